@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from actions.module import Step, StepFailed
 from actions.options import optional
 from server.sow.store import StoreError
 from server.sow.topic import SowTopic
+from server.upkeep.compacting import compact
 
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
     from config_schema.spec import Options
-
-_PAUSE: Final = 0.001
-"""Seconds between two slices, in which messages get their turn."""
 
 
 class DoCompactSow(Step):
@@ -48,7 +45,6 @@ class DoCompactSow(Step):
             topics = [sow]
         for sow in topics:
             try:
-                for _ in sow.compact():
-                    await asyncio.sleep(_PAUSE)
+                await compact(sow)
             except StoreError as error:
                 raise StepFailed(f"topic {sow.spec.name!r}: {error}") from None

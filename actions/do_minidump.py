@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from actions.minidumps import take_minidump
 from actions.module import Step
-from server.base.octets import to_octets
-from server.topics.queue_report import report
 
 if TYPE_CHECKING:
     from actions.context import Context
@@ -28,19 +27,4 @@ class DoMinidump(Step):
         Raises:
             OSError: the file cannot be written.
         """
-        services = self._services
-        queues = services.engine.topics.queues
-        if queues is not None:
-            now = services.engine.clock.now()
-            services.engine.log.emit("31-0010", text=report(queues, now))
-        path = await services.helpers.call(services.write_minidump)
-        if path is None:
-            services.engine.log.emit("30-0011")
-            return
-        services.engine.log.emit("30-0010", path=path)
-        services.running = context
-        try:
-            for listener in services.minidump_listeners:
-                listener.post({"AMPS_MINIDUMP_PATH": to_octets(str(path))})
-        finally:
-            services.running = None
+        await take_minidump(self._services, context)

@@ -1,14 +1,11 @@
-"""amps-action-do-reset-authentication: what is kept about earlier logons is forgotten.
-
-None of the authentication modules that exist keeps anything. Nobody is disconnected: whoever has
-logged on stays so (AMPS User Guide, Manage Security, which says that of entitlement alone).
-"""
+"""amps-action-do-reset-authentication: what is kept about earlier logons is forgotten."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from actions.module import Step
+from actions.resets import reset_authentication
 
 if TYPE_CHECKING:
     from actions.context import Context
@@ -19,9 +16,9 @@ class DoResetAuthentication(Step):
     """Has every logon decided afresh."""
 
     def provision(self, services: Services) -> None:
-        """Take note of the log."""
-        self._log = services.engine.log
+        """Take note of the engine."""
+        self._engine = services.engine
 
     async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
         """Forget."""
-        self._log.emit("25-0002", what="authentication")
+        reset_authentication(self._engine)

@@ -9,17 +9,16 @@ Source: AMPS User Guide, Manage Security; Entitlement.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from actions.module import Step, StepFailed
 from actions.options import optional
+from actions.resets import reset_entitlement
 
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
     from config_schema.spec import Options
-
-_REASON: Final = "entitlement reset"
 
 
 class DoResetEntitlement(Step):
@@ -45,14 +44,4 @@ class DoResetEntitlement(Step):
         user = None if self._user is None else self._user.expand_text(context)
         if transport is not None and transport not in self._transports.names:
             raise StepFailed(f"there is no transport {transport!r}")
-        self._engine.topics.invalidate()  # who is concerned goes; others are asked for once more
-        whose = [f"user {user!r}"] if user is not None else []
-        whose += [f"transport {transport}"] if transport is not None else []
-        self._engine.log.emit("25-0002", what="entitlement", whose=" on ".join(whose) or None)
-        for session in list(self._engine.sessions):
-            if (
-                session.logged_on
-                and transport in (None, session.entrance.transport)
-                and (user is None or (user and user == session.user))
-            ):
-                session.close(_REASON)
+        reset_entitlement(self._engine, transport, user)

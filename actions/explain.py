@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from actions.catalogue import ACTION_MODULES
 from actions.defaults import default_actions
 from actions.on_schedule import read_schedule
-from actions.registry import WITHOUT_SUBJECT
 from config_schema.catalogue import ModuleKind
 
 if TYPE_CHECKING:
@@ -55,9 +54,7 @@ def _default(action: ActionSpec) -> str:
 def _use(lead: str, kind: ModuleKind, use: ModuleUse) -> Iterator[str]:
     rule = ACTION_MODULES[kind].get(use.module)
     words = "" if rule is None else f": {rule.help}"
-    subject = WITHOUT_SUBJECT.get(use.module)
-    missing = "" if subject is None else f" (no effect: {subject} is not available yet)"
-    yield f"   {lead:5}{use.module}{words}{missing}"
+    yield f"   {lead:5}{use.module}{words}"
     for option in use.options:
         yield f"            {option.name} = {' '.join(option.value.split())}"
 

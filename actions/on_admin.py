@@ -1,11 +1,33 @@
-"""amps-action-on-admin: a request to the admin interface."""
+"""amps-action-on-admin: a request to the admin interface.
 
-from typing import ClassVar
+The parameters of the request are variables of the run, with their names as they are.
+Source: AMPS User Guide, On a REST Request.
+"""
 
-from actions.without_subject import TriggerWithoutSubject
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.module import Trigger
+from actions.requests import RequestedAction
+
+if TYPE_CHECKING:
+    from actions.services import Runnable, Services
 
 
-class OnAdmin(TriggerWithoutSubject):
+class OnAdmin(Trigger):
     """Runs on a request for its path below /amps/administrator/actions."""
 
-    subject: ClassVar[str] = "the admin interface"
+    def provision(self, services: Services, action: Runnable) -> None:
+        """Be there for whoever asks."""
+        get = self.options.get
+        path = get("Path") or ""
+        services.requested.append(
+            RequestedAction(
+                path,
+                get("Name") or path,
+                get("Description") or "",
+                self.options.all("RequiredParameter"),
+                action.post,
+            )
+        )

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from actions.catalogue import ACTION_MODULES
-from actions.registry import WITHOUT_SUBJECT
 from config_schema.catalogue import ModuleKind, ModuleRule, OptionRule
 
 BEGIN: Final = "## Modules\n"
@@ -42,9 +41,8 @@ def _chapter(kind: ModuleKind) -> Iterator[str]:
 
 def _module(rule: ModuleRule) -> Iterator[str]:
     yield f"#### {rule.name}\n"
-    state = " *Not yet.*" if rule.name in WITHOUT_SUBJECT else ""
     library = f" Comes with the library `{rule.library}`." if rule.library else ""
-    yield f"{rule.help[0].upper()}{rule.help[1:]}.{library}{state}\n"
+    yield f"{rule.help[0].upper()}{rule.help[1:]}.{library}\n"
     if rule.options:
         yield "| option | value | what it is | if left out |\n|---|---|---|---|"
         yield from (_option(option, rule) for option in rule.options)

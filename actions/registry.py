@@ -1,7 +1,4 @@
-"""The modules by the names that a configuration uses: one for each entry of the catalogue.
-
-Those of `WITHOUT_SUBJECT` have no effect yet, which the configuration check says.
-"""
+"""The modules by the names that a configuration uses: one for each entry of the catalogue."""
 
 from __future__ import annotations
 
@@ -76,7 +73,6 @@ from actions.on_startup import OnStartup
 from actions.on_subscribe import OnSubscribe
 from actions.on_unsubscribe import OnUnsubscribe
 from actions.on_upgrade_replication import OnUpgradeReplication
-from actions.without_subject import TriggerWithoutSubject
 from config_schema.spec import Options
 
 TRIGGERS: Final[Mapping[str, Callable[[Options], Trigger]]] = {
@@ -154,10 +150,3 @@ CONDITIONS: Final[Mapping[str, Callable[[Options], Condition]]] = {
     "amps-action-if-condition": IfCondition,
     "amps-action-if-file-system-usage": IfFileSystemUsage,
 }
-
-WITHOUT_SUBJECT: Final[Mapping[str, str]] = {
-    name: module.subject
-    for name, module in TRIGGERS.items()
-    if isinstance(module, type) and issubclass(module, TriggerWithoutSubject)
-}
-"""What is missing for a module to have an effect, by the module's name."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from actions.context import Context
+    from actions.requests import RequestedAction
     from server.base.clock import Clock
     from server.base.log import Log
     from server.core.hooks import Hooks
@@ -40,6 +41,10 @@ class Transports(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
         """Those that can be opened and closed."""
+
+    @property
+    def open_from_start(self) -> Mapping[str, bool]:
+        """Those that are opened at the start, and whether they are open now."""
 
     async def enable(self, name: str) -> None:
         """Open one, if it is not open."""
@@ -211,6 +216,7 @@ class Services:
         counters: the counters of amps-action-do-increment-counter.
         listeners: the actions that run on an event that an action raises, by its name.
         minidump_listeners: the actions that run when a minidump has been written.
+        requested: the actions that run on a request to the admin interface.
         at_startup: what to run as the last step of starting, in order.
         at_shutdown: what to run as the first step of stopping, in order.
         running: the run that is publishing or raising an event right now.
@@ -232,6 +238,7 @@ class Services:
     counters: Counter[str] = field(default_factory=Counter)
     listeners: dict[str, list[Runnable]] = field(default_factory=dict)
     minidump_listeners: list[Runnable] = field(default_factory=list)
+    requested: list[RequestedAction] = field(default_factory=list)
     at_startup: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     at_shutdown: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     running: Context | None = None

@@ -20,6 +20,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "replication": "other instances: what they cost, and how fast they catch up",
     "queues": "queues, beside RabbitMQ",
     "views": "changes of views, beside DuckDB",
+    "statistics": "what samples, counters and large documents cost",
     "pages": "changes of paginated subscriptions",
     "statistics_database": "a month of statistics",
     "bodies": "reading fields, per message type",

@@ -2,6 +2,9 @@
 
 One bookmark subscription stays open as long as the stream runs. Asking for the latest offset takes
 what has arrived, at no more cost than reading a socket. The server sends no faster than it is read.
+
+Behind the same message a stream may go on at another server, if what it has read last stands there
+in the same order. So that is looked at first.
 """
 
 from __future__ import annotations
@@ -11,12 +14,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Final
 
-from client import NOW, ClientError, Message, MessageStream, TimedOutError
+from client import NOW, Client, ClientError, Message, MessageStream, TimedOutError
 from pipeline.amps.connection import AWAY, explained, require_log, session
+from pipeline.amps.offsets import End
 from pipeline.amps.options import AmpsOptions
+from pipeline.amps.replay import replayed
+from pipeline.errors import PipelineError
 
 _PAUSE: Final = 0.2
 """Seconds between two attempts to reach a server that is away."""
+_COMPARED: Final = 1000
+"""Messages, or twice as many, that have to have the same order at another server."""
 _WAIT: Final = 1.0
 """Seconds to wait for a replay that goes on, before Spark is told that there is nothing yet."""
 
@@ -37,6 +45,7 @@ class Follower:
         self._stream: MessageStream | None = None
         self._place: str | None = None
         self._left: list[Message] = []
+        self._read_last: list[str] = []
         self._is_complete = False
         self._away_since: float | None = None
 
@@ -50,12 +59,22 @@ class Follower:
         self._stream, self._place, self._left = None, None, []
         self._open.close()
 
-    def take(self, place: str, most: int | None) -> Iterator[list[Message]]:
+    @property
+    def end(self) -> End | None:
+        """The end of what has been read, if the stream may go on at another server."""
+        if len(self._options.servers) == 1 or not self._read_last:
+            return None
+        return End.of(self._read_last)
+
+    def take(
+        self, place: str, most: int | None, read: End | None = None
+    ) -> Iterator[list[Message]]:
         """What has arrived behind a bookmark.
 
         Args:
             place: the bookmark.
             most: at most so many messages; None for all.
+            read: the end of what has been read until there, if that is known.
 
         Returns:
             The messages; nothing while the server is away, unless the log is read to its end.
@@ -66,7 +85,7 @@ class Follower:
         given = 0
         while most is None or given < most:
             try:
-                messages = self._next(place, None if most is None else most - given)
+                messages = self._next(place, None if most is None else most - given, read)
                 self._away_since = None
             except AWAY as error:
                 self._lost(error)
@@ -79,11 +98,15 @@ class Follower:
                 return
             given += len(messages)
             place = self._place = messages[-1].bookmark or place
+            self._read_last += [message.bookmark or "" for message in messages]
+            if len(self._read_last) > 2 * _COMPARED:
+                del self._read_last[:-_COMPARED]
+            read = self.end
             yield messages
 
-    def _next(self, place: str, most: int | None) -> list[Message]:
+    def _next(self, place: str, most: int | None, read: End | None) -> list[Message]:
         if self._stream is None or self._place != place:
-            self._stream = self._subscribe(place)
+            self._stream = self._subscribe(place, read)
         while not self._left:
             try:
                 arrived = self._stream.batch(0.0 if self._is_complete else _WAIT)
@@ -98,11 +121,12 @@ class Follower:
         self._left = self._left[len(taken) :]
         return taken
 
-    def _subscribe(self, place: str) -> MessageStream:
+    def _subscribe(self, place: str, read: End | None) -> MessageStream:
         self.close()
         options = self._options
         client = self._open.enter_context(session(options, "follow"))
         require_log(client, options.read_topic)
+        self._read_last = [] if read is None else self._read_again(client, place, read)
         self._place, self._is_complete = place, False
         return client.subscribe(
             options.read_topic,
@@ -111,6 +135,34 @@ class Follower:
             bookmark=_up_to_now(place) if self._ends else place,
             acks=("completed",),
         )
+
+    def _read_again(self, client: Client, place: str, read: End) -> list[str]:
+        """See that this server has what was read last in the same order; returns the bookmarks.
+
+        Raises:
+            PipelineError: it has not.
+            ClientError: that cannot be found out.
+        """
+        options = self._options
+        if not options.fail_on_data_loss:
+            return []
+        span = f"[{read.first}:{place}]"
+        found = [
+            message.bookmark or ""
+            for messages in replayed(client, options, span, command_options=self._command_options)
+            for message in messages
+        ]
+        if not found or End.of(found) != read:
+            raise PipelineError(
+                f"server {options.server}: the instance that is there now does not have the last"
+                f" {read.rows} messages of {options.read_topic!r} that this stream has read up to"
+                f" {place} in the same order: several publishers were connected to different"
+                " instances, or journal files have been removed; some messages would be left out or"
+                " read twice. Go on at the instance where they were read (the first of the option"
+                " server that can be reached is taken), or here, with the option"
+                " fail_on_data_loss=false"
+            )
+        return found
 
     def _lost(self, error: ClientError) -> None:
         """Wait a little before the next attempt; or give up."""

@@ -7,14 +7,21 @@ itself: bookmark ranges of the transaction log, each with the number of messages
 one task. So a batch that is run again, by another process and years later, is divided in the same
 way and has the same rows in the same order; sinks that number what they write rely on it. The
 numbers tell whether the log still has everything.
+
+Of a stream that may go on at another server, the offset also has the end of what has been read: the
+first of the last thousand messages or two, their number, and a digest of their bookmarks. A server
+that has these messages in another order has others before the last one, or some behind it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple, TypeAlias
 
 Offset: TypeAlias = dict[str, Any]
+
+_DIGEST_SIZE: Final = 16
 
 STEP: Final = 1000
 """A batch is cut only between so many messages."""
@@ -40,6 +47,32 @@ class Range(NamedTuple):
     def end(self) -> str:
         """The bookmark of the last."""
         return self.span[:-1].partition(":")[2]
+
+
+class End(NamedTuple):
+    """The end of what a stream has read.
+
+    Attributes:
+        first: the bookmark of its first message.
+        rows: how many messages it is.
+        digest: of their bookmarks, in their order.
+    """
+
+    first: str
+    rows: int
+    digest: str
+
+    @classmethod
+    def of(cls, bookmarks: Sequence[str]) -> End:
+        """The end that consists of messages with some bookmarks, at least one."""
+        digest = blake2b(",".join(bookmarks).encode(), digest_size=_DIGEST_SIZE)
+        return cls(bookmarks[0], len(bookmarks), digest.hexdigest())
+
+
+def end_of(offset: Offset) -> End | None:
+    """The end of what has been read, if the offset says that."""
+    end = offset.get("end")
+    return None if end is None else End(*end)
 
 
 def initial(bookmark: str) -> Offset:

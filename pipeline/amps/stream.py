@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from client import EPOCH, Client, CommandError, Message
 from pipeline.amps.connection import NOT_FOUND, connected
 from pipeline.amps.follower import Follower
-from pipeline.amps.offsets import BatchPlan, Offset, Range, bookmark_of, initial, ranges_of
+from pipeline.amps.offsets import BatchPlan, Offset, Range, bookmark_of, end_of, initial, ranges_of
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
 from pipeline.amps.selection import command_options
@@ -96,7 +96,8 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         plan = BatchPlan()
         seen: list[Message] = []
         size = 0
-        for messages in self._following().take(bookmark_of(start), most):
+        follower = self._following()
+        for messages in follower.take(bookmark_of(start), most, end_of(start)):
             plan.add([message.bookmark or "" for message in messages])
             if plan.rows <= _ROWS_KEPT:
                 size += sum(len(message.body) for message in messages)
@@ -104,6 +105,8 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not plan.rows:
             return start
         end = plan.offset(self._options.partitions)
+        if follower.end is not None:
+            end["end"] = list(follower.end)
         is_kept = len(seen) == plan.rows and size <= _BYTES_KEPT
         self._seen = (bookmark_of(end), seen) if is_kept else None
         return end

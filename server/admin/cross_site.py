@@ -20,7 +20,7 @@ from server.transports.origins import Origins
 _OWN_SITE: Final = ("same-origin", "none")
 """What Sec-Fetch-Site says of our own pages, and of what somebody has typed."""
 
-_METHODS: Final = "GET, HEAD, OPTIONS"
+_METHODS: Final = "GET, HEAD, POST, OPTIONS"
 
 
 class CrossSite:

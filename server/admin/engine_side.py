@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
@@ -24,6 +24,7 @@ class EngineSide:
 
     def __init__(self, post: Callable[[Callable[[], None]], None]) -> None:
         self._post = post
+        self._tasks: set[asyncio.Task[None]] = set()  # that nobody else keeps
 
     async def ask(self, question: Callable[[], _Result], seconds: float = _PATIENCE) -> _Result:
         """Call a function on the engine's thread, and give what it returns.
@@ -46,11 +47,52 @@ class EngineSide:
             except Exception as error:
                 answer.set_exception(error)
 
+        self._call(call)
+        return await within_limit(answer, "The engine", seconds)
+
+    async def perform(self, deed: Callable[[], Coroutine[None, None, _Result]]) -> _Result:
+        """Have something done on the engine's thread that may take a while.
+
+        Args:
+            deed: makes what does it, and lets others have their turns meanwhile; it is done to its
+                end, also if nobody waits for it any more.
+
+        Returns:
+            What it returns.
+
+        Raises:
+            Refusal: it has not been done in time, and goes on, or the engine stops.
+        """
+        answer: Future[_Result] = Future()
+
+        async def do() -> None:
+            try:
+                result = await deed()
+            except Exception as error:
+                if not answer.cancelled():
+                    answer.set_exception(error)
+            else:
+                if not answer.cancelled():
+                    answer.set_result(result)
+
+        def call() -> None:
+            task = asyncio.get_running_loop().create_task(do())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        self._call(call)
+        return await within_limit(answer, "The engine")
+
+    def _call(self, call: Callable[[], None]) -> None:
+        """Have a call made on the engine's thread.
+
+        Raises:
+            Refusal: it stops.
+        """
         try:
             self._post(call)
         except RuntimeError:
             raise Refusal(503, "The instance is stopping.") from None
-        return await within_limit(answer, "The engine", seconds)
 
 
 async def within_limit(answer: Future[_Result], who: str, seconds: float = _PATIENCE) -> _Result:

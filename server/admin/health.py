@@ -8,8 +8,8 @@ Source: Kubernetes, API Health Endpoints; Configure Liveness, Readiness and Star
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from server.admin.engine_side import EngineSide
     from server.links.replication import OwnDestination, Replication
     from server.statistics.keeper import Keeper
-    from server.transports.table import TransportTable
 
 HEALTH_PATH: Final = "healthz"
 READY_PATH: Final = "readyz"
@@ -49,6 +48,14 @@ class Check(NamedTuple):
     since: str = ""
 
 
+class Transports(Protocol):
+    """The transports of the instance."""
+
+    @property
+    def open_from_start(self) -> Mapping[str, bool]:
+        """Those that are opened at the start, and whether they are open now."""
+
+
 class Health:
     """Answers requests for both.
 
@@ -65,7 +72,7 @@ class Health:
         access: Access,
         engine_side: EngineSide,
         statistics: Keeper,
-        transports: TransportTable,
+        transports: Transports,
         replication: Replication | None,
     ) -> None:
         self._access = access

@@ -52,7 +52,8 @@ _FIRST_SECONDS: Final = 5.0
 """How long somebody waits who asks before the first sample has been taken."""
 
 _MOST_KEPT: Final = 64
-"""Documents that are kept until the next sample."""
+_MOST_BYTES_KEPT: Final = 64 * 1024 * 1024
+"""Documents, and bytes of them, that are kept until the next sample."""
 
 
 class Monitoring:
@@ -140,7 +141,8 @@ class Monitoring:
         document = self._kept.get(key)
         if document is None:
             document = _render(tree, node, form, hidden)
-            if len(self._kept) < _MOST_KEPT:
+            size = sum(len(one.content) for one in (document, *self._kept.values()))
+            if len(self._kept) < _MOST_KEPT and size <= _MOST_BYTES_KEPT:
                 self._kept[key] = document
         return document
 

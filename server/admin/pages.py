@@ -43,6 +43,7 @@ class FirstPage:
             f'<ul><li><a href="/{ROOT}">What is known of the host and this instance</a></li>',
             f'<li><a href="/{ROOT}.json">The same as JSON</a></li>',
             f'<li><a href="/{ROOT}/{INSTANCE}/{CONFIGURATION}">Its configuration</a></li>',
+            f'<li><a href="/{ROOT}/administrator">What can be done to it</a></li>',
             "</ul></main>",
         ]
         source = f'<meta name="console" content="__sql={"true" if has_queries else "false"}">'

@@ -34,15 +34,12 @@ class Route:
         names: the parts of the path.
         answer: answers requests for it; it asks `Access` whether the visitor may see that.
         leads_on: whether it is for all paths below as well, with or without a form at the end.
-        acts: whether a request changes something: those are not answered that a browser makes for
-            another site.
         methods: those that it has.
     """
 
     names: tuple[str, ...]
     answer: Callable[[Request, Visitor], Awaitable[Response]]
     leads_on: bool = False
-    acts: bool = False
     methods: Sequence[str] = READING
 
     def is_for(self, segments: Sequence[str]) -> bool:
@@ -99,8 +96,6 @@ class Site:
         visitor = await self._access.admit(request)
         if route is None:
             raise Refusal(404, f"There is no {request.path}. What there is begins with /amps.")
-        if route.acts:
-            self._cross_site.refuse_foreign(request)
         response = await route.answer(request, visitor)
         cookies = self._access.cookie_of(visitor, request)
         has_own = any(name == "Cache-Control" for name, _ in response.headers)

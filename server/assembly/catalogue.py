@@ -13,7 +13,6 @@ from typing import Final, Literal
 
 from actions.catalogue import ACTION_MODULES, PIPELINE_LIBRARY
 from actions.local_zone import local_zone
-from actions.registry import WITHOUT_SUBJECT
 from actions.schedule import ScheduleError, parse_crontab, parse_every
 from config_schema.catalogue import (
     AtLeast,
@@ -47,13 +46,6 @@ from server.security.authentication import AUTHENTICATION_MODULES
 from server.security.credentials import DEFAULT_MAX_LENGTH, EXEC_LIBRARY
 from server.security.entitlement import ENTITLEMENT_MODULES
 
-_UNBUILT_ACTION_MODULES: Final = {
-    f"Actions/Action/{kind.value}/Module={name}": f"the action module {name}"
-    for kind, modules in ACTION_MODULES.items()
-    for name in modules
-    if name in WITHOUT_SUBJECT
-}
-
 UNBUILT: Final[Mapping[str, str]] = {
     "Admin/ExternalInetAddr": "telling other instances where the admin interface is",
     "Admin/Galvanometer": "the web console",
@@ -61,7 +53,6 @@ UNBUILT: Final[Mapping[str, str]] = {
     "Transports/Transport/Protocol=fix-session": "the fix-session protocol",
     "Protocols/Protocol/Module=fix-session": "the fix-session protocol",
     "Protocols/Protocol/TrustedAdmin": "connections trusted by the admin interface",
-    **_UNBUILT_ACTION_MODULES,
 }
 """Place in the configuration -> feature, for the located warning that it is not available yet."""
 

@@ -298,7 +298,15 @@ class Instance:
         self._services.comparing = comparing
         opened.callback(comparing.close)
         opened.callback(
-            MendingByPeers(log, links, replication.known, engine.clock, self._log).close
+            MendingByPeers(
+                replication.instance,
+                log,
+                links,
+                replication.known,
+                engine.clock,
+                self._log,
+                replication.look_again,
+            ).close
         )
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
@@ -367,14 +375,7 @@ class Instance:
             return None
         post = partial(self._post, asyncio.get_running_loop())
         interface = provision_admin(
-            self._spec,
-            admin,
-            self._engine,
-            statistics,
-            post,
-            self._text,
-            self._transports,
-            self._services.replication,
+            self._spec, admin, self._engine, self._services, statistics, post, self._text
         )
         opened.callback(interface.close)
         try:

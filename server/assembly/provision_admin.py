@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from server.admin.access import Access
+from server.admin.administrator.administrator import ADMINISTRATOR, METHODS, Administrator
+from server.admin.administrator.groups import groups_of
 from server.admin.cross_site import CrossSite
 from server.admin.engine_side import EngineSide
 from server.admin.health import HEALTH_PATH, READY_PATH, Health
@@ -16,27 +18,24 @@ from server.admin.pages import ConfigurationText, FirstPage, QueueState
 from server.admin.site import Route, Site, headers_of
 from server.admin.tree import INSTANCE, MOMENT, ROOT
 from server.statistics.histograms import distributions
-from server.statistics.sources.queues import QueuesSource
 from server.topics.queue_details import details
 from server.transports.descriptors import DescriptorReserve
 
 if TYPE_CHECKING:
+    from actions.services import Services
     from config_schema.spec import AdminSpec, InstanceSpec
     from server.core.engine import Engine
-    from server.links.replication import Replication
     from server.statistics.keeper import Keeper
-    from server.transports.table import TransportTable
 
 
 def provision_admin(
     spec: InstanceSpec,
     admin: AdminSpec,
     engine: Engine,
+    services: Services,
     statistics: Keeper,
     post: Callable[[Callable[[], None]], None],
     configuration: str,
-    transports: TransportTable,
-    replication: Replication | None,
 ) -> AdminInterface:
     """Make the admin interface.
 
@@ -44,11 +43,10 @@ def provision_admin(
         spec: the instance's description.
         admin: that of the admin interface.
         engine: the engine; what is asked of it is asked on its thread.
+        services: what can be done to the instance.
         statistics: has the samples.
         post: has a call made on the engine's thread.
         configuration: the text of the whole configuration.
-        transports: the transports.
-        replication: what the instance has of replication; None if it has no part in it.
     """
     engine_side = EngineSide(post)
     access = Access(spec, admin, engine.switches, engine_side, engine.log)
@@ -59,11 +57,12 @@ def provision_admin(
         queue = None if queues is None else queues.find(message_type, name)
         return None if queue is None or log is None else details(queue, log, engine.clock.now())
 
+    cross_site = CrossSite(admin.access_control_allow_origin)
+    administrator = Administrator(groups_of(services), access, cross_site, engine_side, engine.log)
     first = FirstPage(spec, has_queries=admin.sql_transport is not None)
     state = QueueState(monitoring, access, engine_side, queue_details)
-    queues = QueuesSource(engine.topics.queues or (), engine.clock)
-    metrics = Metrics(monitoring, access, distributions(engine, queues.held))
-    health = Health(access, engine_side, statistics, transports, replication)
+    metrics = Metrics(monitoring, access, distributions(engine))
+    health = Health(access, engine_side, statistics, services.transports, services.replication)
     instance = (ROOT, INSTANCE)
     routes = [
         Route((), first.answer),
@@ -75,8 +74,9 @@ def provision_admin(
         Route((PATH, DETAILED_PATH), metrics.detailed),
         *(Route((HEALTH_PATH + form,), health.lives) for form in ("", ".json")),
         *(Route((READY_PATH + form,), health.is_ready) for form in ("", ".json")),
+        Route((ROOT, ADMINISTRATOR), administrator.answer, leads_on=True, methods=METHODS),
     ]
-    site = Site(routes, access, CrossSite(admin.access_control_allow_origin))
+    site = Site(routes, access, cross_site)
     descriptors = DescriptorReserve(engine.clock, engine.log)
     return AdminInterface(
         admin, site.answer, monitoring, headers_of(admin), descriptors, engine.log

@@ -51,10 +51,12 @@ class JournalSource:
 
     Args:
         journal: the journal.
+        is_lost: see `SourceLog.is_lost`.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, is_lost: Callable[[int], bool]) -> None:
         self._journal = journal
+        self.is_lost = is_lost
 
     @property
     def first_txid(self) -> int:
@@ -155,6 +157,7 @@ def provision_replication(
         recorder,
         log,
         engine.clock,
+        engine.turns.elapsed,
         engine.log,
     )
     log.use_settlement(replication)
@@ -204,7 +207,7 @@ def _destination(
         recollected.acknowledged.get(destination.name, 0), log.journal.first_txid - 1
     )
     sender = Sender(
-        JournalSource(log.journal),
+        JournalSource(log.journal, log.is_lost),
         f"{recollected.log_id}/{_digest(destination)}",
         routes,
         acknowledged,

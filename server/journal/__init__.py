@@ -30,8 +30,8 @@ The modules, from the bytes up: layout (records and pages), records (reading the
 the log ends after a crash), index and clients (files beside the journals), storage and naming
 (disks and names), files (the set of them), belonging (which of them are ours); batches, writer,
 committer (appending), upkeep (files made and sealed), filing (files moved, compressed, removed),
-bookmarks, lookup, cursor and stretch (replay), mending, cutting, recovery, journal (all of it
-together); inspection and times (single files, for tools).
+bookmarks, lookup, cursor and stretch (replay), mending and restoring (of what is damaged), cutting,
+recovery, journal (all of it together); inspection and times (single files, for tools).
 The format is described in docs/formats/journal.md.
 """
 
@@ -56,7 +56,8 @@ from server.journal.errors import (
 from server.journal.handles import OriginHandle, TopicHandle
 from server.journal.journal import Journal
 from server.journal.mending import Damaged, Mending
-from server.journal.passage import Passage
+from server.journal.passage import Passage, Unread
+from server.journal.restoring import Account, Gap
 from server.journal.settings import JournalSettings
 from server.journal.storage import Disk
 from server.journal.stretch import Run, Stretch
@@ -64,6 +65,7 @@ from server.journal.stretch import Run, Stretch
 __all__ = [
     "EVENTS",
     "MESSAGES",
+    "Account",
     "AppendedRun",
     "BookmarkError",
     "BookmarkRequest",
@@ -75,6 +77,7 @@ __all__ = [
     "EntryTooLarge",
     "Event",
     "Field",
+    "Gap",
     "Journal",
     "JournalError",
     "JournalSettings",
@@ -92,6 +95,7 @@ __all__ = [
     "Stretch",
     "Topic",
     "TopicHandle",
+    "Unread",
     "each",
     "parse_bookmark",
 ]

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
+from operator import attrgetter
 from typing import Final, TypeVar
 
 import numpy as np
@@ -41,7 +42,7 @@ from server.journal.layout import (
     Row,
 )
 from server.journal.naming import TOPIC_INDEX, sibling
-from server.journal.passage import NO_PASSAGE, Passage
+from server.journal.passage import NO_PASSAGE, Passage, Unread
 from server.journal.records import Names, read_bodies, read_intact_bodies, read_rows
 from server.journal.storage import Source
 from server.journal.stretch import NOTHING, Stretch
@@ -49,6 +50,7 @@ from server.journal.stretch import NOTHING, Stretch
 _MOST_LOOKED_AT: Final = 8192
 """Records that one call of `read` looks at when few of them are wanted."""
 
+_TXID_OF: Final = attrgetter("txid")
 _ATTEMPTS: Final = 3  # to open a file, which may be moved between being found and being opened
 
 _Found = TypeVar("_Found", Stretch, Passage)
@@ -286,15 +288,25 @@ class Cursor:
         )
         bodies = [source.read(offset, upto - offset) for offset, upto in parts]
         found = Passage(records, bodies[0] if len(bodies) == 1 else b"".join(bodies), names)
-        if damaged:
-            self._report(place, damaged[0], len(damaged))
         if lost := broken(found.records, found.bodies):
             for position in lost:
                 self._report(place, found.txid(position))
+        if damaged:
+            self._report(place, damaged[0], len(damaged))
+        if lost or damaged:
+            unread = [found.without_body(position) for position in lost]
+            unread += [Unread(txid) for txid in damaged if self._may_want(place, txid)]
             found = found.pick(sorted(set(range(len(found))).difference(lost)))
+            found.unread = sorted(unread, key=_TXID_OF)
         self.position = first + start + looked_at - 1
         self._check_last()
         return found
+
+    @staticmethod
+    def _may_want(place: _Open, txid: int) -> bool:
+        """Whether an entry of which nothing else is known may be wanted."""
+        entries, number = place.entries, txid - place.file.first_txid
+        return entries is None or number in entries[np.searchsorted(entries, number) :][:1]
 
     def _stretch(self, most_entries: int, most_bytes: int, place: _Open, durable: int) -> Stretch:
         first = place.file.first_txid

@@ -26,6 +26,7 @@ from server.journal.mending import Mending
 from server.journal.naming import queues_name, replication_name
 from server.journal.queue_points import QueuesCache, pack_queues, unpack_queues
 from server.journal.recovery import Found, Recovery
+from server.journal.restoring import Restoring
 from server.journal.settings import JournalSettings
 from server.journal.side_files import SideFile
 from server.journal.storage import Disk
@@ -52,6 +53,7 @@ class Journal:
 
     Attributes:
         mending: finds damaged bodies, and replaces them; takes its time.
+        restoring: finds damaged records, and makes them again; takes its time.
         number: in a bookmark, stands for this log in the place of a publisher, with a txid as
             sequence. It is another one for a log that was begun anew; replication, which has a
             better name for the log, sets it to that one's hash.
@@ -144,6 +146,7 @@ class Journal:
             self._notice,
         )
         self.mending = Mending(self._table, self._cache, disk)
+        self.restoring = Restoring(self._table, self._cache, disk, lambda: self._writer.durable)
         self._lookup = Lookup(self._table, self._cache, lambda: self._writer.durable)
         # those in use, and those that the current file has numbers for
         self._topics = WeakValueDictionary[tuple[str, str], TopicHandle]()

@@ -2,7 +2,7 @@
 
 A record says which bytes belong to its entry: how many, where, and their checksum. So a body that
 does not check can be replaced by anything that does, wherever that comes from, and the log is what
-it was. A damaged record says nothing; what it was about stays lost.
+it was. A damaged record says nothing; see `restoring`.
 """
 
 from __future__ import annotations
@@ -85,6 +85,11 @@ class Mending:
         rows = [row for row in found if row is not None and row[KIND] in EVENTS]
         bodies = read_bodies(source, rows)
         return [_damaged(row) for row, body in zip(rows, bodies, strict=True) if body is None]
+
+    def is_compressed(self, txid: int) -> bool:
+        """Whether an entry is in a file in which nothing can be replaced."""
+        file = self._table.covering(txid)
+        return file is not None and file.path.suffix == _COMPRESSED
 
     def mend(self, damaged: Damaged, data: bytes) -> bool:
         """Put a body in place, on stable storage.

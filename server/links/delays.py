@@ -53,7 +53,7 @@ class Delays:
         if not found or found[0].after + 1 >= end:
             return
         self._silent_until = now + _SAY_AGAIN
-        age = max(int(now * _MICROSECONDS) - found[0].since, 0) // _MICROSECONDS
+        age = max(self._replication.elapsed - found[0].since, 0) // _MICROSECONDS
         is_connected = self._replication.destinations[self._name].is_connected
         self._log.emit(
             "21-0021",

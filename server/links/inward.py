@@ -16,7 +16,7 @@ from server.links.line import NEVER, RETRY_SECONDS
 
 if TYPE_CHECKING:
     from server.links.line import Line
-    from server.replication import Batch, Begin, Peer, Taken
+    from server.replication import Batch, Begin, Owed, Peer, Taken
 
 _LOOK_SECONDS: Final = 0.001
 """How often it is looked what can be acknowledged, at most."""
@@ -84,6 +84,14 @@ class Inward:
         self._unacknowledged += size
         self._line.replication.received.add(sum(len(run.data) for run in batch.runs), size)
         self._note(self._receiver.take(batch))
+
+    def owe(self, frame: Owed) -> None:
+        """The source says what it has left out.
+
+        Raises:
+            ProtocolError: that makes no sense.
+        """
+        self._receiver.owe(frame)
 
     def go_on(self) -> bool:
         """Go on with a batch of which the log has not taken all; whether that is done."""

@@ -56,7 +56,7 @@ class Lateness:
         return found
 
     def _age(self, since: int) -> int:
-        return max(self._replication.now - since, 0) // _MICROSECONDS
+        return max(self._replication.elapsed - since, 0) // _MICROSECONDS
 
     def _look(self) -> None:
         self._cancel = self._clock.call_later(_LOOK_SECONDS, self._look)

@@ -37,6 +37,7 @@ from server.replication import (
     FrameReader,
     Hello,
     Knowledge,
+    Owed,
     ProtocolError,
     Refused,
     Resume,
@@ -471,6 +472,8 @@ class Link:
         match frame:
             case Batch():
                 self._destination_of(frame).take(frame)
+            case Owed():
+                self._destination_of(frame).owe(frame)
             case Ack():
                 self._source_of(frame).acknowledge(frame)
             case Resume() | Knowledge():

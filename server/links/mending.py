@@ -4,8 +4,12 @@
     other for what has the same name -> if it is what was lost, put it back in its place
 
 What is put back has the length and the checksum that the entry's own record has, so nobody has to
-be believed, and the log is what it was before. Records of entries are not mended: what a damaged
-one was about is not known any more. Nor are journals that have been compressed.
+be believed, and the log is what it was before. Of what is damaged in the records of entries, see
+`record_mending`. Journals that have been compressed are not mended.
+
+Who sends the log to other instances waits in front of what is damaged as long as that may be mended
+soon (`is_lost`): while anybody who is there has not been asked. Nobody may be there yet when damage
+is found first, so that is not said before some seconds are over.
 
 A message that is missing may also come again: its publisher sends it once more if the instance has
 nothing behind it, and another instance if it finds out anew what this one has. What has come again
@@ -16,20 +20,23 @@ Source: ours; AMPS has nothing of the kind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
 from server.base.malformed import MALFORMED
 from server.journal import EVENTS, Damaged, JournalUnreadable, Span
 from server.journal.errors import reason
+from server.links.record_mending import RecordMending
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
     from server.base.log import Log
-    from server.journal import Journal
+    from server.journal import Gap, Journal
+    from server.links.surroundings import Neighbours, TransactionLog
     from server.replication import Known
 
 SUBJECT: Final = "mend"
@@ -41,9 +48,10 @@ MOST_DAMAGED: Final = 1_000
 PIECE: Final = 48_000
 """Bytes of a body in one word."""
 
+_MOST_HOPELESS: Final = 100_000
 _TICK_SECONDS: Final = 1.0
 _PATIENCE: Final = 10.0
-"""Seconds to wait for an answer."""
+"""Seconds to wait for an answer, and for links to be made when damage is found first."""
 
 
 class Want(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
@@ -76,44 +84,9 @@ class Piece(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     data: bytes
 
 
-_T = TypeVar("_T")
 _Word: TypeAlias = Want | Piece
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final[msgspec.msgpack.Decoder[_Word]] = msgspec.msgpack.Decoder(_Word)
-
-
-class Neighbours(Protocol):
-    """The links of the instance, as far as this is concerned."""
-
-    @property
-    def peers(self) -> Mapping[str, object]:
-        """The instances that there are links with, by name."""
-
-    def watch(self, watcher: Callable[[], None]) -> None:
-        """Tell somebody whenever a link has come to be, or is over."""
-
-    def listen(self, subject: str, listener: Callable[[str, bytes], None]) -> None:
-        """Tell somebody of words about a subject: who says them, and what."""
-
-    def say(self, peer: str, subject: str, body: bytes) -> None:
-        """Say something to an instance that there is a link with; it may be lost."""
-
-
-class TransactionLog(Protocol):
-    """The log, as far as this is concerned."""
-
-    @property
-    def journal(self) -> Journal:
-        """The journal."""
-
-    def use_mender(self, mender: Callable[[int], None]) -> None:
-        """Tell somebody of damaged entries, by their txids."""
-
-    def when_durable(self, then: Callable[[], None]) -> None:
-        """Call back when everything appended so far is on stable storage."""
-
-    def do_aside(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
-        """Have something that takes long done by the helper, and go on with what that gives."""
 
 
 @dataclass(slots=True)
@@ -130,21 +103,30 @@ class MendingByPeers:
     """Asks for what is damaged here, and answers who asks.
 
     Args:
+        instance: name of this instance.
         log: the transaction log.
         neighbours: the links.
         known: what this instance has of each publisher.
         clock: the time, and timers.
         written: where it is said what has been mended.
+        changed: told when an entry is mended, by its txid, or when some are lost: 0.
     """
 
     def __init__(
         self,
+        instance: str,
         log: TransactionLog,
         neighbours: Neighbours,
         known: Known,
         clock: Clock,
         written: Log,
+        changed: Callable[[int], None],
     ) -> None:
+        self._changed: Final = changed
+        self._found_first: float | None = None  # when damage was, in seconds
+        self._looking: set[int] = set()
+        self._putting_back: set[int] = set()
+        self._hopeless: set[int] = set()  # damaged entries that cannot be mended
         self._log: Final = log
         self._known: Final = known
         self._neighbours: Final = neighbours
@@ -155,34 +137,85 @@ class MendingByPeers:
         self._asked: _Asked | None = None
         self._answering: set[str] = set()
         self._cancel: Callable[[], None] | None = None
+        self._records: Final = RecordMending(
+            instance,
+            log,
+            neighbours,
+            known,
+            clock,
+            written,
+            self._record_is_mended,
+            partial(changed, 0),
+        )
         neighbours.watch(self._links_changed)
         neighbours.listen(SUBJECT, self._hear)
-        log.use_mender(self._look)
+        log.use_mender(self)
 
     def close(self) -> None:
         """Mend no more."""
         self._damaged.clear()
+        self._records.close()
         if self._cancel is not None:
             self._cancel()
 
     # What is damaged.
 
-    def _look(self, txid: int) -> None:
-        """Find out which bodies are damaged, from an entry on."""
+    def is_lost(self, txid: int) -> bool:
+        """Whether a damaged entry will hardly be mended soon."""
+        if txid in self._hopeless:
+            return True
+        is_lost = self._records.is_lost(txid)
+        if is_lost is not None:
+            return is_lost
+        damaged = self._damaged.get(txid)
+        if damaged is None:
+            self.look(txid)
+            return False
+        if self._comes_again(damaged):
+            return True
+        is_asked = self._asked is not None and self._asked.damaged is damaged
+        if is_asked or txid in self._putting_back:
+            return False
+        is_early = self._clock.now() - (self._found_first or 0.0) < _PATIENCE
+        return not is_early and self._tried.get(txid, set()).issuperset(self._neighbours.peers)
 
-        def look() -> list[Damaged]:
+    def look(self, txid: int) -> None:
+        """Find out what is damaged, from an entry on."""
+        if txid in self._looking:
+            return
+        self._looking.add(txid)
+        if self._found_first is None:
+            self._found_first = self._clock.now()
+
+        def look() -> tuple[list[Damaged], list[Gap]]:
+            journal = self._log.journal
             try:
-                return self._log.journal.mending.damaged(txid)
+                return journal.mending.damaged(txid), journal.restoring.gaps(txid)
             except OSError:
-                return []  # nothing can be read there at the moment, let alone mended
+                return [], []  # nothing can be read there at the moment, let alone mended
 
-        self._log.do_aside(look, self._note)
+        self._log.do_aside(look, lambda found: self._note(txid, *found))
 
-    def _note(self, found: list[Damaged]) -> None:
+    def _record_is_mended(self, txid: int) -> None:
+        """A record has been made again; the body is there as well, unless it is damaged, too."""
+        self._changed(txid)
+        self.look(txid)
+
+    def _note(self, txid: int, found: list[Damaged], gaps: list[Gap]) -> None:
+        self._looking.discard(txid)
+        self._records.note(gaps)
         for one in found:
             if len(self._damaged) < MOST_DAMAGED:
                 self._damaged.setdefault(one.txid, one)
+        if txid not in self._damaged and self._records.is_lost(txid) is None:
+            if len(self._hopeless) >= _MOST_HOPELESS:
+                self._hopeless.clear()
+            self._hopeless.add(txid)
+            if self._log.journal.mending.is_compressed(txid):
+                problem = "their journal has been compressed"
+                self._written.emit("1E-0023", entries=f"from {txid} on", problem=problem)
         self._go_on()
+        self._changed(0)
 
     def _links_changed(self) -> None:
         peers = self._neighbours.peers
@@ -190,6 +223,7 @@ class MendingByPeers:
             tried.intersection_update(peers)  # who comes back may have it
         if self._asked is not None and self._asked.peer not in peers:
             self._asked = None
+        self._records.links_changed()
         self._go_on()
 
     # Asking.
@@ -209,6 +243,7 @@ class MendingByPeers:
                     self._asked = _Asked(damaged, peer, self._clock.now())
                     self._ask(self._asked)
                     return
+        self._changed(0)
 
     def _comes_again(self, damaged: Damaged) -> bool:
         """Whether its publisher has not come further, as far as is known, and sends it again."""
@@ -264,6 +299,7 @@ class MendingByPeers:
             self._go_on()
 
     def _mend(self, damaged: Damaged, data: bytes, peer: str) -> None:
+        self._putting_back.add(damaged.txid)
         client, sequence = damaged.client, damaged.sequence
         highest = self._known.highest(client)
         if highest:  # from now on, it does not come again
@@ -280,12 +316,16 @@ class MendingByPeers:
             return "" if is_done else "its journal is not what it was"
 
         def say(problem: str) -> None:
+            self._putting_back.discard(damaged.txid)
             self._damaged.pop(damaged.txid, None)
             self._tried.pop(damaged.txid, None)
             if problem:
+                self._hopeless.add(damaged.txid)
                 self._written.emit("1E-0019", txid=damaged.txid, problem=problem)
+                self._changed(0)
             else:
                 self._written.emit("1E-0018", txid=damaged.txid, other=peer)
+                self._changed(damaged.txid)
             self._go_on()
 
         # What has come again until now can be found when it is on stable storage.

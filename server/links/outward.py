@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from server.journal import JournalUnreadable
+from server.journal.layout import CLIENT, SEQUENCE
 from server.links.events import LinkEvent, Way, link_name
 from server.links.line import NEVER, RETRY_SECONDS
 from server.replication import Resume
 
 if TYPE_CHECKING:
+    from server.journal import Unread
     from server.links.line import Line
     from server.links.replication import OwnDestination
     from server.replication import Ack, Knowledge, Peer, Resumed
 
 _NANOSECONDS: Final = 1000  # in a microsecond
+_MOST_NAMED: Final = 10  # damaged entries
 
 
 class Outward:
@@ -118,14 +121,37 @@ class Outward:
         if line.elapsed() < self._is_read_from:
             return False
         try:
-            batch = own.sender.pull(line.replication.now, flush=self.is_flushing)
+            frame = own.sender.pull(line.replication.now, flush=self.is_flushing)
         except JournalUnreadable as problem:
             self._is_read_from = line.elapsed() + RETRY_SECONDS
             line.go_on_in(RETRY_SECONDS)
             line.complain("1D-0013", text=str(problem))
             return False
         self.is_flushing = False
-        if batch is None:
+        if own.sender.left_out:
+            self._say_what_is_left_out()
+        if frame is None:
             return False
-        own.bytes_out += line.send(batch, compress=own.spec.compression is not None)
+        own.bytes_out += line.send(frame, compress=own.spec.compression is not None)
         return True
+
+    def _say_what_is_left_out(self) -> None:
+        left_out = self._own.sender.left_out
+        names = [_name_of(one) for one in left_out[:_MOST_NAMED]]
+        if len(left_out) > _MOST_NAMED:
+            names.append("...")
+        self._line.log.emit(
+            "1E-0021",
+            client=self._own.way.client,
+            count=len(left_out),
+            entries="; ".join(names),
+        )
+        left_out.clear()
+
+
+def _name_of(unread: Unread) -> str:
+    """What is known of an entry that cannot be read."""
+    if unread.run is None:
+        return f"entry {unread.txid}, of which nothing is known"
+    row = unread.run.rows[0]
+    return f"entry {unread.txid}, {row[CLIENT]}|{row[SEQUENCE]}| of {unread.run.topic.name}"

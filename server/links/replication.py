@@ -108,6 +108,7 @@ class Replication:
         recorder: where entries from other instances go.
         transaction_log: the log of this instance.
         clock: the time.
+        elapsed: seconds since some moment, never going back.
         log: told of downgrades and upgrades.
 
     Attributes:
@@ -135,6 +136,7 @@ class Replication:
         recorder: Recorder,
         transaction_log: TransactionLog,
         clock: Clock,
+        elapsed: Callable[[], float],
         log: Log,
     ) -> None:
         self.instance: Final = description.name
@@ -154,6 +156,7 @@ class Replication:
         self._transaction_log = transaction_log
         self._started: Final = transaction_log.last_txid
         self._clock = clock
+        self._elapsed = elapsed
         self._log = log
         self._concerned: dict[Topic, bool] = {}  # what it is about, for those who are waited for
         self._go_on: Callable[[], None] = _nothing
@@ -162,7 +165,7 @@ class Replication:
             {name: one.sender for name, one in destinations.items()},
             frozenset(name for name, one in destinations.items() if one.spec.sync_type == "sync"),
             transaction_log.durable,
-            self.now,
+            self.elapsed,
             least_sync,
         )
 
@@ -170,6 +173,11 @@ class Replication:
     def now(self) -> int:
         """Microseconds since the Unix epoch."""
         return int(self._clock.now() * _MICROSECONDS)
+
+    @property
+    def elapsed(self) -> int:
+        """Microseconds since some moment, never going back: tells how long somebody waits."""
+        return int(self._elapsed() * _MICROSECONDS)
 
     @property
     def durable(self) -> int:
@@ -219,6 +227,16 @@ class Replication:
         """All sources that have connected in this run, by name."""
         return self._receivers
 
+    def look_again(self, mended: int = 0) -> None:
+        """Have what is damaged looked at once more by all who send it.
+
+        Args:
+            mended: the txid of an entry that has been mended; 0 if some have been given up.
+        """
+        for destination in self.destinations.values():
+            destination.sender.look_again(mended)
+        self._go_on()
+
     # The same place elsewhere.
 
     def places(self, txid: int) -> list[tuple[int, int]]:
@@ -256,7 +274,7 @@ class Replication:
     def committed(self) -> None:
         """More of the log is on stable storage; the transaction log says so, and goes on itself."""
         acknowledgement, log = self.acknowledgement, self._transaction_log
-        acknowledgement.recorded(log.last_txid, self.now)
+        acknowledgement.recorded(log.last_txid, self.elapsed)
         acknowledgement.reached(log.durable)
         acknowledgement.find_out()
         self._go_on()
@@ -302,7 +320,7 @@ class Replication:
         Returns:
             Their names.
         """
-        names = self.acknowledgement.downgrade_late(age, self.now)
+        names = self.acknowledgement.downgrade_late(age, self.elapsed)
         self._downgraded(names, age)
         kept = self.acknowledgement.late(age, self.now)
         for name in kept:
@@ -321,7 +339,7 @@ class Replication:
         Returns:
             Their names.
         """
-        names = self.acknowledgement.upgrade_recovered(age, self.now)
+        names = self.acknowledgement.upgrade_recovered(age, self.elapsed)
         self._upgraded(names)
         return names
 

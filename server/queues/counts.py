@@ -38,6 +38,8 @@ class Counters:
         returned: leases on messages that ended because the consumer went away.
         transferred_in: messages that this instance has come to own.
         transferred_out: messages that it owns no more.
+        owned_twice: messages that were published at another instance, too, which owns them now:
+            both may have delivered them.
         ended_elsewhere: messages that consumers here had when another instance ended them: what
             came twice.
     """
@@ -51,4 +53,5 @@ class Counters:
     returned: int = 0
     transferred_in: int = 0
     transferred_out: int = 0
+    owned_twice: int = 0
     ended_elsewhere: int = 0

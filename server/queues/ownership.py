@@ -12,6 +12,11 @@ reach (proxied transfer). So a title counts how many times the message has chang
 titles the later one is right, of two that are as late the one of the later name; whoever hears of
 both, in whatever order, ends up with the same.
 
+That a message was published at two instances each learns when it is sent what it has already, with
+another path: so as soon as they have a link. The one of the earlier name leaves it to the other
+(`Queue.settle_ownership`). Whoever finds that out records it: the message does not come again, and
+an instance further on may have been sent one of the two only.
+
 Source: AMPS User Guide, Queue Message Ownership.
 """
 

@@ -309,6 +309,30 @@ class Queue:
         ledger.advance(now, MOST_DELIVERED)
         return moved
 
+    def settle_ownership(self, marks: Iterable[Mark], owner: str, now: int) -> None:
+        """Leave messages to one of two instances that own them, as they were published at both.
+
+        This one may be neither of them: the other two need not have heard of each other's message.
+        Consumers here keep what they have.
+
+        Args:
+            marks: the messages.
+            owner: the name of the one of the two that is the later by name: see `Title`.
+            now: the moment.
+        """
+        ledger, title = self.ledger, Title(0, owner)
+        left: list[Mark] = []
+        for mark in marks:
+            place = ledger.entries.find(mark)
+            was_ours = place is not None and not ledger.entries.owner(place)
+            is_new = ledger.claim(mark, title, now, may_come=self._is_to_come(mark))
+            if is_new:
+                left.append(mark)
+                ledger.counters.owned_twice += was_ours
+        if left:
+            ledger.events.append(Transferred(now, left, owner, [0] * len(left)))
+        ledger.flush(now)
+
     def hear(self, event: Event, now: int) -> None:
         """Let happen here what another instance has recorded."""
         self.elsewhere.hear(event, now)

@@ -44,6 +44,7 @@ destination, send what `sender.connected(peer_of(hello))` returns. Frames:
                    when sending begins, and what is missing
     Batch       -> `receiver.take(frame)`; while `receiver.is_stalled` read nothing from that link,
                    and call `go_on()` now and then
+    Owed        -> `receiver.owe(frame)`
     Ack         -> `sender.acknowledge(frame)`
     Beat        -> nothing; whoever hears nothing for too long closes the link
 
@@ -59,6 +60,9 @@ when the journal's thread has synced; after that, and after acks, downgrades and
 `find_out`: if it returns true, whoever waits for `settled` goes on, and there may be something to
 acknowledge. That a message is refused as a duplicate must not be told before the end of the log
 at that moment is settled, too.
+
+Damage. A sender waits in front of what the log cannot read (`blocked`); call `look_again` when that
+has been mended, or is lost. What it has left out it says in `left_out`.
 
 The record. To store `replication.ack`: make a `Remembered` of `receiver.cursor`,
 `sender.needed_from - 1` and `known.summary(...)`, with the last txid appended; write it when that
@@ -86,6 +90,7 @@ from server.replication.frames import (
     FrameReader,
     Hello,
     Knowledge,
+    Owed,
     Refused,
     Resume,
     Sent,
@@ -134,6 +139,7 @@ __all__ = [
     "Kept",
     "Knowledge",
     "Known",
+    "Owed",
     "Packed",
     "Parcel",
     "Peer",

@@ -5,8 +5,8 @@ not. Publishers are told in the order of the log, up to `settled`, and so are su
 nothing but fully durable messages; other instances ask of entries (`is_settled`).
 
 A downgrade releases at once what waits for that destination alone, and ends with an upgrade, or
-with the process. How long something has waited is known by when entries were recorded here; no
-other clock is asked.
+with the process. How long something has waited is known by when entries were recorded here, on a
+clock that nobody sets; no other clock is asked.
 
 Source: AMPS User Guide, Downstream Persistence Acknowledgment; Downgrading Acknowledgments for a
 Destination.
@@ -53,7 +53,7 @@ class Waiting(NamedTuple):
     Attributes:
         destination: its name.
         after: the txid up to which it has everything.
-        since: when the first entry behind that was recorded, in microseconds since the Unix epoch.
+        since: when the first entry behind that was recorded, in microseconds.
     """
 
     destination: str
@@ -68,7 +68,7 @@ class Acknowledgement:
         destinations: all destinations by name.
         sync: the names of those with SyncType sync.
         durable: the last entry on stable storage.
-        now: when that is so, in microseconds since the Unix epoch.
+        now: when that is so, in microseconds since some moment; it never goes back.
         least_sync: MinSyncDestinations: how many are waited for at least, whatever their age.
 
     Attributes:
@@ -104,7 +104,7 @@ class Acknowledgement:
 
         Args:
             txid: its number.
-            now: microseconds since the Unix epoch.
+            now: microseconds.
         """
         if txid <= self._txids[-1]:
             return
@@ -182,7 +182,7 @@ class Acknowledgement:
 
         Args:
             age: microseconds that are too long.
-            now: microseconds since the Unix epoch.
+            now: microseconds.
 
         Returns:
             Their names. MinSyncDestinations may keep some from it: those that are least late.
@@ -205,7 +205,7 @@ class Acknowledgement:
 
         Args:
             age: microseconds.
-            now: microseconds since the Unix epoch.
+            now: microseconds.
         """
         late = {one.destination for one in self.waiting() if now - one.since >= age}
         return [name for name in sorted(self.downgraded - late) if self.upgrade(name)]

@@ -140,11 +140,13 @@ class Batch(NamedTuple):
         after: the txid before its first.
         upto: its last txid; what is not among the runs does not go there.
         runs: the entries.
+        is_late: it had been left out (see `arrears`), and does not follow on the batch before.
     """
 
     after: int
     upto: int
     runs: Sequence[Columns]
+    is_late: bool = False
 
     @property
     def entries(self) -> int:
@@ -163,6 +165,7 @@ class Packed(NamedTuple):
         columns: see docs/formats/replication.md.
         data: the bodies with extras, in pieces.
         ranges: the first and the last txid of each range of entries.
+        is_late: see `Batch`.
     """
 
     after: int
@@ -172,6 +175,7 @@ class Packed(NamedTuple):
     columns: bytes
     data: Sequence[bytes | memoryview]
     ranges: Sequence[tuple[int, int]]
+    is_late: bool = False
 
     @property
     def size(self) -> int:

@@ -146,6 +146,16 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
     ranges: list[tuple[int, int]] = []
 
 
+class Owed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """All that a source has left out, because it could not be read; see `arrears`.
+
+    Attributes:
+        ranges: the first and the last txid of each range.
+    """
+
+    ranges: list[tuple[int, int]]
+
+
 class Resume(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Where a source is to go on.
 
@@ -153,10 +163,12 @@ class Resume(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         after: the txid behind which it goes on; None if the destination does not know the stream:
             what it knows follows, in frames of `Knowledge`.
         ack: what it has of that.
+        owed: what it has been told that it is owed.
     """
 
     after: int | None
     ack: Ack | None = None
+    owed: list[tuple[int, int]] = []
 
 
 class Knowledge(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -189,7 +201,7 @@ class Word(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     body: bytes
 
 
-Control: TypeAlias = Hello | Refused | Beat | Begin | Resume | Knowledge | Ack | Word
+Control: TypeAlias = Hello | Refused | Beat | Begin | Resume | Knowledge | Ack | Word | Owed
 Frame: TypeAlias = Control | Batch
 """What comes."""
 
@@ -205,9 +217,11 @@ _TYPES: Final[dict[int, type[Control]]] = {
     6: Knowledge,
     7: Ack,
     9: Word,
+    10: Owed,
 }
 _NUMBERS: Final = {kind: number for number, kind in _TYPES.items()}
 _BATCH_TYPE: Final = 8
+_LATE_TYPE: Final = 11
 _DECODERS: Final = {number: msgspec.msgpack.Decoder(kind) for number, kind in _TYPES.items()}
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
@@ -225,7 +239,8 @@ def encode(frame: Sent, *, compress: bool = False) -> bytes:
 def encoded(frame: Sent, *, compress: bool = False) -> Sequence[bytes | memoryview]:
     """The same in pieces, of which those with many bytes have not been copied."""
     if isinstance(frame, Packed):
-        number, pieces = _BATCH_TYPE, _pack_batch(frame)
+        number = _LATE_TYPE if frame.is_late else _BATCH_TYPE
+        pieces = _pack_batch(frame)
     else:
         number, pieces = _NUMBERS[type(frame)], [_ENCODER.encode(frame)]
     flags, length = 0, sum(map(len, pieces))
@@ -295,8 +310,8 @@ def _inflate(payload: bytes, most: int) -> bytes:
 
 
 def _decode(number: int, payload: bytes) -> Frame:
-    if number == _BATCH_TYPE:
-        return _unpack_batch(payload)
+    if number in (_BATCH_TYPE, _LATE_TYPE):
+        return _unpack_batch(payload, is_late=number == _LATE_TYPE)
     decoder = _DECODERS.get(number)
     if decoder is None:
         raise FrameError(f"a frame of type {number}, which this program does not know")
@@ -335,7 +350,7 @@ def _pack_batch(batch: Packed) -> list[bytes | memoryview]:
     return [b"".join(parts) + batch.columns, *batch.data]
 
 
-def _unpack_batch(payload: bytes) -> Batch:
+def _unpack_batch(payload: bytes, *, is_late: bool) -> Batch:
     reader = _Reader(payload)
     after, upto, count, names = reader.unpack(_BATCH)
     if upto < after:
@@ -348,7 +363,7 @@ def _unpack_batch(payload: bytes) -> Batch:
         columns = [reader.column(count) for _ in range(_COLUMNS)]
         runs = _runs_of(named, columns, reader.pieces(columns[-2]))
     reader.finish()
-    return Batch(after, upto, runs)
+    return Batch(after, upto, runs, is_late)
 
 
 def _unpack_name(reader: _Reader) -> tuple[Topic, Origin]:

@@ -6,6 +6,8 @@ A receiver takes a source's log in order, as far as it comes here, without a hol
 where the one before ended. What is new is handed to the recorder; what is known is dropped, and
 reported where it says something else than what is known.
 
+What the source has left out it says (`owe`), and may send later, as a batch that is late.
+
 It acknowledges what is on stable storage here (`stored`), and, of what was recorded because of this
 source, what the instances have that acknowledge to this one (`settled`). Entries wait for that in
 *units* that came together on one path, and no unit for another: were they acknowledged in the order
@@ -28,11 +30,11 @@ from itertools import islice, pairwise, zip_longest
 from operator import lt
 from typing import Final, NamedTuple, Protocol
 
-from server.journal import EVENTS, Kind, Origin, Topic
+from server.journal import EVENTS, MESSAGES, Kind, Origin, Topic
 from server.journal.layout import crc32c
 from server.replication.acknowledgement import Kept
 from server.replication.columns import Batch, Column, Columns, Same, by_client, different
-from server.replication.frames import Ack, Begin, Knowledge, Resume
+from server.replication.frames import Ack, Begin, Knowledge, Owed, Resume
 from server.replication.known import Known, was_made_by
 from server.replication.ranges import Ranges
 from server.replication.recent import Recent
@@ -88,6 +90,19 @@ class Recorder(Protocol):
             source: the instance that they came from.
         """
 
+    def published_twice(
+        self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """Take note of messages in the log that have been published at two instances.
+
+        That happens when their publisher has moved before the first one had replicated them.
+
+        Args:
+            topic: the topic.
+            marks: their identities and numbers.
+            publishers: the names of the two instances.
+        """
+
     def highest(self) -> Mapping[int, int]:
         """All identities in the log with their highest numbers."""
 
@@ -98,10 +113,12 @@ class Cursor(NamedTuple):
     Attributes:
         stream: what it is a place in; see `Begin`.
         txid: everything up to this is on stable storage here, and settled.
+        owed: of that, what the source could not read; it sends that should it be able to.
     """
 
     stream: str
     txid: int
+    owed: tuple[tuple[int, int], ...] = ()
 
 
 class Conflict(NamedTuple):
@@ -200,6 +217,7 @@ class Receiver:
         self._stream = None if cursor is None else cursor.stream
         self._received = self._stored = self._settled = 0 if cursor is None else cursor.txid
         self._difference_to = 0
+        self._owed = Ranges(() if cursor is None else cursor.owed)
         self._source: Peer | None = None
         self._source_name = ""
         self._most_units = most_units
@@ -229,7 +247,7 @@ class Receiver:
         self._source_name = source.name
         is_known = self._stream == frame.stream
         if is_known and self._difference_to <= self._received <= frame.last:
-            yield Resume(self._received, self._ack())
+            yield Resume(self._received, self._ack(), [*self._owed])
             self._move_to(max(self._received, frame.first - 1))
             return
         if not is_known:
@@ -237,6 +255,7 @@ class Receiver:
         self._stream = frame.stream
         self._difference_to = frame.last  # until then, it is sent what otherwise stays there
         self._storing.clear()
+        self._owed = Ranges()
         self._received = self._stored = self._settled = frame.first - 1
         self._stages = [0], [0]
         yield Resume(None)
@@ -297,7 +316,10 @@ class Receiver:
         """
         if self._source is None or self.is_stalled:
             raise ProtocolError("sends entries out of turn")
-        if batch.after != self._received:
+        if batch.is_late:
+            if batch.upto > self._received:
+                raise ProtocolError(f"sends entry {batch.upto} late before its time")
+        elif batch.after != self._received:
             raise ProtocolError(
                 f"sends what follows entry {batch.after}, and has to go on after {self._received}"
             )
@@ -319,8 +341,24 @@ class Receiver:
                 return self._taken
             self._rest.popleft()
         self._batch = None
-        self._move_to(batch.upto)
+        if batch.is_late:
+            self._owed.remove(batch.after + 1, batch.upto)
+            self._acked = None  # the source's window waits for a word, though it says nothing new
+        else:
+            self._move_to(batch.upto)
         return self._taken
+
+    def owe(self, frame: Owed) -> None:
+        """The source says what it has left out.
+
+        Raises:
+            ProtocolError: it has no business to, or that makes no sense.
+        """
+        if self._source is None or self.is_stalled:
+            raise ProtocolError("says what it owes out of turn")
+        if any(first > last for first, last in frame.ranges):
+            raise ProtocolError("owes ranges that are none")
+        self._owed = Ranges(frame.ranges)
 
     def _move_to(self, txid: int) -> None:
         """Everything of the source's log up to an entry has been dealt with."""
@@ -413,7 +451,10 @@ class Receiver:
     def _drop(self, run: Columns, places: Sequence[int], source: Peer) -> None:
         """Leave out what is known, see that it is the same, and wait for where it goes."""
         conflicts = list(self._taken.conflicts)
-        theirs = len(hops(run.origin.path)), source.name
+        path = hops(run.origin.path)
+        theirs = len(path), source.name
+        publisher = path[0].name if path else source.name
+        twice: dict[str, list[tuple[int, int]]] = {}
         for place in places:
             client, sequence = run.clients[place], run.sequences[place]
             found = self._recent.find(client, sequence)
@@ -422,9 +463,15 @@ class Receiver:
             differs = found.checksum != run.checksums[place] and run.kinds[place] == Kind.PUBLISH
             if differs and len(conflicts) < _MOST_CONFLICTS:
                 conflicts.append(Conflict(client, sequence, run.topic))
-            if (len(hops(found.origin.path)), self._instance) > theirs:
+            ours = hops(found.origin.path)
+            first = ours[0].name if ours else self._instance
+            if publisher not in (first, self._instance) and run.kinds[place] in MESSAGES:
+                twice.setdefault(first, []).append((client, sequence))
+            if (len(ours), self._instance) > theirs:
                 txid, kinds = run.txids[place], (Kept(found.topic, found.origin),)
                 self._wait_for(_Unit(txid, txid, found.first_txid, found.last_txid, kinds))
+        for first, marks in twice.items():
+            self._recorder.published_twice(run.topic, marks, (first, publisher))
         duplicates = self._taken.duplicates + len(places)
         self._taken = Taken(self._taken.new, duplicates, conflicts)
 
@@ -496,7 +543,7 @@ class Receiver:
         """
         if self._stream is None or self._settled < self._difference_to:
             return None
-        return Cursor(self._stream, self._settled)
+        return Cursor(self._stream, self._settled, tuple(self._owed))
 
 
 def log_of(stream: str) -> str:

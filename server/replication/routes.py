@@ -18,7 +18,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from config_schema.regex import has_regex_characters, matches
-from server.journal import Origin, Topic
+from server.journal import MESSAGES, Origin, Run, Topic
+from server.journal.layout import BODY_LENGTH, KIND
 
 Filter: TypeAlias = Callable[[Topic, Sequence[bytes]], Sequence[bool]]
 """Says of each body whether it goes."""
@@ -162,3 +163,23 @@ class Way:
         if any(hop.name == self.peer for hop in path):
             return self._returns
         return self._routes.lets_through(path[-1].group)
+
+
+def filtered(run: Run, way: Way) -> Run:
+    """What of a run goes a way; of filters any has to accept a body, and only messages have one."""
+    filters = way.goes(run.topic, run.origin) if run.rows else None
+    if filters is None:
+        return run.pick(())
+    if not filters:
+        return run
+    asked = [place for place, row in enumerate(run.rows) if row[KIND] in MESSAGES]
+    bodies = {place: run.data[place][: run.rows[place][BODY_LENGTH]] for place in asked}
+    for one in filters:
+        places = list(bodies)
+        answers = one(run.topic, list(bodies.values()))
+        for place, answer in zip(places, answers, strict=True):
+            if answer:
+                del bodies[place]
+        if not bodies:
+            return run
+    return run.pick([place for place in range(len(run.rows)) if place not in bodies])

@@ -11,6 +11,9 @@ For each entry of the log there is an answer to the question whether the destina
 (`has`): if it does not go there, if it has been acknowledged. What has been sent and is not
 acknowledged is `under way`, as ranges; what has not been looked at, nobody knows.
 
+In front of an entry that cannot be read, a sender stops (`blocked`), until it can, or somebody
+gives it up: then it is owed, see `arrears`.
+
 A destination acknowledges twice. *Stored* is what it has on stable storage; this is what the window
 follows, for nothing but its disk holds it up. *Settled* is what the instances have, too, that
 acknowledge to it.
@@ -20,19 +23,20 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from enum import Enum
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
-from server.journal import MESSAGES, Origin, Passage, Run, Topic
-from server.journal.layout import BODY_LENGTH, CLIENT, KIND, SEQUENCE, SOURCE_TXID, TXID
+from server.journal import Origin, Passage, Run, Topic, Unread
+from server.journal.layout import CLIENT, SEQUENCE, SOURCE_TXID, TXID
+from server.replication.arrears import Arrears
 from server.replication.columns import Packed, by_client, compact
-from server.replication.frames import Ack, Begin, Knowledge, Resume
+from server.replication.frames import Ack, Begin, Knowledge, Owed, Resume
 from server.replication.known import Had, Known, known_of, was_made_by
 from server.replication.passing_on import Ways, packed
 from server.replication.ranges import Ranges
-from server.replication.routes import Routes, Way, hops
+from server.replication.routes import Routes, Way, filtered, hops
 
 MOST_UNDER_WAY: Final = 16 << 20
 """Bytes that may be sent before the destination has stored any of them."""
@@ -44,6 +48,7 @@ _TXID: Final = itemgetter(TXID)
 _MOST_ENTRIES: Final = 256  # that are read and sent, or taken, in about a millisecond
 _MOST_BYTES: Final = 256 << 10
 _MOST_HAD: Final = 4_000_000  # identities of which a destination may speak
+_MOST_TRIED: Final = 64  # damaged entries that are looked at again together
 _LEAST_SKIPPED: Final = 512  # entries that go elsewhere after which the destination is told so
 
 
@@ -80,6 +85,9 @@ class SourceLog(Protocol):
             after: the txid behind which to begin.
             wanted: which topics.
         """
+
+    def is_lost(self, txid: int) -> bool:
+        """Whether an entry that cannot be read is not worth waiting for."""
 
 
 class Peer(NamedTuple):
@@ -140,6 +148,9 @@ class Sender:
         resynchronized: whether what the log had when the destination connected has been stored
             there; it becomes so once for each connection.
         sent: entries sent, ever.
+        arrears: what the destination is owed.
+        blocked: the txid of what cannot be read, and is in the way; 0 if nothing is.
+        left_out: what has been given up, for whoever says so, and empties it.
     """
 
     def __init__(
@@ -155,6 +166,9 @@ class Sender:
         self.stored = acknowledged
         self.resynchronized = False
         self.sent = 0
+        self.arrears = Arrears()
+        self.blocked = 0
+        self.left_out: list[Unread] = []
         self._log = log
         self._stream = stream
         self._routes = routes
@@ -167,6 +181,8 @@ class Sender:
         self._batches: deque[tuple[int, int]] = deque()  # last txid, bytes: sent and not stored
         self._bytes = 0
         self._told = 0  # the last txid of the batch sent last
+        self._next: Packed | None = None  # made, and sent when it has been said what it lacks
+        self._returns_to = 0  # up to here, the destination may have lost what has been through it
         self._goal = 0  # the end of the log when the destination connected
         self._first = 0  # and its beginning, as both have it from then on
         self._had: list[Had] = []
@@ -191,7 +207,8 @@ class Sender:
         self._drop_reading()
 
     def _drop_reading(self) -> None:
-        self._reader = self._lacks = self._ways = None
+        self._reader = self._lacks = self._ways = self._next = None
+        self.blocked = 0
         self._had = []
         self._batches.clear()
         self._bytes = 0
@@ -214,6 +231,9 @@ class Sender:
         if frame.ack is not None:
             _check(frame.ack, frame.after)
             self._restate(frame.after, frame.ack)
+        if any(first > last for first, last in frame.owed):
+            raise ProtocolError("is owed ranges that are none")
+        self.arrears.restate(frame.owed)
         return self._begin(frame.after, by_difference=False)
 
     def learn(self, frame: Knowledge) -> Resumed | None:
@@ -231,8 +251,10 @@ class Sender:
             return None
         way = Way(self._routes, self.peer.name, returns=True)
         self._lacks = _Difference(self.peer, known_of(self._had), way)
+        self._returns_to = self._goal
         self._had = []
         self._under_way = Ranges()
+        self.arrears.clear()
         self.stored = self._looked_at = self._first - 1
         return self._begin(self.stored, by_difference=True)
 
@@ -257,7 +279,7 @@ class Sender:
         self._told = self._looked_at = after
         if after >= self._goal:
             self._lacks = None  # there is nothing to go through
-        self._reader = self._log.read_from(after, self._routes.takes)
+        self._read_from(after)
         self.state = State.SENDING
         self._find_out()
         return Resumed(after, by_difference, missing)
@@ -269,7 +291,7 @@ class Sender:
         """Whether the window allows to send more."""
         return self._bytes < self._most_under_way
 
-    def pull(self, now: int, *, flush: bool = False) -> Packed | None:
+    def pull(self, now: int, *, flush: bool = False) -> Packed | Owed | None:
         """What to send next; None if there is nothing, or no room.
 
         It is asked for whenever the link has room for it, and there is something new.
@@ -282,18 +304,44 @@ class Sender:
         Raises:
             JournalUnreadable: the log cannot be read at the moment; nothing has changed.
         """
-        reader = self._reader
-        if reader is None or not self.has_room:
+        if self._reader is None:
             return None
-        while True:
+        if self.arrears.is_news:
+            return self.arrears.frame()
+        batch, self._next = self._next, None
+        if batch is not None:
+            return batch
+        if not self.has_room:
+            return None
+        batch = self._pull_late(now) or self._pull_on(now, flush=flush)
+        if batch is not None and self.arrears.is_news:
+            self._next = batch
+            return self.arrears.frame()
+        return batch
+
+    def _pull_on(self, now: int, *, flush: bool) -> Packed | None:
+        """The next part of the log; see `pull`."""
+        if self.blocked and not flush:
+            return None
+        self.blocked = 0
+        while (reader := self._reader) is not None:
             before = reader.position
             passage = reader.read_passage(_MOST_ENTRIES, _MOST_BYTES)
+            position = reader.position
+            owed: Sequence[Unread] = ()
             try:
-                batch = self._batch(passage, reader.position, now)
+                if passage.unread:
+                    owed, position = self._owed(passage.unread, position)
+                    passage = passage.up_to(position)
+                batch = self._batch(passage, position, now)
             except BaseException:  # of a filter: what has been read is read again
-                self._reader = self._log.read_from(self._told, self._routes.takes)
+                self._read_from(self._told)
                 raise
-            self._looked_at = position = reader.position
+            if position < reader.position:
+                self._read_from(position)
+            self._looked_at = position
+            if owed or self.arrears.owed:
+                self._leave_out(owed, before + 1, position)
             is_news = flush or (self._lacks is not None and position >= self._goal)
             if batch.entries or position - self._told >= (1 if is_news else _LEAST_SKIPPED):
                 self._take_note(batch)
@@ -301,6 +349,10 @@ class Sender:
             if position == before:
                 self._find_out()
                 return None
+        return None
+
+    def _read_from(self, after: int) -> None:
+        self._reader = self._log.read_from(after, self._routes.takes)
 
     def _batch(self, passage: Passage, position: int, now: int) -> Packed:
         """What of a passage goes to the destination."""
@@ -316,7 +368,7 @@ class Sender:
         """The positions of the entries that go to the destination, if each has to be asked for."""
         runs = passage.stretch().runs()
         going = {row[TXID] for run in runs for one in self._parts(run) for row in one.rows}
-        return [place for place in range(len(passage)) if passage.txid(place) in going]
+        return _places(passage, going)
 
     def _parts(self, run: Run) -> Iterator[Run]:
         """What of a run goes to the destination."""
@@ -324,18 +376,80 @@ class Sender:
         if lacks is not None:
             known = bisect_right(run.rows, self._goal, key=_TXID)
             if known:
-                yield _filtered(lacks.of(run.pick(range(known))), lacks.way)
+                yield filtered(lacks.of(run.pick(range(known))), lacks.way)
             if known == len(run.rows):
                 return
             run = run.pick(range(known, len(run.rows)))
-        yield _filtered(run, way)
+        yield filtered(run, way)
+
+    # What cannot be read.
+
+    def look_again(self, mended: int = 0) -> None:
+        """An entry has been mended, or has to be given up.
+
+        Args:
+            mended: its txid, if it can be read again.
+        """
+        self.blocked = 0
+        self.arrears.mended(mended)
+
+    def _owed(self, unread: Sequence[Unread], end: int) -> tuple[Sequence[Unread], int]:
+        """What cannot be read and has been given up, and the txid up to which that is all."""
+        owed: list[Unread] = []
+        for one in filter(self._may_go, unread):
+            if one.txid not in self.arrears.owed and not self._log.is_lost(one.txid):
+                self.blocked = one.txid
+                return owed, one.txid - 1
+            owed.append(one)
+        return owed, end
+
+    def _may_go(self, unread: Unread) -> bool:
+        """Whether what cannot be read may go to the destination, as far as that is known."""
+        run, way = unread.run, self._way
+        if run is None:
+            return True
+        if self._lacks is not None and unread.txid <= self._goal:
+            way, run = self._lacks.way, self._lacks.of(run)
+        return len(run.rows) > 0 and way.goes(run.topic, run.origin) is not None
+
+    def _leave_out(self, owed: Sequence[Unread], first: int, last: int) -> None:
+        """Take note of what of a part of the log could not be read; the rest of it could."""
+        arrears = self.arrears
+        self.left_out += [one for one in owed if one.txid not in arrears.owed]
+        if owed or arrears.owed.meets(first, last):
+            arrears.settle(first, last)
+            arrears.add(one.txid for one in owed)
+
+    def _pull_late(self, now: int) -> Packed | None:
+        """Something that is owed, and can be read again; see `pull`."""
+        arrears = self.arrears
+        for _ in range(_MOST_TRIED):
+            ready = arrears.ready
+            if ready is None or ready[1] > self._told:
+                break
+            first, last = ready
+            reader = self._log.read_from(first - 1, self._routes.takes)
+            passage = reader.read_passage(min(_MOST_ENTRIES, last - first + 1), _MOST_BYTES)
+            end = min([reader.position, last, *(one.txid - 1 for one in passage.unread)])
+            if end < first:
+                arrears.tried(first)
+                continue
+            way = Way(self._routes, self._way.peer, returns=last <= self._returns_to)
+            passage = passage.up_to(end)
+            runs = (filtered(run, way) for run in passage.stretch().runs())
+            going = {row[TXID] for run in runs for row in run.rows}
+            passage = passage.pick(_places(passage, going))
+            arrears.settle(first, end)
+            ways = Ways(passage.names, way, all_go=True)
+            batch = packed(first - 1, end, passage, ways, now)._replace(is_late=True)
+            self._count(batch)
+            return batch
+        return None
 
     def _take_note(self, batch: Packed) -> None:
-        size = batch.size + 64 * batch.entries
         under_way = self._under_way
         for first, last in batch.ranges:
             under_way.add(first, last)
-        self.sent += batch.entries
         if self._lacks is not None:
             # What the destination has it may not have on stable storage yet.
             under_way.add(batch.after + 1, batch.upto)
@@ -343,9 +457,15 @@ class Sender:
                 self._lacks = None  # from now on, what comes from there does not go back
         while len(under_way) > MOST_RANGES:
             under_way.close_first_hole()
-        self._batches.append((batch.upto, size))
-        self._bytes += size
         self._told = batch.upto
+        self._count(batch)
+
+    def _count(self, batch: Packed) -> None:
+        """Take account of a batch in the window."""
+        size = batch.size + 64 * batch.entries
+        self.sent += batch.entries
+        self._batches.append((self._told, size))
+        self._bytes += size
 
     # What the destination has.
 
@@ -456,21 +576,6 @@ class _Difference:
         return run if len(chosen) == len(rows) else run.pick(sorted(chosen))
 
 
-def _filtered(run: Run, way: Way) -> Run:
-    """What of a run goes a way; of filters any has to accept a body, and only messages have one."""
-    filters = way.goes(run.topic, run.origin) if run.rows else None
-    if filters is None:
-        return run.pick(())
-    if not filters:
-        return run
-    asked = [place for place, row in enumerate(run.rows) if row[KIND] in MESSAGES]
-    bodies = {place: run.data[place][: run.rows[place][BODY_LENGTH]] for place in asked}
-    for one in filters:
-        places = list(bodies)
-        answers = one(run.topic, list(bodies.values()))
-        for place, answer in zip(places, answers, strict=True):
-            if answer:
-                del bodies[place]
-        if not bodies:
-            return run
-    return run.pick([place for place in range(len(run.rows)) if place not in bodies])
+def _places(passage: Passage, txids: Container[int]) -> list[int]:
+    """The positions of some entries."""
+    return [place for place in range(len(passage)) if passage.txid(place) in txids]

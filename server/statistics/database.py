@@ -121,7 +121,7 @@ class Database:
         before = writing.alive
         alive: _Alive = {}
         began: list[tuple[int, Entry]] = []
-        for entry in entries:
+        for entry in {entry.id: entry for entry in entries}.values():
             fixed, static_id = before.get(entry.id, (_NEVER, 0))
             if fixed is not entry.fixed and fixed != entry.fixed:
                 static_id, writing.next_id = writing.next_id, writing.next_id + 1

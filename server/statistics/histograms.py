@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from server.statistics.sources.names import distinct
 
+if TYPE_CHECKING:
     from server.base.histogram import Histogram
     from server.core.engine import Engine
 
@@ -33,13 +33,14 @@ class Distribution(NamedTuple):
     histogram: Histogram
 
 
-def distributions(engine: Engine, queues: Iterable[tuple[str, Histogram]]) -> list[Distribution]:
+def distributions(engine: Engine) -> list[Distribution]:
     """All that there are of an instance, whose topics have been recovered.
 
     Args:
         engine: has the counters.
-        queues: of each queue its id, and how long consumers had messages that they acknowledged.
     """
+    queues = list(engine.topics.queues or ())
+    ids = distinct((one.name, one.message_type.name) for one in queues)
     found = [
         Distribution(
             "turn",
@@ -61,9 +62,9 @@ def distributions(engine: Engine, queues: Iterable[tuple[str, Histogram]]) -> li
                 "microseconds",
                 "how long consumers had messages that they acknowledged",
                 name,
-                histogram,
+                queue.core.ledger.leases.held,
             )
-            for name, histogram in queues
+            for name, queue in zip(ids, queues, strict=True)
         ),
     ]
     if engine.transaction_log is not None:

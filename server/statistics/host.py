@@ -96,7 +96,7 @@ def _cpu(line: str) -> tuple[str, _Times]:
 def _shares(now: _Times, before: _Times) -> tuple[float, ...]:
     grown = [max(0, new - old) for new, old in zip(now, before, strict=True)]
     whole = sum(grown)
-    return tuple(round(100 * one / whole, 6) if whole else 0.0 for one in grown)
+    return tuple(100 * one / whole if whole else 0.0 for one in grown)
 
 
 class Memory:
@@ -249,8 +249,8 @@ def _usage(
     return (
         free_percent(mount_point),
         now.in_progress,
-        round(grown(lambda one: one.reading) / reads, 3) if reads else 0.0,
-        round(grown(lambda one: one.writing) / writes, 3) if writes else 0.0,
+        grown(lambda one: one.reading) / reads if reads else 0.0,
+        grown(lambda one: one.writing) / writes if writes else 0.0,
         round(read / seconds) if seconds > 0 else 0,
         round(written / seconds) if seconds > 0 else 0,
     )
@@ -262,7 +262,7 @@ def free_percent(path: str) -> float:
         found = os.statvfs(path)
     except OSError:
         return 0.0
-    return round(100 * found.f_bavail / found.f_blocks, 6) if found.f_blocks else 0.0
+    return 100 * found.f_bavail / found.f_blocks if found.f_blocks else 0.0
 
 
 def _disk(line: str) -> tuple[str, str, _Activity]:

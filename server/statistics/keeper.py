@@ -3,7 +3,7 @@
 It does one thing at a time. A sample comes first: it gets the figures that are read here, host and
 process, becomes a snapshot, is `latest` and told to whoever watches, and is recorded. Then come
 questions, one by one, each small enough for a sample to wait for. In between it tidies up, a step
-at a time: what is old is thinned out, what an action asks for is done.
+and a pause at a time: what is old is thinned out, what an action asks for is done.
 
     keeper = Keeper(path, interval_ms, log, sources=[*host_sources(), *process_sources()])
     keeper.start()
@@ -48,10 +48,13 @@ MOST_QUESTIONS: Final = 1_000
 """Questions that wait for the thread; more are refused."""
 
 _CLOSE_SECONDS: Final = 10.0
+
 _PAUSE_SECONDS: Final = 0.02
-"""Between two steps of tidying up."""
+"""Between two steps of tidying up: questions are answered then."""
+
 _LOOK_SECONDS: Final = 5.0
 """Between two looks whether there is something to tidy up."""
+
 _END: Final = object()
 
 
@@ -229,11 +232,11 @@ class Keeper:
                     return partial(self._work_off, self._samples.popleft())
                 if self._is_closing:
                     return None
-                if self._questions:
-                    return self._questions.popleft()[1]
                 seconds = self._tidy_at - time.monotonic()
                 if seconds <= 0:
                     return self._tidy_up
+                if self._questions:
+                    return self._questions.popleft()[1]
                 self._wake.wait(seconds)
 
     def _work_off(self, sample: Sample) -> None:

@@ -70,6 +70,7 @@ class OwnFigures:
             whole: seconds that it took altogether.
         """
         size = recording.database.size
+        self._is_in_memory = recording.database.path == MEMORY
         self._growth = max(0, size - self._size)
         self._size = size
         self._queries = recording.queries

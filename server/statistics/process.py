@@ -51,7 +51,7 @@ class ProcessCpu:
         self._before = now
         seconds = now[0] - at
         share = [
-            round(100 * max(0.0, one) / seconds, 6) if seconds > 0 else 0.0
+            100 * max(0.0, one) / seconds if seconds > 0 else 0.0
             for one in (now[1] - system, now[1] - system + now[2] - user, now[2] - user)
         ]
         yield Entry("", (), tuple(share))

@@ -47,6 +47,11 @@ class Feed(Protocol):
     def take(self, recorded: Recorded) -> None:
         """Take messages. They have not been applied or delivered yet."""
 
+    def published_twice(
+        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """Take note of messages that were published at two instances, by their bookmarks."""
+
 
 def recorded_of(entry: Entry) -> Recorded:
     """What an entry of the log says, as it was said when it was recorded."""

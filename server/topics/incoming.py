@@ -11,7 +11,8 @@ others forget it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from server.journal import Kind
@@ -26,6 +27,7 @@ from server.wire.bookmarks import client_hash
 if TYPE_CHECKING:
     from server.base.clock import Clock
     from server.base.log import Log
+    from server.journal import Topic
     from server.replication import Columns, Peer
     from server.topics.table import TopicTable
     from server.topics.transaction_log import TransactionLog
@@ -42,6 +44,11 @@ class _Taker(Protocol):
 
     def take_in(self, arrivals: Arrivals) -> None:
         """Deal with some entries, from the front."""
+
+    def published_twice(
+        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """Take note of messages that were published at two instances."""
 
 
 class Incoming:
@@ -97,9 +104,16 @@ class Incoming:
                 break
         return Recorded(done, first, last)
 
+    def published_twice(
+        self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """See `Recorder.published_twice`: queues have to know, what is not recorded matters not."""
+        with suppress(NotRecordedError):
+            self._find(topic, Kind.PUBLISH).published_twice(marks, publishers)
+
     def _take_in(self, arrivals: Arrivals) -> None:
         try:
-            topic = self._find(arrivals)
+            topic = self._find(arrivals.run.topic, arrivals.kind)
         except NotRecordedError as error:
             arrivals.refuse_all(error)
             return
@@ -113,17 +127,17 @@ class Incoming:
                 else:
                     arrivals.unapplied.append((arrivals.position - 1, error))
 
-    def _find(self, arrivals: Arrivals) -> _Taker:
-        """The topic that entries are for.
+    def _find(self, named: Topic, kind: Kind) -> _Taker:
+        """The topic that entries of a kind are for.
 
         Raises:
             NotRecordedError: they are not recorded here.
         """
-        message_type, name = arrivals.run.topic.message_type, arrivals.run.topic.name
+        message_type, name = named.message_type, named.name
         if message_type not in self._message_types:
             raise NotRecordedError(f"this instance has no message type {message_type}")
         topic = self._topics.find(message_type, name)
-        if isinstance(topic, QueueTopic) and arrivals.kind is not Kind.QUEUE_EVENT:
+        if isinstance(topic, QueueTopic) and kind is not Kind.QUEUE_EVENT:
             found = self._topics.behind_queue(message_type, name, name)
         else:
             found = topic

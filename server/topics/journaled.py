@@ -125,6 +125,12 @@ class JournaledTopic(Topic):
                 super().publish((body,), envelope)
         return rejections
 
+    def published_twice(
+        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """Tell queues of messages that were published at another instance, too."""
+        self._journal.published_twice(marks, publishers)
+
     def take_in(self, arrivals: Arrivals) -> None:
         """Record some of what has come from another instance as it is, and deliver it."""
         start = arrivals.position
@@ -293,6 +299,12 @@ class JournaledStoredTopic(StoredTopic):
         )
         self.announce(self._apply(draft, txid, moment, envelope.bookmark), envelope, MATCH)
         self._stores.touched(self._sow)
+
+    def published_twice(
+        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """Tell queues of messages that were published at another instance, too."""
+        self._journal.published_twice(marks, publishers)
 
     def take_in(self, arrivals: Arrivals) -> None:
         """Record some of what has come from another instance, apply and announce it."""

@@ -87,15 +87,18 @@ def _cursors(queue: Queue, found: QueueStatus, log: TransactionLog) -> list[dict
             "cursor_id": 1,
             "state": "stalled" if queue.is_stalled else "behind" if queue.is_behind else "live",
             "last_processed_txid": last,
-            "last_delivered_txid": max(
-                (queue.ledger.entries.txid(place) for place in queue.ledger.leases.by_place),
-                default=0,
-            ),
+            "last_delivered_txid": _last_delivered(queue),
             "last_result": "",
             "processing_count": sum(matched for _, matched in found.scans),
             "cursor_subscriptions": subscriptions,
         }
     ]
+
+
+def _last_delivered(queue: Queue) -> int:
+    """The entry that was delivered last, of those that somebody has; 0 for none."""
+    place = next(reversed(queue.ledger.leases.by_place), None)
+    return 0 if place is None else queue.ledger.entries.txid(place)
 
 
 def _subscription(consumer: ConsumerStatus) -> dict[str, object]:
@@ -124,7 +127,9 @@ def _message(
         "deliverable": int(state in VISIBLE),
         "age": max(now - entries.time(place), 0) / _SECOND,
         "locally_owned": int(not entries.owner(place)),
-        "priority": entries.priority(place),
+        "priority": max(
+            entries.priority(place) - 1, 0
+        ),  # it is kept as one more: `stored_priority`
     }
     if found is not None and found.leased_at is not None:
         shown["leased_to"] = found.leased_to

@@ -90,6 +90,10 @@ class Membership:
             return ""
         return self.sharing.initial_owner(hops(path)[0].name if path else self._instance)
 
+    def owner_of_two(self, publishers: tuple[str, str]) -> str:
+        """Who owns a message that was published at two instances; the name."""
+        return max(self.sharing.initial_owner(one) or self._instance for one in publishers)
+
     def set_proxied(self, enabled: bool) -> None:
         """Act for owners that cannot be reached, or do not (AMPS User Guide, Proxied Transfer)."""
         self.sharing.proxied = enabled

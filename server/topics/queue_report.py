@@ -62,7 +62,8 @@ def _sharing(topic: QueueTopic) -> str:
     acting = ", acts for others" if topic.membership.sharing.proxied else ""
     return (
         f"  shared with other instances: {counters.transferred_in} messages were handed on to this"
-        f" one, {counters.transferred_out} by it; {counters.ended_elsewhere} were with consumers"
+        f" one, {counters.transferred_out} by it, {counters.owned_twice} of which had been"
+        f" published at both (owned_twice); {counters.ended_elsewhere} were with consumers"
         f" here when another one said that they were done{acting}"
     )
 

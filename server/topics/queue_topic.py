@@ -237,6 +237,15 @@ class QueueTopic(Topic):
             recorded.txids, moments, recorded.client, recorded.sequences, details
         )
 
+    def published_twice(
+        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """See `Feed.published_twice`."""
+        if self.membership.is_shared:
+            owner = self.membership.owner_of_two(publishers)
+            self.core.settle_ownership(marks, owner, self._surroundings.now)
+            self._settle()
+
     def take_in(self, arrivals: Arrivals) -> None:
         """Record some of what has happened to messages at another instance, and let it happen here.
 

@@ -165,6 +165,13 @@ class TopicJournal:
                 )
         return appended
 
+    def published_twice(
+        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """See `Feed.published_twice`."""
+        for feed in self._feeds:
+            feed.published_twice(marks, publishers)
+
     def _feed(self, recorded: Recorded) -> None:
         for feed in self._feeds:
             feed.take(recorded)

@@ -87,6 +87,16 @@ class Settlement(Protocol):
         """
 
 
+class Mender(Protocol):
+    """Mends damaged entries."""
+
+    def look(self, txid: int) -> None:
+        """Find out what is damaged, from an entry on that cannot be read."""
+
+    def is_lost(self, txid: int) -> bool:
+        """Whether an entry that cannot be read will hardly be mended soon."""
+
+
 class _Hold(NamedTuple):
     """What somebody needs of the log. See `TransactionLog.hold`."""
 
@@ -133,7 +143,7 @@ class TransactionLog:
         self._is_releasing = False
         self._readers: list[Callable[[], None]] = []
         self._holds: dict[int, _Hold] = {}
-        self._mender: Callable[[int], None] | None = None
+        self._mender: Mender | None = None
         self._damaged: list[int] = []  # found before there was one
         self._holds_taken = 0
 
@@ -353,16 +363,20 @@ class TransactionLog:
     def damaged(self, txid: int) -> None:
         """Take note of an entry that cannot be read though it had been on stable storage."""
         if self._mender is not None:
-            self._mender(txid)
+            self._mender.look(txid)
         elif len(self._damaged) < _MOST_DAMAGED:
             self._damaged.append(txid)
 
-    def use_mender(self, mender: Callable[[int], None]) -> None:
-        """Tell somebody of damaged entries, by their txids; also of those known already."""
+    def is_lost(self, txid: int) -> bool:
+        """Whether an entry that cannot be read is not worth waiting for."""
+        return self._mender is None or self._mender.is_lost(txid)
+
+    def use_mender(self, mender: Mender) -> None:
+        """Tell somebody of damaged entries, also of those known already."""
         self._mender = mender
         damaged, self._damaged = self._damaged, []
         for txid in damaged:
-            mender(txid)
+            mender.look(txid)
 
     def do_aside(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
         """Have something that takes long done by the helper, and go on with what that gives.

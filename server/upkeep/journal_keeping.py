@@ -73,6 +73,11 @@ class JournalKeeping:
         self._more = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def full(self) -> list[str]:
+        """The names of the files that something can be done to, oldest first."""
+        return [file.path.name for file in self._journal.files if file.seal is not None]
+
     async def mark(self, deed: Deed, age: float) -> None:
         """Have something done to files soon.
 
@@ -83,17 +88,41 @@ class JournalKeeping:
         Raises:
             JournalError: there is nowhere to archive files to.
         """
-        if deed is Deed.ARCHIVE and not self._journal.has_archive:
-            raise JournalError(
-                "there is nowhere to archive journals to: "
-                "the configuration has no JournalArchiveDirectory"
-            )
+        self._check(deed)
         latest = self._clock.now() - age
         for file, moment in await self._call(self._last_written):
             if moment <= latest:
                 self._marks[deed, file.number] = None
             elif deed is Deed.REMOVE:  # the log must not have gaps
                 break
+        self._begin()
+
+    async def mark_through(self, deed: Deed, name: str) -> None:
+        """Have something done soon to a file, and to all older ones.
+
+        Args:
+            deed: what.
+            name: of the file; nothing is done if there is none.
+
+        Raises:
+            JournalError: there is nowhere to archive files to.
+        """
+        self._check(deed)
+        files = [file for file, _ in await self._call(self._last_written)]
+        last = next((file.number for file in files if file.path.name == name), -1)
+        for file in files:
+            if file.number <= last:
+                self._marks[deed, file.number] = None
+        self._begin()
+
+    def _check(self, deed: Deed) -> None:
+        if deed is Deed.ARCHIVE and not self._journal.has_archive:
+            raise JournalError(
+                "there is nowhere to archive journals to: "
+                "the configuration has no JournalArchiveDirectory"
+            )
+
+    def _begin(self) -> None:
         self._more.set()
         if self._task is None and self._marks:
             self._task = asyncio.get_running_loop().create_task(self._work())

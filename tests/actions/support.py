@@ -45,6 +45,11 @@ class SomeTransports:
         self.names = ("one", "two")
         self.open = {"one", "two"}
 
+    @property
+    def open_from_start(self) -> dict[str, bool]:
+        """Both, and whether they are open."""
+        return {name: name in self.open for name in self.names}
+
     async def enable(self, name: str) -> None:
         """Open."""
         self._check(name)

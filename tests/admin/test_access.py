@@ -79,6 +79,14 @@ def test_who_logs_on_gets_a_cookie_that_stands_for_that(admin: Admin) -> None:
     assert both.status == 401, "what is shown counts"
 
 
+def test_a_reset_of_authorization_ends_sessions(admin: Admin) -> None:
+    cookie = cookie_of(admin.ask("/amps", Authorization=basic("anna")).headers["set-cookie"])
+    assert admin.ask("/amps", Cookie=cookie).status == 200
+    path = "/amps/administrator/authorization/authentication/reset"
+    assert admin.ask(path, Cookie=cookie).status == 200
+    assert admin.ask("/amps", Cookie=cookie).status == 401
+
+
 def test_who_logs_on_with_every_request_has_one_session(admin: Admin) -> None:
     replies = [admin.ask("/amps", Authorization=basic("bob")) for _ in range(3)]
     assert len({reply.headers["set-cookie"] for reply in replies}) == 1
@@ -98,20 +106,23 @@ def test_a_browser_is_told_at_once_what_it_may_ask(admin: Admin) -> None:
     assert admin.ask("/amps", "OPTIONS", Origin="https://a.example").status == 204
 
 
-NEGOTIATE: Final = """
-<SessionOptions>path=/amps; SameSite=Lax</SessionOptions>
-<Authentication>
-  <Module>amps-default-no-authentication-module</Module>
-</Authentication>
-"""
-
-
 def test_negotiate_is_asked_for_by_itself_and_its_tokens_are_judged(tmp_path: Path) -> None:
-    with running_admin(tmp_path, NEGOTIATE) as admin:
+    """The module decides; the cookie that follows has what the configuration says of it."""
+    nobody = "<Authentication><Module>amps-default-no-authentication-module</Module>"
+    with running_admin(tmp_path, f"{nobody}</Authentication>") as admin:
         for headers in ({}, {"Authorization": "Negotiate YIIabc=="}):
             reply = admin.ask("/amps", **headers)
             assert reply.status == 401
             assert reply.headers["www-authenticate"] == "Negotiate"
+    anybody = "<Authentication><Module>amps-default-authentication-module</Module>"
+    options = "<SessionOptions>path=/amps; SameSite=Lax</SessionOptions>"
+    with running_admin(tmp_path, f"{options}{anybody}</Authentication>", level="trace") as admin:
+        reply = admin.ask("/amps", Authorization="Negotiate YIIabc==")
+        assert reply.status == 200
+        assert reply.headers["set-cookie"].endswith("; path=/amps; SameSite=Lax")
+        assert "set-cookie" not in admin.ask("/amps").headers, "nothing was shown"
+        assert admin.server.logs("GET /amps: 200, ")
+        assert "YIIabc" not in admin.server.log()
 
 
 def test_what_the_instance_says_of_logons_is_said_of_this_interface(tmp_path: Path) -> None:
@@ -220,7 +231,7 @@ def test_a_server_tells_which_sites_may_read(tmp_path: Path) -> None:
         assert headers["access-control-allow-origin"] == "https://lon.uk.my.com"
         assert set(headers["vary"].split(", ")) == {"Origin", "Accept-Encoding", "Accept"}
         before = admin.ask("/amps.json", "OPTIONS", Origin="https://lon.uk.my.com")
-        assert before.headers["access-control-allow-methods"] == "GET, HEAD, OPTIONS"
+        assert before.headers["access-control-allow-methods"] == "GET, HEAD, POST, OPTIONS"
 
 
 # the configuration

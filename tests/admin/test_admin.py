@@ -372,6 +372,10 @@ def test_the_certificate_is_read_again_when_it_changes(tmp_path: Path) -> None:
         issue(second)
         assert server.logs("19-0003")
         assert is_trusted(second)
+        (tmp_path / "cert.pem").write_text("no certificate")
+        assert server.logs("19-0004")
+        assert is_trusted(second), "what there was stays in force"
+        assert "01-0004" not in server.log()
 
 
 def test_a_certificate_that_is_not_there_ends_the_start(tmp_path: Path) -> None:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import pytest
 
 from server.admin.access import Visitor
 from server.admin.engine_side import EngineSide
-from server.admin.health import Health
+from server.admin.health import Health, Transports
 from server.admin.http.messages import Document, Request
 from server.statistics.keeper import Keeper
 from tests.admin.support import Admin, running_admin
 from tests.core.support import RecordingLog
 from tests.support.server import free_port
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    from server.transports.table import TransportTable
 
 _LOG: Final = """
 <TransactionLog>
@@ -115,7 +112,7 @@ class _Open:
 def test_an_engine_that_does_not_answer_is_told() -> None:
     keeper = Keeper(":memory:", 1000, RecordingLog())
     stuck = EngineSide(lambda _call: None)
-    health = Health(cast("Any", _Open()), stuck, keeper, cast("TransportTable", None), None)
+    health = Health(cast("Any", _Open()), stuck, keeper, cast(Transports, None), None)
     request = Request("GET", "/healthz", {}, {})
     response = asyncio.run(health.lives(request, Visitor()))
     assert response.status == 503

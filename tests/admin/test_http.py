@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from server.admin.http.compression import accepts_gzip
 from server.admin.http.limits import MOST_BODY, MOST_HEAD, MOST_TARGET, Limits
 from server.admin.http.messages import TEXT, Document, Refusal, Request, Response
+from server.admin.http.under_way import UnderWay
 from tests.admin.support import Peer, http_server, read, read_all
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
@@ -331,6 +332,22 @@ def test_who_does_not_read_is_cut_off_and_nobody_else() -> None:
         slow.sendall(request("GET /large HTTP/1.1", "Host: a"))
         assert status(peer.exchange(GET)) == 200
         wait_until(lambda: _is_cut_off(slow))
+
+
+def test_so_much_may_be_under_way_and_no_more() -> None:
+    one, same, other = (Document(LARGE, TEXT) for _ in range(3))
+    small = Document(b"small", TEXT)
+    under_way = UnderWay(most=len(LARGE) + 10)
+    assert under_way.begin(one)
+    assert under_way.begin(one), "which counts once"
+    assert not under_way.begin(other)
+    under_way.end(other)
+    assert under_way.begin(small)
+    under_way.end(one)
+    assert not under_way.begin(other)
+    under_way.end(one)
+    under_way.end(small)
+    assert under_way.begin(same)
 
 
 def _is_cut_off(connection: socket.socket) -> bool:

@@ -17,10 +17,14 @@ ELEMENTS: Final = """
     <Name>work</Name><MessageType>json</MessageType><UnderlyingTopic>jobs</UnderlyingTopic>
     <Semantics>at-least-once</Semantics>
   </Queue>
+  <Queue>
+    <Name>ranked</Name><MessageType>json</MessageType><UnderlyingTopic>ranks</UnderlyingTopic>
+    <Semantics>at-least-once</Semantics><Priority>/p</Priority>
+  </Queue>
 </SOW>
 <TransactionLog>
   <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
-  <Topic><Name>work|jobs</Name><MessageType>json</MessageType></Topic>
+  <Topic><Name>work|jobs|ranked|ranks</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """
 
@@ -57,6 +61,17 @@ def test_a_queue_is_shown_as_it_is_now(admin: Admin) -> None:
         float(found[name])
 
 
-def queue(admin: Admin) -> dict[str, Any]:
-    details: dict[str, Any] = admin.tree("/amps/instance/queues/work/details")
+def test_priorities_are_those_of_the_messages(admin: Admin) -> None:
+    with admin.server.log_on("ranker") as producer:
+        for number, priority in enumerate([7, 0, 7, 3], 1):
+            body = b'{"p": %d}' % priority
+            producer.send({"c": "publish", "t": "ranks", "s": number}, body)
+        wait_until(lambda: queue(admin, "ranked")["depth"] == "4")
+    found = queue(admin, "ranked")
+    assert [one["priority"] for one in found["messages"]] == ["7", "0", "7", "3"]
+    assert found["priority_count"] == "3"
+
+
+def queue(admin: Admin, name: str = "work") -> dict[str, Any]:
+    details: dict[str, Any] = admin.tree(f"/amps/instance/queues/{name}/details")
     return details

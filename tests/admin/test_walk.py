@@ -52,7 +52,7 @@ def test_every_link_leads_somewhere_and_every_value_has_a_page(admin: Admin) -> 
             if schema[place, name].type is Type.INTEGER:
                 int(value)
             values.add((place, name))
-        new = [link for link in links if link not in seen and link.startswith("/")]
+        new = [link for link in links if link not in seen and not _acts(link)]
         seen.update(new)
         waiting += new
     connection.close()
@@ -64,6 +64,11 @@ def test_every_link_leads_somewhere_and_every_value_has_a_page(admin: Admin) -> 
     }
     assert values >= expected
     assert len(expected) > 100
+
+
+def _acts(link: str) -> bool:
+    """Whether following a link does something, or leads away."""
+    return not link.startswith("/") or link.startswith("/amps/administrator")
 
 
 def _fields(place: Place) -> tuple[Field, ...]:

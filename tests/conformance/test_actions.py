@@ -427,19 +427,3 @@ def test_a_transport_goes_and_comes_by_action(tmp_path: Path) -> None:
         assert server.waits_for(lambda log: log.count("11-0001") == 2)
         with server.log_on():
             pass
-
-
-def test_what_has_no_subject_yet_is_said(tmp_path: Path) -> None:
-    """What never happens is said at the start."""
-    elements = """
-      <Actions>
-        <Action>
-          <On><Module>amps-action-on-admin</Module>
-            <Options><Path>once</Path><RequiredParameter>WHAT</RequiredParameter></Options></On>
-          <Do><Module>amps-action-do-echo-message</Module>
-            <Options><Message>{{WHAT}}</Message></Options></Do>
-        </Action>
-      </Actions>
-    """
-    with running_server(tmp_path, elements=elements) as server:
-        assert server.logs("29-0111 ")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.replication.topologies import Topology, both
-from tests.support.cluster import PAIR, Cluster, cluster
+from tests.support.cluster import PAIR, Cluster, Instance, cluster
 from tests.support.queues import bookmarks, consume, done, make_safe, numbers, put, queue, take
 from tests.support.raw import RawPeer
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_SECONDS, wait_until
 
 CHAIN = Topology("chain", both(("A", "B"), ("B", "C")), (("A",),))
 
@@ -91,7 +93,12 @@ def test_each_message_goes_to_one_consumer_of_all(tmp_path: Path) -> None:
             workers.append(worker)
         put(instances["A"].server, "in-jobs", range(10))
         put(instances["B"].server, "in-jobs", range(10, 20))
-        found = [*work_off(workers[0], 10), *work_off(workers[1], 10)]
+        found: list[int] = []
+        sockets = {worker.socket: worker for worker in workers}
+        while len(found) < 20:  # whoever is idle may get what the other one has no room for
+            ready, _, _ = select.select(list(sockets), [], [], WAIT_SECONDS)
+            assert ready, f"only {found} have come"
+            found += [number for one in ready for number in work_off(sockets[one], 1)]
         assert sorted(found) == list(range(20))
         for worker in workers:
             worker.send({"c": "flush", "cid": "f", "a": "persisted"})
@@ -179,3 +186,42 @@ def test_a_started_instance_knows_what_others_own(tmp_path: Path) -> None:
                 consume(other, "jobs", 10)
                 assert sorted(numbers(take(other, 2)) + numbers(taken)) == list(range(4))
                 assert other.hears_nothing()
+
+
+def logged(instance: Instance, topic: str) -> list[dict[str, Any]]:
+    """The headers of what has been recorded of a topic."""
+    with instance.server.log_on("auditor") as peer:
+        peer.send({"c": "subscribe", "sub_id": "a", "t": topic, "bm": "0", "a": "completed"})
+        found = []
+        while (header := peer.receive()[0])["c"] != "ack":
+            found.append(header)
+        return found
+
+
+def give_up(instance: Instance, mark: str) -> None:
+    """Have a message expire, wherever it is owned."""
+    with instance.server.log_on("manager") as peer:
+        command = {"c": "sow_delete", "cid": "d", "t": "jobs", "bm": mark, "o": "expire"}
+        assert peer.ask(command | {"a": "persisted"})["status"] == "success"
+
+
+def test_what_is_given_up_at_two_instances_that_are_apart_has_two_letters(tmp_path: Path) -> None:
+    """Of one message, which both say; while they see each other there is one."""
+    with sharing(tmp_path, PAIR, "", DeadLetterTopic="letters") as instances:
+        put(instances["A"].server, "in-jobs", range(2))
+        wait_until(lambda: len(logged(instances["B"], "in-jobs")) == 2)
+        apart, together = (header["bm"] for header in logged(instances["A"], "in-jobs"))
+        give_up(instances["A"], together)
+        for one in instances:
+            wait_until(lambda: len(logged(one, "letters")) == 1)  # noqa: B023 - called at once
+        give_up(instances["B"], together)
+        instances.network.part("A", "B")
+        for one in instances:
+            with one.server.log_on("manager") as peer:
+                peer.send({"c": "sow_delete", "t": "jobs", "bm": apart, "o": "expire"})
+                wait_until(lambda: len(logged(one, "letters")) == 2)  # noqa: B023
+        instances.network.heal()
+        for one in instances:
+            wait_until(lambda: len(logged(one, "letters")) == 3)  # noqa: B023
+            said = [header["x"].rpartition("bookmark=")[2] for header in logged(one, "letters")]
+            assert said == [together, apart, apart]

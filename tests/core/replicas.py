@@ -100,7 +100,8 @@ class Road:
         self._source, self._destination = source, destination
         routes = [TopicRoute(message_type, ".*") for message_type in source.core.types]
         stream = f"{source.name} to {destination.name}"
-        self.sender = Sender(JournalSource(source.journal), stream, Routes(routes, [".*"]))
+        log = JournalSource(source.journal, lambda _: True)
+        self.sender = Sender(log, stream, Routes(routes, [".*"]))
         self.receiver = Receiver(
             destination.name,
             destination.journal.first_txid,

@@ -53,6 +53,7 @@ class SimulatedClock:
     Attributes:
         time: what it is now, in seconds.
         lateness: by how many seconds calls come later than asked for.
+        ahead: seconds that the wall clock has been set ahead, or back.
     """
 
     def __init__(self) -> None:
@@ -60,17 +61,19 @@ class SimulatedClock:
         self.worked = 0.0
         self.work_per_look = 0.0
         self.lateness = 0.0
+        self.ahead = 0.0
+        self._begun = self.time
         self._calls: list[tuple[float, int, Callable[[], None]]] = []
         self._made = 0
 
     def now(self) -> float:
         """The simulated time."""
-        return self.time
+        return self.time + self.ahead
 
     def elapsed(self) -> float:
-        """How long the engine has worked: no time at all, unless each look at it takes some."""
+        """Time that nobody sets; work takes none of it, unless each look at it takes some."""
         self.worked += self.work_per_look
-        return self.worked
+        return self.worked + self.time - self._begun
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back when the time has come."""

@@ -25,6 +25,11 @@ class Fed:
         self.none = Shelf(log, lambda topic: topic.name == "jobs", room=0)
         self.txids: list[int] = []
 
+    def published_twice(
+        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        raise NotImplementedError
+
     def take(self, recorded: Recorded) -> None:
         """See `Feed.take`."""
         self.large.put(recorded)

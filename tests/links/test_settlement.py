@@ -193,6 +193,18 @@ def test_an_instance_that_has_nothing_waits_for_nothing(tmp_path: Path) -> None:
     a.close()
 
 
+@pytest.mark.parametrize("ahead", [7200, -7200])
+def test_a_clock_that_is_set_makes_nobody_late(tmp_path: Path, ahead: int) -> None:
+    a = Member(tmp_path, "a", destination("b"))
+    publish(a.client())
+    a.core.commit()
+    a.core.clock.ahead = ahead
+    assert a.replication.downgrade_late(5_000_000) == []
+    a.core.clock.advance(10)
+    assert a.replication.downgrade_late(5_000_000) == ["b"]
+    a.close()
+
+
 def test_downgrades_by_age_leave_as_many_as_are_to_stay(tmp_path: Path) -> None:
     tuning = (
         "<Tuning><Replication><MinSyncDestinations>1</MinSyncDestinations></Replication></Tuning>"

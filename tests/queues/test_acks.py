@@ -55,6 +55,16 @@ def test_the_server_itself_may_acknowledge_whatever_is_leased() -> None:
     assert bench.queue.acknowledge(marks(1, 3, 5), bench.now).done == 3
 
 
+def test_it_is_counted_how_long_consumers_had_what_they_acknowledge() -> None:
+    bench = leased()
+    bench.now += 1_000
+    bench.queue.acknowledge(marks(1, 2), bench.now, "a")
+    bench.now += 5_000
+    bench.queue.acknowledge(marks(3), bench.now, "b")
+    held = bench.queue.ledger.leases.held
+    assert (sum(held.counts), held.total, held.least, held.most) == (3, 8_000, 1_000, 6_000)
+
+
 @pytest.mark.parametrize("way", Way)
 def test_a_message_is_acknowledged_once(way: Way) -> None:
     bench = leased()

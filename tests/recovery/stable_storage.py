@@ -25,7 +25,13 @@ from tests.support.stepped_disk import commit_in_steps
 SECTOR: Final = 512
 """Bytes that reach a disk together."""
 
-FILES: Final = ("journal/*.journal", "journal/*.ack", "journal/*.index.gz", "*.sow")
+FILES: Final = (
+    "journal/*.journal",
+    "journal/*.ack",
+    "journal/*.index.gz",
+    "journal/*.sow",
+    "*.sow",
+)
 
 
 @dataclass(frozen=True)

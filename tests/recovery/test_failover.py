@@ -137,10 +137,10 @@ def fail_over(
     dying.start()
 
 
-def replay(server: RunningServer) -> list[bytes]:
+def replay(server: RunningServer, topic: str = "orders") -> list[bytes]:
     """What a consumer gets that has seen nothing yet."""
     with server.log_on("auditor") as peer:
-        peer.send({"c": "subscribe", "sub_id": "a", "t": "orders", "bm": "0", "a": "completed"})
+        peer.send({"c": "subscribe", "sub_id": "a", "t": topic, "bm": "0", "a": "completed"})
         bodies = []
         while (received := peer.receive())[0]["c"] != "ack":
             bodies.append(received[1])

@@ -1,8 +1,9 @@
 """Instances that replicate have all kinds of trouble at once; in the end each holds everything.
 
-They are killed, also with the power, and stand still; lines are cut, in one direction or both, and
-are slow; clocks are wrong. Publishers go from one instance to another meanwhile. When the trouble
-is over, every instance has to hold what `Model` says, which is all that was ever published.
+They are killed, also with the power, and stand still; their disks are full; lines are cut, in one
+direction or both, and are slow; clocks are wrong. Publishers go from one instance to another
+meanwhile. When the trouble is over, every instance has to hold what `Model` says, which is all that
+was ever published, but for what was refused for want of space.
 
 `--fault-runs 100` does it for longer, and AMPERAGE_SEED repeats a run.
 """
@@ -12,7 +13,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -20,16 +22,34 @@ from typing import Final
 import pytest
 
 from tests.recovery.killing import chance_of
-from tests.recovery.moving_publishers import TOPICS, Model, MovingPublisher, read_log
+from tests.recovery.moving_publishers import (
+    SIZES,
+    TOPICS,
+    Logged,
+    Model,
+    MovingPublisher,
+    read_log,
+)
 from tests.recovery.stable_storage import Watch, fail_power
 from tests.replication.topologies import TOPOLOGIES, Topology
 from tests.support.cluster import DOWNGRADE, ORDERS, Cluster, Instance, cluster
+from tests.support.server import ServerEnded
+from tests.support.small_disk import SmallDisk, small_disk
 from tests.support.waiting import wait_until
 
 TROUBLES: Final = 8
 """How often something happens in a run."""
 
 RUN_IN_TESTS: Final = ("pair", "async", "hub", "chain", "ring", "mesh")
+
+_MEGABYTES: Final = 120
+"""Size of a disk: what all publishers publish together is less, with the journals in advance."""
+
+_RECORDS: Final = ORDERS.replace("orders.sow", "journal/orders.sow")
+"""Records that are on the same disk as the journals."""
+
+_LARGE: Final = (300, 3000, 40_000, 200_000)
+"""Sizes of messages of which it takes few to fill a journal."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +69,14 @@ class WrongClock:
 class Prepared:
     """What is done with the process of an instance before it runs."""
 
+    disk: SmallDisk | None
     watch: Watch
     clock: WrongClock
 
     def __call__(self) -> None:
         """Prepare this process."""
+        if self.disk is not None:
+            self.disk()
         self.watch()
         self.clock()
 
@@ -65,20 +88,37 @@ class Trouble:
     Attributes:
         cluster: whom it happens to.
         chance: decides what happens.
+        disks: where instances have their journals and records, by name; others' are never full.
         happened: all of it, in words.
+        spells: by name of an instance, how often its disk became full or got space again.
     """
 
     cluster: Cluster
     chance: random.Random
+    disks: Mapping[str, SmallDisk] = field(default_factory=dict)
     happened: list[str] = field(default_factory=list)
+    spells: dict[str, int] = field(default_factory=dict)
     _frozen: set[str] = field(default_factory=set)
+    _full: set[str] = field(default_factory=set)
 
     def start(self, instance: Instance) -> None:
-        """Start an instance; which time it is there is left to chance."""
+        """Start an instance; which time it is there is left to chance.
+
+        Should it need space for that which it has not got, it gets some.
+        """
         shadows = instance.directory / "shadows"
         shadows.mkdir(exist_ok=True)
         clock = WrongClock(self.chance.choice((0.0, 0.0, -3600.0, 86_400.0)))
-        instance.start(Prepared(Watch(shadows, None), clock))
+        prepared = Prepared(self.disks.get(instance.name), Watch(shadows, None), clock)
+        try:
+            instance.start(prepared)
+        except ServerEnded:
+            if instance.name not in self._full:
+                raise
+            assert "No space left on device" in instance.server.log()
+            instance.kill()
+            self._make_space(instance)
+            instance.start(prepared)
 
     def strike(self) -> None:
         """Let one thing happen."""
@@ -93,12 +133,15 @@ class Trouble:
             self._mend,
             self._revive,
         ]
+        if self.disks:
+            kinds += [self._fill, self._fill]
         self.happened.append(self.chance.choice(kinds)())
 
     def end(self) -> None:
         """Let everything be as it should."""
         self.cluster.network.heal()
         for instance in self.cluster:
+            self._make_space(instance)
             self._thaw(instance)
             if not instance.is_up:
                 self.start(instance)
@@ -111,7 +154,9 @@ class Trouble:
         instance.kill()
         if self.chance.random() < 0.5:
             return f"{instance.name} is killed"
-        lost = fail_power(instance.directory, instance.directory / "shadows", self.chance)
+        disk = self.disks.get(instance.name)
+        directory = instance.directory if disk is None else disk.root.parent
+        lost = fail_power(directory, instance.directory / "shadows", self.chance)
         return f"{instance.name} has no power, and loses {lost} sectors"
 
     def _freeze(self) -> str:
@@ -129,6 +174,25 @@ class Trouble:
         if instance.name in self._frozen:
             self._frozen.discard(instance.name)
             instance.thaw()
+
+    def _fill(self) -> str:
+        instance = self._any_instance()
+        if instance.name in self._full:
+            self._make_space(instance)
+            return f"{instance.name} has space again"
+        self._full.add(instance.name)
+        self._turn_over(instance)
+        self.disks[instance.name].fill()
+        return f"the disk of {instance.name} is full"
+
+    def _make_space(self, instance: Instance) -> None:
+        if instance.name in self._full:
+            self._full.discard(instance.name)
+            self.disks[instance.name].make_space()
+            self._turn_over(instance)
+
+    def _turn_over(self, instance: Instance) -> None:
+        self.spells[instance.name] = self.spells.get(instance.name, 0) + 1
 
     def _revive(self) -> str:
         down = [instance for instance in self.cluster if not instance.is_up]
@@ -183,19 +247,34 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("number", range(runs))
 
 
+@contextmanager
+def small_disks(instances: Cluster) -> Iterator[dict[str, SmallDisk]]:
+    """Disks for the journals and the records of all instances, which are gone in the end."""
+    with ExitStack() as stack:
+        disks = {}
+        for instance in instances:
+            place = instance.directory / "journal"
+            place.mkdir()
+            disks[instance.name] = stack.enter_context(small_disk(place, _MEGABYTES))
+        yield disks
+
+
 def work_in_trouble(
-    cluster: Cluster, chance: random.Random, *, keeps_order: bool
+    cluster: Cluster, disks: Mapping[str, SmallDisk], chance: random.Random, *, keeps_order: bool
 ) -> tuple[Model, Trouble]:
     """Let publishers work while things go wrong, until all is well and everything is safe."""
+    trouble = Trouble(cluster, random.Random(chance.random()), disks)
     publishers = [
         MovingPublisher(
             f"publisher-{number}",
             [cluster[name] for name in homes],
             random.Random(chance.random()),
+            chance.choice((SIZES, _LARGE, _LARGE)),
+            is_refused=True,
+            spells=trouble.spells,
         )
         for number, homes in enumerate(cluster.topology.homes)
     ]
-    trouble = Trouble(cluster, random.Random(chance.random()))
     for instance in cluster:
         trouble.start(instance)
     stop = threading.Event()
@@ -217,6 +296,7 @@ def work_in_trouble(
     for thread in threads:
         thread.join()
     for one in publishers:
+        print(f"{one.name}: {one.refused} refusals, {len(one.passed_over)} commands passed over")
         for failure in one.failures:
             raise failure
     return Model(publishers, keeps_order), trouble
@@ -224,14 +304,25 @@ def work_in_trouble(
 
 def check(cluster: Cluster, model: Model) -> None:
     """Wait until every instance has everything, and compare all of it."""
-    for instance in cluster:
-        wait_until(
-            lambda: len(read_log(instance.server)) >= model.messages,  # noqa: B023 - called at once
-            lambda: (
-                f"{instance.name} has {len(read_log(instance.server))} of"  # noqa: B023 - likewise
-                f" {model.messages} messages"
-            ),
+
+    def logs() -> dict[str, list[Logged]]:
+        return {instance.name: read_log(instance.server) for instance in cluster}
+
+    def are_whole() -> bool:
+        found = logs()
+        bookmarks = [{one.bookmark for one in log} for log in found.values()]
+        return all(one == bookmarks[0] for one in bookmarks) and not any(
+            map(model.missing, found.values())
         )
+
+    def lacking() -> str:
+        lines = (
+            f"{name} has {len(one)}, lacks {model.missing(one)}" for name, one in logs().items()
+        )
+        return "\n".join(lines)
+
+    wait_until(are_whole, lacking)
+    for instance in cluster:
         model.check(instance.name, instance.server)
 
 
@@ -243,8 +334,11 @@ def _progress(publisher: MovingPublisher) -> str:
 def test_everything_gets_everywhere(tmp_path: Path, topology: Topology, number: int) -> None:
     """See above."""
     chance = chance_of(number)
-    with cluster(tmp_path, topology, topics=TOPICS) as instances:
-        model, trouble = work_in_trouble(instances, chance, keeps_order=topology.is_sync)
+    with (
+        cluster(tmp_path, topology, elements=_RECORDS, topics=TOPICS, preallocated=1) as instances,
+        small_disks(instances) as disks,
+    ):
+        model, trouble = work_in_trouble(instances, disks, chance, keeps_order=topology.is_sync)
         check(instances, model)
         for instance in instances:
             instance.kill()
@@ -255,8 +349,12 @@ def test_everything_gets_everywhere(tmp_path: Path, topology: Topology, number: 
 @pytest.mark.timeout(900)
 def test_nothing_is_lost_that_only_one_instance_had(tmp_path: Path, number: int) -> None:
     """Where nobody waits for an instance that is away, it gets what it has missed all the same."""
-    elements = ORDERS + DOWNGRADE.format(every="200ms", age="400ms")
+    elements = _RECORDS + DOWNGRADE.format(every="200ms", age="400ms")
     chance = chance_of(number)
-    with cluster(tmp_path, TOPOLOGIES["pair"], elements=elements, topics=TOPICS) as instances:
-        model, _ = work_in_trouble(instances, chance, keeps_order=False)
+    topology = TOPOLOGIES["pair"]
+    with (
+        cluster(tmp_path, topology, elements=elements, topics=TOPICS, preallocated=1) as instances,
+        small_disks(instances) as disks,
+    ):
+        model, _ = work_in_trouble(instances, disks, chance, keeps_order=False)
         check(instances, model)

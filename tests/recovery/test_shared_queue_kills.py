@@ -19,6 +19,7 @@ import pytest
 from client import ClientError, HAClient, PublishStore
 from tests.client.shells import PATIENT
 from tests.recovery.killing import chance_of
+from tests.recovery.test_failover import replay
 from tests.support.cluster import PAIR, Cluster, Instance, cluster
 from tests.support.queues import queue
 from tests.support.server import RunningServer
@@ -124,3 +125,39 @@ def test_either_instance_with_a_queue_may_die(tmp_path: Path, number: int) -> No
             wait_until(lambda: all(left(one.server) == 0 for one in pair), "the queue is not empty")
         twice = sum(workshop.seen.values()) - MESSAGES
         assert twice <= 2 * (ON_THE_WAY + 2 * BACKLOG), "more than was on its way"
+
+
+@pytest.mark.timeout(300)
+def test_what_was_published_at_both_belongs_to_one_when_they_have_met(
+    tmp_path: Path, number: int
+) -> None:
+    """Its publisher has moved before the first instance had replicated it: each comes once."""
+    elements = f"<SOW>{queue('jobs', {})}</SOW>"
+    count = 50 + number
+    with cluster(tmp_path, PAIR, elements=elements) as pair:
+        pair.start()
+        for instance in pair:
+            with instance.server.log_on("first") as peer:
+                peer.publish("other", b'{"n":0}')
+        wait_until(lambda: all(len(replay(one.server, "other")) == 2 for one in pair))
+        pair.network.part("A", "B")
+        for instance in pair:
+            with instance.server.log_on("publisher", a="processed") as peer:
+                for n in range(1, count + 1):
+                    peer.send({"c": "publish", "t": "in-jobs", "s": n}, b'{"n":%d}' % n)
+            wait_until(lambda: left(instance.server) == count)  # noqa: B023 - called at once
+        pair.network.heal()
+        wait_until(lambda: sum(left(one.server) for one in pair) == count)
+        for instance in pair:
+            instance.kill()
+            instance.start()
+        wait_until(lambda: sum(left(one.server) for one in pair) == count)
+        with ExitStack() as stack:
+            workshop = Workshop()
+            for uri in pair.uris("A", "B"):
+                client = stack.enter_context(HAClient([uri], backoff=PATIENT, timeout=WAIT_SECONDS))
+                client.connect()
+                threading.Thread(target=workshop.work, args=(client,), daemon=True).start()
+            wait_until(lambda: len(workshop.seen) == count, lambda: f"{workshop.seen}")
+            wait_until(lambda: all(left(one.server) == 0 for one in pair), "the queue is not empty")
+        assert workshop.seen == Counter(range(1, count + 1))

@@ -6,10 +6,10 @@ import struct
 from collections.abc import Sequence
 
 from server.journal import Origin, Topic
-from server.replication import Batch, FrameReader, Packed, encode
+from server.replication import Batch, FrameReader, Owed, Packed, encode
 
 
-def received(sent: Packed) -> Batch:
+def received(sent: Packed | Owed) -> Batch:
     """A batch as the other end gets it."""
     reader = FrameReader(1 << 24)
     reader.feed(encode(sent))

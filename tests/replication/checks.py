@@ -34,6 +34,11 @@ def is_quiet(world: World) -> bool:
             sender.resynchronized and sender.settled >= instance.log.last_txid
             for sender in instance.senders.values()
         )
+        and not any(sender.arrears.owed for sender in instance.senders.values())
+        and not any(
+            receiver.cursor is None or receiver.cursor.owed
+            for receiver in instance.receivers.values()
+        )
         for instance in world.instances.values()
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from server.journal import Origin, Topic
@@ -15,6 +16,7 @@ from server.replication import (
     Hello,
     Knowledge,
     Known,
+    Owed,
     Receiver,
     Recent,
     Recollection,
@@ -183,6 +185,11 @@ class Instance:
     def applied(self, first_txid: int) -> None:
         """Entries have been appended, from one on."""
 
+    def published_twice(
+        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """Messages in the log have been published at two instances."""
+
     # Committing and acknowledging.
 
     def wake(self) -> None:
@@ -258,6 +265,21 @@ class Instance:
                     self._note(receiver.go_on())
             self.wake()
 
+    def mend(self, log: Log, txid: int) -> None:
+        """An entry of a log can be read again."""
+        if log.damaged.pop(txid, None) is not None and self.is_up and log is self.log:
+            for sender in self.senders.values():
+                sender.look_again(txid)
+            self.wake()
+
+    def give_up(self, txid: int) -> None:
+        """Nobody has what cannot be read, for all that is known."""
+        self.log.lost.add(txid)
+        if self.is_up:
+            for sender in self.senders.values():
+                sender.look_again()
+            self.wake()
+
     def remove_journals(self) -> None:
         """Remove what nobody needs."""
         if self.is_up:
@@ -309,6 +331,11 @@ class Instance:
                 self.senders[peer].learn(frame)
             case Ack():
                 self.senders[peer].acknowledge(frame)
+            case Owed():
+                if self.receivers[peer].is_stalled:
+                    connection.close(self.name)
+                    return
+                self.receivers[peer].owe(frame)
             case Batch():
                 receiver = self.receivers[peer]
                 if receiver.is_stalled:
@@ -414,6 +441,11 @@ class SimulatedRecorder:
 
     def highest(self) -> dict[int, int]:
         return self._instance.log.sequences
+
+    def published_twice(
+        self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        self._instance.published_twice(marks, publishers)
 
     def record(self, run: Columns, source: Any) -> Recorded:
         instance = self._instance

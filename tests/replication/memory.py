@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Any
 
-from server.journal import EVENTS, Kind, Origin, Passage, Topic
+from server.journal import EVENTS, Kind, Origin, Passage, Run, Topic, Unread
 from server.journal.clients import server_made_identity
 from server.journal.entry import NO_ORIGIN
-from server.journal.layout import BODY_START, KIND, RECORD, TOPIC, Row, crc32c
+from server.journal.layout import BODY_START, KIND, ORIGIN, RECORD, TOPIC, TXID, Row, crc32c
 from server.journal.records import Names, no_names
 from server.replication import Columns, Recorded
 from server.wire.bookmarks import client_hash
@@ -20,6 +21,8 @@ class Log:
 
     Attributes:
         durable: the last entry that a crash leaves.
+        damaged: the txids of entries that cannot be read, and whether their records can.
+        lost: the txids of those that are not waited for.
         sequences: identity -> the highest number of it.
     """
 
@@ -34,6 +37,8 @@ class Log:
         self.names: Names = no_names()
         self.sequences: dict[int, int] = {}
         self._sequences_of_removed: dict[int, int] = {}
+        self.damaged: dict[int, bool] = {}
+        self.lost: set[int] = set()
         self.removed: list[tuple[int, int]] = []
         self._topics: dict[Topic, int] = {Topic("json", "orders"): 1}
         self.names.topics[1] = Topic("json", "orders")
@@ -106,6 +111,9 @@ class Log:
             )
         return Recorded(count, first, self.last_txid) if count else Recorded(0)
 
+    def is_lost(self, txid: int) -> bool:
+        return txid in self.lost
+
     def crash(self) -> None:
         """Lose what is not on stable storage; the table of publishers is made again."""
         kept = self.durable - self.first_txid + 1
@@ -128,14 +136,21 @@ class Log:
         self.first_txid += count
 
     def read_from(self, after: int, wanted: Callable[[Topic], bool]) -> LogReader:
-        return LogReader(self, after, wanted)
+        return LogReader(self, after, wanted, self.damaged)
 
 
 class LogReader:
     """Reads a log like the journal's cursor."""
 
-    def __init__(self, log: Log, after: int, wanted: Callable[[Topic], bool]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        after: int,
+        wanted: Callable[[Topic], bool],
+        damaged: Mapping[int, bool] = MappingProxyType({}),
+    ) -> None:
         self.position = after
+        self._damaged = damaged
         self._log = log
         self._wanted = wanted
 
@@ -154,7 +169,20 @@ class LogReader:
             and self._wanted(log.names.topics[log.rows[place][TOPIC]])
         ]
         self.position = max(self.position, log.first_txid + end - 1)
-        return passage_of([log.rows[p] for p in places], [log.data[p] for p in places], log.names)
+        unread = [self._unread(p) for p in places if log.rows[p][TXID] in self._damaged]
+        places = [p for p in places if log.rows[p][TXID] not in self._damaged]
+        rows, data = [log.rows[p] for p in places], [log.data[p] for p in places]
+        passage = passage_of(rows, data, log.names)
+        passage.unread = unread
+        return passage
+
+    def _unread(self, place: int) -> Unread:
+        log, row = self._log, self._log.rows[place]
+        run = None
+        if self._damaged[row[TXID]]:
+            topic, origin = log.names.topics[row[TOPIC]], log.names.origins[row[ORIGIN]]
+            run = Run(topic, origin, (row,), (b"",))
+        return Unread(row[TXID], run)
 
 
 def passage_of(rows: Sequence[Row], data: Sequence[bytes], names: Names) -> Passage:

@@ -119,6 +119,28 @@ class IgnoresPath(Sender):
         return begin
 
 
+class ForgetsWhatItOwes(Sender):
+    """Leaves out what nobody has, and thinks no more of it."""
+
+    def _leave_out(self, owed: Any, first: int, last: int) -> None:
+        return
+
+
+class WaitsForNothing(Sender):
+    """Goes on behind what it cannot read without waiting for it to be mended."""
+
+    def _owed(self, unread: Any, end: int) -> Any:
+        return unread, end
+
+
+class ForgetsWhatItIsOwed(Receiver):
+    """Does not say what the source has left out, when that asks where to go on."""
+
+    def begin(self, source: Any, frame: Begin, settled: int) -> Any:
+        for one in super().begin(source, frame, settled):
+            yield Resume(one.after, one.ack) if isinstance(one, Resume) else one
+
+
 def with_receiver(kind: type[Receiver]) -> type[Instance]:
     return type(kind.__name__, (Instance,), {"receiver_type": kind})
 
@@ -143,5 +165,8 @@ MUTANTS: dict[str, tuple[str, type[Instance]]] = {
     "takes everything twice": ("mesh", with_known(TakesTwice)),
     "ignores gaps": ("async", with_known(IgnoresGaps)),
     "forgets gaps": ("async", with_known(ForgetsGaps)),
+    "forgets what it owes": ("async", with_sender(ForgetsWhatItOwes)),
+    "waits for nothing to be mended": ("pair", with_sender(WaitsForNothing)),
+    "forgets what it is owed": ("async", with_receiver(ForgetsWhatItIsOwed)),
     "ignores the path": ("pair", with_sender(IgnoresPath)),
 }

@@ -227,6 +227,14 @@ class Host(Instance):
                 self.world.homes_of[row[CLIENT], row[SEQUENCE]].add(self.name)
             self.apply(self.core, place, is_over=False)
 
+    def published_twice(
+        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        owner = max(self.first_owner(one) or self.name for one in publishers)
+        self.core.settle_ownership(marks, owner, self.world.now)
+        self.record()
+        self.wake()
+
     def apply(self, core: Queue, place: int, *, is_over: bool) -> None:
         row = self.log.rows[place]
         if self.log.names.topics[row[TOPIC]] != ORDERS:

@@ -1,7 +1,8 @@
 """Instances, publishers and a network in one process, on a clock that is a heap of events.
 
 Everything that happens follows from one seed. What fails in the world: processes die and come back
-without the unsynced end of their log, disks are replaced by empty ones, connections are cut while
+without the unsynced end of their log, entries of logs cannot be read for a while, disks are
+replaced by empty ones, connections are cut while
 things are on their way, the network is cut in one direction or both, an end of a connection is gone
 without the other one knowing. What is checked while that goes on, and at the end, is in
 `invariants`.
@@ -39,6 +40,7 @@ class Faults:
     stall: int = 1
     remove_journals: int = 0
     downgrade: int = 0
+    damage: int = 0
 
 
 class World:
@@ -216,6 +218,19 @@ class World:
                     self.at(200 * MILLISECOND, partial(again.upgrade, destination))
             instance.wake()
 
+    def _damage(self, name: str, other: str) -> None:
+        """Entries at the end of a log cannot be read for a while; some are given up meanwhile."""
+        instance = self.instances[name]
+        log = instance.log
+        for txid in range(max(log.last_txid - 6, log.first_txid), log.last_txid + 4):
+            if self.random.random() < 0.5:
+                self.say(f"{name} cannot read {txid}")
+                log.damaged[txid] = self.random.random() < 0.5
+                delay = self.random.randrange(5, 900) * MILLISECOND
+                self.at(delay, partial(instance.mend, log, txid))
+                if not any(link.is_sync for link in self.topology.links):
+                    self.at(delay // 2, partial(instance.give_up, txid))  # nobody waits for it
+
     def heal(self) -> None:
         """Let everything be well from now on."""
         self.is_calm = True
@@ -224,6 +239,8 @@ class World:
             connection.flow()
         for instance in self.instances.values():
             instance.unstall()
+            for txid in list(instance.log.damaged):
+                instance.mend(instance.log, txid)
             if instance.is_up:
                 for name in list(instance.settlement.downgraded):
                     instance.settlement.upgrade(name)

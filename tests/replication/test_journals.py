@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from server.assembly.provision_replication import JournalSource
-from server.journal import Journal, Kind
+from server.journal import Journal, Kind, Topic
 from server.journal.layout import unpack_extras
 from server.replication import (
     Batch,
@@ -39,6 +40,11 @@ class Destination:
     @property
     def last_txid(self) -> int:
         return self._journal.last_txid
+
+    def published_twice(
+        self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """No queue is concerned."""
 
     def highest(self) -> dict[int, int]:
         return {client: number for client, (number, _) in self._journal.sequences.items()}
@@ -83,7 +89,8 @@ def test_a_log_of_several_files_is_replicated_as_it_is(tmp_path: Path) -> None:
 
         recorder = Destination(destination)
         receiver = Receiver("B", 1, Known(destination.last_sequence), Recent(), recorder)
-        sender = Sender(JournalSource(source), "A>B", Routes([TopicRoute("json", "orders")]))
+        log = JournalSource(source, lambda _: True)
+        sender = Sender(log, "A>B", Routes([TopicRoute("json", "orders")]))
         begin = sender.connected(peer_of(Hello(2, "B", "B", "B/1", 1)))
         for answer in receiver.begin(Peer("A", "A", "A/1", 1), begin, 0):
             if isinstance(answer, Resume):

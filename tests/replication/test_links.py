@@ -70,6 +70,11 @@ class End:
         self.room -= recorded.done
         return recorded
 
+    def published_twice(
+        self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """No queue is concerned."""
+
     def has(self) -> list[tuple[int, int]]:
         return [(row[2], row[3]) for row in self.log.rows]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.replication.basics import MILLISECOND
-from tests.replication.queue_checks import run
+from tests.replication.queue_checks import check_owners, run
 from tests.replication.queue_mutants import MUTANTS
 from tests.replication.queue_simulation import Host, Workshop
 from tests.replication.simulation import Faults
@@ -42,6 +42,25 @@ def play(seed: int, topology: str, faults: Faults, make: type[Host] = Host, **ho
 def test_nothing_is_lost_or_delivered_by_two(topology: str, seeds: range) -> None:
     for seed in seeds:
         play(seed, topology, Faults())
+
+
+APART = Faults(kill=8, partition=8, cut=1, one_way=1, half_open=1)
+"""What makes publishers move before what they have published is replicated."""
+
+
+@pytest.mark.parametrize("topology", ["pair", "mesh", "hub"])
+def test_each_message_has_one_owner_when_all_have_met(topology: str, seeds: range) -> None:
+    """Also what its publisher has sent to two instances; and after they have been killed again."""
+    twice = 0
+    for seed in seeds:
+        world = Workshop(seed, KINDS[topology], APART, workers=0, trouble=24)
+        try:
+            twice += check_owners(world)
+        except Exception as problem:
+            problem.add_note(f"seed {seed} of {topology}")
+            problem.add_note("\n".join(world.journal))
+            raise
+    assert twice, "no message was published at two instances"
 
 
 WAYS: dict[str, dict[str, Any]] = {

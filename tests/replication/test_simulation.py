@@ -28,8 +28,11 @@ TROUBLES: dict[str, Faults] = {
     "new disks": Faults(replace_disk=4),
     "removed journals": Faults(remove_journals=4),
     "downgrades": Faults(downgrade=4),
+    "damage": Faults(damage=8),
 }
 
+
+FAULTS_FOR_MUTANTS = Faults(damage=4)
 
 _NO_WAY_BACK = ("ring", "new disks")
 
@@ -98,7 +101,7 @@ def test_a_planted_defect_is_found(mutant: str) -> None:
     topology, make = MUTANTS[mutant]
     for seed in range(400):
         try:
-            play(seed, topology, Faults(), make)
+            play(seed, topology, FAULTS_FOR_MUTANTS, make)
         except Violation:
             return
         except Exception:  # what the core itself refuses is found, too

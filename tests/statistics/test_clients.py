@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
+import trustme
 
 from tests.admin.support import Admin, running_admin
 from tests.support.raw import frame
+from tests.support.server import free_port
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 _LARGE: Final = b'{"v":"' + b"x" * 100_000 + b'"}'
 
-_SOCKET: Final = """
+_TRANSPORTS: Final = """
 <Transport>
   <Name>local</Name><Type>amps-unix</Type><FileName>amps.sock</FileName>
   <Protocol>amps</Protocol>
 </Transport>
+<Transport>
+  <Name>secured</Name><Type>tcps</Type><InetAddr>127.0.0.1:{port}</InetAddr>
+  <Protocol>amps</Protocol><ReuseAddr>true</ReuseAddr>
+  <Certificate>certificate.pem</Certificate><PrivateKey>key.pem</PrivateKey>
+</Transport>
 """
+
+_LOGON: Final = {"c": "logon", "cid": "1", "mt": "json", "a": "processed"}
+
+_SECURED_PORT: Final = free_port()
+_AUTHORITY: Final = trustme.CA()
 
 
 @pytest.fixture(scope="module")
 def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
-    with running_admin(tmp_path_factory.mktemp("clients"), transports=_SOCKET) as found:
+    directory = tmp_path_factory.mktemp("clients")
+    issued = _AUTHORITY.issue_cert("localhost")
+    issued.private_key_pem.write_to_path(directory / "key.pem")
+    issued.cert_chain_pems[0].write_to_path(directory / "certificate.pem")
+    transports = _TRANSPORTS.format(port=_SECURED_PORT)
+    with running_admin(directory, transports=transports) as found:
         yield found
 
 
@@ -62,20 +80,34 @@ def test_what_a_client_does_not_read_is_shown(admin: Admin) -> None:
         assert int(found["messages_out"]) == 202
 
 
+def assert_logon_is_counted(admin: Admin, peer: socket.socket, transport: str) -> None:
+    """Log on under the name of the transport, and look what is said of that."""
+    logon = frame(_LOGON | {"client_name": transport})
+    peer.sendall(logon)
+    answer = peer.recv(4096)
+    wait_until(lambda: is_said(admin, transport, "bytes_out", str(len(answer))))
+    found = clients(admin)[transport]
+    assert found["bytes_in"] == str(len(logon))
+    assert (found["messages_in"], found["messages_out"]) == ("1", "1")
+    assert found["transport"] == transport
+    assert found["transport_rx_queue"] == found["tcp_zero_window_advert"] == "0"
+
+
 def test_clients_of_a_local_socket_are_shown(admin: Admin) -> None:
-    path = str(Path(admin.server.log_file).parent / "amps.sock")
     with socket.socket(socket.AF_UNIX) as local:
         local.settimeout(WAIT_SECONDS)
-        local.connect(path)
-        logon = {"c": "logon", "cid": "1", "client_name": "local", "mt": "json", "a": "processed"}
-        local.sendall(frame(logon))
-        answer = local.recv(4096)
-        wait_until(lambda: is_said(admin, "local", "bytes_out", str(len(answer))))
-        found = clients(admin)["local"]
-        assert found["bytes_in"] == str(len(frame(logon)))
-        assert (found["messages_in"], found["messages_out"]) == ("1", "1")
-        assert found["transport"] == "local"
-        assert found["transport_rx_queue"] == found["tcp_zero_window_advert"] == "0"
+        local.connect(str(Path(admin.server.log_file).parent / "amps.sock"))
+        assert_logon_is_counted(admin, local, "local")
+
+
+def test_clients_that_come_over_tls_are_counted_without_it(admin: Admin) -> None:
+    context = ssl.create_default_context()
+    _AUTHORITY.configure_trust(context)
+    with (
+        socket.create_connection(("127.0.0.1", _SECURED_PORT), WAIT_SECONDS) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as secured,
+    ):
+        assert_logon_is_counted(admin, secured, "secured")
 
 
 def test_a_client_that_has_gone_still_counts_and_its_id_does_not_return(admin: Admin) -> None:

@@ -124,6 +124,16 @@ def test_entries_go_on_after_a_restart_and_new_ones_do_not(tmp_path: Path) -> No
         assert connection.execute(query).fetchall() == [("orders", 1), ("trades", 3)]
 
 
+def test_two_entries_with_one_id_count_as_the_last_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "stats.db"
+    both = [Entry("x", fixed(SOW, name), moving(SOW, 5)) for name in ("one", "other")]
+    with recorded(path) as writing:
+        for at in range(3):
+            writing.write(sample(at, {SOW: both}))
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT topic FROM ISOW_STATIC").fetchall() == [("other",)]
+
+
 def test_fields_that_a_later_version_has_are_added(tmp_path: Path) -> None:
     path = tmp_path / "stats.db"
     with recorded(path) as writing:

@@ -20,7 +20,7 @@ from server.statistics.schema import Resource, Value
 from tests.core.support import RecordingLog
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
-from .support import LATER, Clients, kept, take
+from .support import LATER, NOON, Clients, kept, take
 
 
 class Held:
@@ -67,6 +67,18 @@ def test_the_thread_counts_what_it_does() -> None:
         assert (found["total_samples"], found["queries"]) == (2, 1)  # as of the sample before
         assert int(found["memory_used"]) > 0
         assert int(found["total_time"]) >= int(found["total_commit_time"]) > 0
+
+
+@pytest.mark.parametrize("directory", ["", "missing"])
+def test_the_size_of_the_file_is_that_of_a_file(tmp_path: Path, directory: str) -> None:
+    clients, path = Clients(), tmp_path / directory / "stats.db"
+    with kept(path) as keeper:
+        take(keeper, clients.sample(0, {"1": 1}))
+        [values] = take(keeper, clients.sample(1, {"1": 2})).entries[STATISTICS.path].values()
+    found = named(STATISTICS, values)
+    assert found["file_name"] == str(path)
+    assert (int(found["file_size"]) > 0) == (directory == "")
+    assert int(found["memory_used"]) > 0
 
 
 def test_when_samples_come_too_fast_the_oldest_is_dropped() -> None:
@@ -177,6 +189,30 @@ def test_truncating_removes_what_is_older_than_an_age(tmp_path: Path) -> None:
         assert [fields["count"] for one, fields in log.entries if one == "1B-0004"] == [80]
         latest = take(keeper, clients.sample(LATER, {}))
         assert latest.entries[LIFETIMES.path]
+
+
+def test_what_is_old_is_thinned_out_without_being_asked_for() -> None:
+    clients = Clients()
+    keeper = Keeper(":memory:", 1000, RecordingLog(), clock=lambda: NOON + 4 * 3600)
+    keeper.start()
+    for at in range(0, 600, 10):
+        take(keeper, clients.sample(at, {"1": at}))
+    wait_until(lambda: len(keeper.ask(History.timestamps).result(WAIT_SECONDS)) <= 11)
+    keeper.close()
+
+
+def test_questions_do_not_keep_the_thread_from_tidying_up() -> None:
+    """Whoever asks again at once never lets it be without a question."""
+    is_done = threading.Event()
+    with kept(":memory:") as keeper:
+
+        def ask_again(_: object = None) -> None:
+            if not is_done.is_set():
+                keeper.ask(History.timestamps).add_done_callback(ask_again)
+
+        ask_again()
+        assert keeper.truncate(0).result(WAIT_SECONDS) == 0
+        is_done.set()
 
 
 def test_vacuuming_makes_the_file_smaller_and_truncating_does_not(tmp_path: Path) -> None:

@@ -282,7 +282,9 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Walk]:
         )
         _use(first, guarded, stack)
         walk = Walk(first)
-        walk.until("instance/replication", "to-second", is_connected="1", messages_out="3")
+        settled = {"is_connected": "1", "messages_out": "3", "seconds_behind": "0"}
+        walk.until("instance/replication", "to-second", **settled)
+        walk.until("instance/sow", "slowly", valid_keys="3")
         walk.until("instance/queues", "work", backlog=str(LEASED))
         walk.until("instance/processors", "all", denied_writes="1")
         yield walk

@@ -44,6 +44,7 @@ _INSTANCE: Final = """
   <TransactionLog>
     <JournalDirectory>journal</JournalDirectory>
     <JournalSize>10MB</JournalSize>
+    <PreallocatedJournalFiles>{preallocated}</PreallocatedJournalFiles>
     <FlushInterval>{flush}</FlushInterval>
     <Topic><Name>.*</Name><MessageType>json</MessageType></Topic>
   </TransactionLog>
@@ -222,6 +223,7 @@ def cluster(
     elements: str = ORDERS,
     flush: str = "1ms",
     topics: str = ".*",
+    preallocated: int = 2,
 ) -> Iterator[Cluster]:
     """The instances of a topology, none of which has been started; all are ended in the end.
 
@@ -231,6 +233,7 @@ def cluster(
         elements: further elements of each configuration.
         flush: the FlushInterval of the logs.
         topics: the name or expression of what is replicated.
+        preallocated: journals that are there in advance, the one in use included.
     """
     ports = {name: (free_port(), free_port()) for name in topology.instances}
     with Network() as network:
@@ -242,6 +245,7 @@ def cluster(
                 port=port,
                 replication_port=replication_port,
                 flush=flush,
+                preallocated=preallocated,
                 elements=elements,
                 destinations="".join(
                     _destination(link, topology, topics, network, ports[link.destination][1])

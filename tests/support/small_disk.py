@@ -79,10 +79,14 @@ class SmallDisk:
         return disk.f_bavail * disk.f_frsize
 
     @property
-    def _ballast(self) -> Path:
-        """As tests see it."""
+    def root(self) -> Path:
+        """Where tests see it."""
         root = Path("/" if self.holder is None else f"/proc/{self.holder}/root")
-        return root / self.mount_point.relative_to("/") / "ballast"
+        return root / self.mount_point.relative_to("/")
+
+    @property
+    def _ballast(self) -> Path:
+        return self.root / "ballast"
 
 
 @contextmanager

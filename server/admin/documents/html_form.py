@@ -77,7 +77,7 @@ def node(tree: Tree, at: Node, moment: str, shown: Sequence[Place], more: Sequen
         more: names of what is there besides, and is not a part of samples.
     """
     names = at.names
-    return page(" / ".join(names), [*_trail(names), *_node(tree, at, moment, shown, more)])
+    return page(" / ".join(names), [*trail(names), *_node(tree, at, moment, shown, more)])
 
 
 def _node(
@@ -89,7 +89,7 @@ def _node(
     if at.place.has_entries and at.id is None:
         below = list(_entries(tree, at))
         yield f"<p>{len(below)} {'entry' if len(below) == 1 else 'entries'}</p>"
-    yield from _links(below)
+    yield from links(below)
     values = tree.values(at)
     if at.place.resource is not None and values is not None:
         yield "<table><caption>Values</caption><tbody>"
@@ -118,7 +118,8 @@ def _entries(tree: Tree, at: Node) -> Iterator[tuple[str, str, str]]:
         yield link([*at.names, identity]), identity, "" if name == identity else name
 
 
-def _links(below: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+def links(below: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    """Lines with links: each has where it leads, what it is called, and what else is known."""
     if below:
         yield "<ul>"
         for href, name, known_as in below:
@@ -127,8 +128,8 @@ def _links(below: Sequence[tuple[str, str, str]]) -> Iterator[str]:
         yield "</ul>"
 
 
-def _trail(names: Sequence[str]) -> Iterator[str]:
-    """The way here, as links."""
+def trail(names: Sequence[str]) -> Iterator[str]:
+    """Lines with the way to a page, as links."""
     yield '<nav aria-label="Path"><ol>'
     for length, name in enumerate(names, 1):
         current = ' aria-current="page"' if length == len(names) else ""

@@ -31,7 +31,15 @@ from server.admin.http.limits import (
     PIECE,
     Limits,
 )
-from server.admin.http.messages import Document, Refusal, Request, Response, say, split_target
+from server.admin.http.messages import (
+    Document,
+    Refusal,
+    Request,
+    Response,
+    say,
+    split_target,
+)
+from server.admin.http.under_way import UnderWay
 from server.base.log import Log
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -50,6 +58,10 @@ class Host(Protocol):
     @property
     def headers(self) -> Sequence[tuple[str, str]]:
         """Headers that all answers have, unless they have their own of the name."""
+
+    @property
+    def under_way(self) -> UnderWay:
+        """What is being sent to all peers."""
 
     @property
     def limits(self) -> Limits:
@@ -96,6 +108,7 @@ class Connection:
             while await self._exchange(patience):
                 self._http.start_next_cycle()
                 patience = self._limits.idle
+                await asyncio.sleep(0)  # others have their turn, whatever has come already
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             self._writer.transport.abort()
         finally:
@@ -126,7 +139,13 @@ class Connection:
         begun = time.monotonic()
         self.awaits_peer = False
         response = await self._answer(request)
-        size = await self._send(request, response)
+        if not self._host.under_way.begin(response.body):
+            text = "So much is being sent already that this has to wait. Try again in a moment."
+            response = say(503, text, (("Retry-After", "10"),))
+        try:
+            size = await self._send(request, response)
+        finally:
+            self._host.under_way.end(response.body)
         if self._host.log.enabled("19-0006"):
             self._host.log.emit(
                 "19-0006",

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+MOST_UNDER_WAY: Final = 256 * 1024 * 1024
+"""Bytes of documents that are being sent; one that goes to many counts once."""
+
 LINGER_SECONDS: Final = 1.0
 """How long a peer that was refused something may go on sending, before it is cut off."""
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from server.admin.http.connection import Answer, Connection
 from server.admin.http.limits import PIECE, Limits
+from server.admin.http.under_way import UnderWay
 from server.base.log import Log
 from server.transports.descriptors import DescriptorReserve
 from server.transports.tls_acceptor import TlsAcceptor
@@ -34,6 +35,7 @@ class HttpServer:
         headers: see above.
         log: see above.
         limits: see above.
+        under_way: what is being sent.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class HttpServer:
         self.log = log
         self._descriptors = descriptors
         self.limits = limits or Limits()
+        self.under_way = UnderWay()
         self._acceptors: list[asyncio.Server | TlsAcceptor] = []
         self._connections: OrderedDict[Connection, asyncio.Task[None]] = OrderedDict()
         self._said = -_SAY_AGAIN_SECONDS

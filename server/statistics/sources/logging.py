@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import syslog
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from server.events.targets import ConsoleTarget, FileTarget, SyslogTarget
+from server.statistics.host import free_percent
 from server.statistics.resources import CONSOLE_LOGGERS, FILE_LOGGERS, SYSLOG_LOGGERS
 from server.statistics.sample import Entry, Source
 
@@ -67,7 +67,7 @@ class FilesSource:
             fixed = _file(target)
             if self._fixed.get(number) != fixed:
                 self._fixed[number] = fixed
-            moving = target.bytes_written, _free_percent(target.path)
+            moving = target.bytes_written, free_percent(target.path)
             yield Entry(number, self._fixed[number], moving)
 
 
@@ -105,12 +105,3 @@ def _file(target: FileTarget) -> tuple[Value, ...]:
 def _syslog(target: SyslogTarget) -> tuple[Value, ...]:
     options = sum(getattr(syslog, option, 0) for option in target.spec.options)
     return *_selection(target), target.facility, target.identity, options
-
-
-def _free_percent(path: str) -> float:
-    """How much of the file system is free that a file is on, for whoever is not root."""
-    try:
-        found = os.statvfs(path)
-    except OSError:
-        return 0.0
-    return round(100 * found.f_bavail / found.f_blocks, 2) if found.f_blocks else 0.0

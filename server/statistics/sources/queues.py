@@ -12,7 +12,6 @@ from server.statistics.sources.names import distinct
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
-    from server.base.histogram import Histogram
     from server.statistics.schema import Value
     from server.topics.queue_topic import QueueTopic
 
@@ -37,11 +36,6 @@ class QueuesSource:
             (name, one, _fixed(one), one.core.counters.expired_leases)
             for name, one in zip(ids, topics, strict=True)
         ]
-
-    @property
-    def held(self) -> list[tuple[str, Histogram]]:
-        """Of each its id, and how long consumers had messages that they acknowledged."""
-        return [(name, one.core.ledger.leases.held) for name, one, _, _ in self._queues]
 
     def entries(self) -> Iterator[Entry]:
         """See `Source.entries`."""

@@ -34,7 +34,7 @@ class ReplicationSource:
         replication = self._replication
         if replication is None:
             return
-        now = replication.now
+        now = replication.elapsed
         waiting = {one.destination: one.since for one in replication.waiting()}
         for name, own in replication.destinations.items():
             behind = max(now - waiting.get(name, now), 0) // _MICROSECONDS

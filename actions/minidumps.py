@@ -1,0 +1,45 @@
+"""Minidumps that somebody asks for: an action, or the admin interface."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.base.octets import to_octets
+from server.topics.queue_report import report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from actions.context import Context
+    from actions.services import Services
+
+
+async def take_minidump(services: Services, context: Context | None = None) -> Path | None:
+    """Write a minidump, and how the queues are to the log; actions run that wait for one.
+
+    Args:
+        services: the instance.
+        context: the run of an action that asks for it.
+
+    Returns:
+        The file; None if the configuration disables minidumps.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    engine = services.engine
+    queues = engine.topics.queues
+    if queues is not None:
+        engine.log.emit("31-0010", text=report(queues, engine.clock.now()))
+    path = await services.helpers.call(services.write_minidump)
+    if path is None:
+        engine.log.emit("30-0011")
+        return None
+    engine.log.emit("30-0010", path=path)
+    services.running = context
+    try:
+        for listener in services.minidump_listeners:
+            listener.post({"AMPS_MINIDUMP_PATH": to_octets(str(path))})
+    finally:
+        services.running = None
+    return path

@@ -1,0 +1,25 @@
+"""Actions that run on a request to the admin interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedAction:
+    """One of them.
+
+    Attributes:
+        path: the last part of its path.
+        name: what people know it by.
+        description: what it does, in the words of the configuration.
+        needs: parameters that a request must have.
+        post: has it run soon; takes the parameters of the request.
+    """
+
+    path: str
+    name: str
+    description: str
+    needs: tuple[str, ...]
+    post: Callable[[Mapping[str, bytes]], None]

@@ -1,0 +1,257 @@
+"""Answers requests for what is below /amps/administrator.
+
+The path of a deed, and of what is above it, may end with .json. Entitlement treats each path as a
+resource of the type `admin` that is to be read (AMPS User Guide, Entitlement, Administrator
+Actions). What a page of another site may read it may also see here; what it may not do is in
+`cross_site`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from server.admin.administrator.deeds import Deed, Group, Parameters, Undone
+from server.admin.documents import html_form
+from server.admin.http.limits import MOST_PARAMETERS
+from server.admin.http.messages import HTML, JSON, Document, Refusal, Request, Response
+from server.admin.tree import ROOT, link
+
+if TYPE_CHECKING:
+    from server.admin.access import Access, Visitor
+    from server.admin.cross_site import CrossSite
+    from server.admin.engine_side import EngineSide
+    from server.base.log import Log
+
+ADMINISTRATOR: Final = "administrator"
+METHODS: Final = ("GET", "HEAD", "POST")
+
+_TOP: Final = (ROOT, ADMINISTRATOR)
+_CHECKED: Final = ("transport", "transports")
+_CHECK: Final = ("authorization", "entitlement", "amps-admin", "check")
+_JSON_END: Final = ".json"
+
+
+class _Found(NamedTuple):
+    """What is at a path: a group, or an entry of it, or a deed."""
+
+    group: Group
+    id: str = ""
+    deed: Deed | None = None
+
+
+class Administrator:
+    """Shows what can be done, and does it.
+
+    Args:
+        groups: what can be done.
+        access: says who may.
+        cross_site: says whose pages may have it done.
+        engine_side: does it.
+        log: told what has been done, and who asked.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        access: Access,
+        cross_site: CrossSite,
+        engine_side: EngineSide,
+        log: Log,
+    ) -> None:
+        self._groups = groups
+        self._access = access
+        self._cross_site = cross_site
+        self._engine_side = engine_side
+        self._log = log
+
+    async def answer(self, request: Request, visitor: Visitor) -> Response:
+        """Answer a request.
+
+        Raises:
+            Refusal: there is nothing there, it may not be asked for, or could not be done.
+        """
+        names, is_json = _without_form(request.segments)
+        below = names[len(_TOP) :]
+        if (*below[:2], *below[3:]) == _CHECK and below[2] in _CHECKED:
+            return await self._check(request, visitor, names, is_json=is_json)
+        await self._access.require(visitor, "/" + "/".join(names))
+        there = await self._engine_side.ask(self._look)
+        found = _find(there, below)
+        if found is not None and found.deed is not None:
+            text = await self._do(request, visitor, found)
+            return _say(names, text, is_json=is_json)
+        if request.method == "POST":
+            raise Refusal(405, "Only what does something is asked for with POST.")
+        if found is None and not _leads_on(there, below):
+            raise Refusal(404, f"There is no {request.path}. What there is begins with {_path()}.")
+        shown = await self._shown(visitor, _below(there, below, found))
+        return _list(names, shown, is_json=is_json)
+
+    def _look(self) -> _There:
+        """What there is at the moment; on the engine's thread."""
+        return {
+            group.path: (group, None if group.entries is None else group.entries())
+            for group in self._groups
+        }
+
+    async def _do(self, request: Request, visitor: Visitor, found: _Found) -> str:
+        """Do something.
+
+        Raises:
+            Refusal: it is not to be, or could not be done.
+        """
+        if request.method == "HEAD":
+            raise Refusal(405, "Expected GET or POST.", (("Allow", "GET, POST"),))
+        self._cross_site.refuse_foreign(request)
+        deed = found.deed
+        assert deed is not None  # noqa: S101 - else there is nothing to do
+        parameters = _parameters(request)
+        if missing := [name for name in deed.needs if name not in parameters]:
+            listed = ", ".join(missing)
+            raise Refusal(400, f"A request for {deed.name} needs the parameters {listed}.")
+        who = f"user {visitor.user!r}" if visitor.user else ""
+        self._log.emit("19-0011", path=request.path, address=request.peer, who=who)
+        try:
+            done = await self._engine_side.perform(lambda: deed.do(found.id, parameters))
+        except Undone as problem:
+            raise Refusal(409, str(problem)) from None
+        if deed.ends_sessions:
+            self._access.sessions.end_all()
+        return done
+
+    async def _check(
+        self, request: Request, visitor: Visitor, names: Sequence[str], *, is_json: bool
+    ) -> Response:
+        """Say whether somebody may have something done, and do nothing.
+
+        Raises:
+            Refusal: the request does not say what.
+        """
+        path = request.query.get("path", "").partition("?")[0]
+        if not path.startswith("/"):
+            raise Refusal(400, "Expected the parameter path, as in ?path=/amps/administrator.")
+        names_asked, _ = _without_form(path.strip("/").split("/"))
+        hidden = await self._access.hidden(visitor, ["/" + "/".join(names_asked)])
+        return _say(names, "false" if hidden else "true", is_json=is_json)
+
+    async def _shown(self, visitor: Visitor, links: Iterable[_Link]) -> list[_Link]:
+        """Those links that a visitor may follow."""
+        all_links = list(links)
+        paths = ["/" + "/".join(one.names) for one in all_links]
+        hidden = await self._access.hidden(visitor, paths)
+        return [one for one, path in zip(all_links, paths, strict=True) if path not in hidden]
+
+
+_There = Mapping[tuple[str, ...], tuple[Group, Mapping[str, str] | None]]
+
+
+class _Link(NamedTuple):
+    names: tuple[str, ...]
+    known_as: str = ""
+    deeds: tuple[str, ...] = ()
+
+
+def _find(there: _There, below: tuple[str, ...]) -> _Found | None:
+    """What is at a path below /amps/administrator; None if that is nothing, or only leads on."""
+    for path, (group, entries) in there.items():
+        rest = below[len(path) :]
+        if below[: len(path)] != path:
+            continue
+        if not rest and path:
+            return _Found(group)
+        if entries is None:
+            if len(rest) == 1 and (deed := group.deed(rest[0])):
+                return _Found(group, deed=deed)
+        elif rest and rest[0] in entries:
+            deed = group.deed(rest[1]) if len(rest) > 1 else None
+            if len(rest) == 1 or (deed is not None and len(rest) == 2):
+                return _Found(group, rest[0], deed)
+    return None
+
+
+def _leads_on(there: _There, below: tuple[str, ...]) -> bool:
+    return any(path[: len(below)] == below for path in there)
+
+
+def _below(there: _There, below: tuple[str, ...], found: _Found | None) -> Iterator[_Link]:
+    """What is below a path."""
+    at = (*_TOP, *below)
+    if found is None:
+        names = dict.fromkeys(path[len(below)] for path in there if len(path) > len(below))
+        yield from (_Link((*at, name)) for name in names)
+        if below in there:
+            yield from (_Link((*at, deed.name), deed.about) for deed in there[below][0].deeds)
+        return
+    deeds = tuple(deed.name for deed in found.group.deeds)
+    entries = there[found.group.path][1]
+    if found.id or entries is None:
+        yield from (_Link((*at, deed.name), deed.about) for deed in found.group.deeds)
+    else:
+        yield from (_Link((*at, id_), known_as, deeds) for id_, known_as in entries.items())
+
+
+def _list(names: Sequence[str], links: Sequence[_Link], *, is_json: bool) -> Response:
+    if is_json:
+        listed = [
+            {"id": one.names[-1], "name": one.known_as, "path": link(one.names)}
+            | {name: link([*one.names, name]) for name in one.deeds}
+            for one in links
+        ]
+        return _nested(names, listed)
+    lines = [*html_form.trail(names), f"<main><h1>{escape(names[-1])}</h1>"]
+    lines += html_form.links([(link(one.names), one.names[-1], one.known_as) for one in links])
+    if not links:
+        lines.append("<p>There is nothing here at the moment.</p>")
+    lines.append("</main>")
+    document = Document(html_form.page(" / ".join(names), lines), HTML)
+    return Response(document, headers=[("Cache-Control", "no-store")])
+
+
+def _say(names: Sequence[str], text: str, *, is_json: bool) -> Response:
+    if is_json:
+        return _nested(names, text)
+    document = Document(html_form.leaf(text), HTML)
+    return Response(document, headers=[("Cache-Control", "no-store")])
+
+
+def _nested(names: Sequence[str], value: object) -> Response:
+    """A document that has a value at its path, as those of the tree do."""
+    for name in reversed(names):
+        value = {name: value}
+    document = Document(msgspec.json.encode(value), JSON)
+    return Response(document, headers=[("Cache-Control", "no-store")])
+
+
+def _without_form(segments: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    last = segments[-1]
+    if last.endswith(_JSON_END):
+        return (*segments[:-1], last.removesuffix(_JSON_END)), True
+    return tuple(segments), False
+
+
+def _parameters(request: Request) -> Parameters:
+    """The parameters of a request, of its query and of a form that was sent.
+
+    Raises:
+        Refusal: there are too many.
+    """
+    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        return request.query
+    try:
+        sent = parse_qsl(
+            request.body.decode(errors="replace"),
+            keep_blank_values=True,
+            max_num_fields=MOST_PARAMETERS,
+        )
+    except ValueError:
+        raise Refusal(400, f"The form has more than {MOST_PARAMETERS} parameters.") from None
+    return {**request.query, **dict(sent)}
+
+
+def _path() -> str:
+    return link(_TOP)

@@ -1,0 +1,276 @@
+"""The groups of an instance: which things there are, and how each deed is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from actions.minidumps import take_minidump
+from actions.resets import reset_authentication, reset_entitlement
+from server.admin.administrator.deeds import Deed, Group, Parameters, Undone
+from server.base.octets import to_octets
+from server.journal import JournalError
+from server.sow.store import StoreError
+from server.statistics.sources.names import distinct
+from server.topics.queue_report import report
+from server.transports.listener import TransportError
+from server.upkeep.compacting import compact
+from server.upkeep.journal_keeping import Deed as JournalDeed
+
+if TYPE_CHECKING:
+    from actions.requests import RequestedAction
+    from actions.services import Services
+    from server.core.session import Session
+    from server.links.replication import Replication
+    from server.sow.topic import SowTopic
+    from server.topics.queue_topic import QueueTopic
+    from server.upkeep.journal_keeping import JournalKeeping
+
+_Thing = TypeVar("_Thing")
+
+_JOURNALS: Final = ("transaction_log", "journals")
+
+
+def groups_of(services: Services) -> list[Group]:
+    """All groups, also those of which this instance has nothing.
+
+    Args:
+        services: the instance, whose topics have been recovered and actions provisioned.
+    """
+    return [
+        _requested(services.requested),
+        _authorization(services),
+        _clients(services),
+        Group(("diagnostics",), (_dump(services),)),
+        Group((), (_minidump(services),)),
+        _queues(services),
+        _replication(services),
+        _sow(services),
+        _journals(services),
+        _transports(services),
+    ]
+
+
+def _requested(actions: Iterable[RequestedAction]) -> Group:
+    """The actions that run on a request; those with one path run together."""
+    by_path: dict[str, list[RequestedAction]] = {}
+    for action in actions:
+        by_path.setdefault(action.path, []).append(action)
+
+    async def post(those: Sequence[RequestedAction], _id: str, parameters: Parameters) -> str:
+        values = {name: to_octets(value) for name, value in parameters.items()}
+        for action in those:
+            action.post(values)
+        return f"{' and '.join(action.name for action in those)}: begun."
+
+    deeds = (
+        Deed(
+            path,
+            "; ".join(action.description or action.name for action in those),
+            partial(post, those),
+            tuple(dict.fromkeys(name for action in those for name in action.needs)),
+        )
+        for path, those in by_path.items()
+    )
+    return Group(("actions",), tuple(deeds))
+
+
+def _authorization(services: Services) -> Group:
+    async def reset(what: str, _parameters: Parameters) -> str:
+        if what == "authentication":
+            reset_authentication(services.engine)
+        else:
+            reset_entitlement(services.engine)
+        return f"{what} has been reset."
+
+    about = "forget what is kept about earlier decisions"
+    deeds = (Deed("reset", about, reset, ends_sessions=True),)
+    return Group(("authorization",), deeds, lambda: {"authentication": "", "entitlement": ""})
+
+
+def _clients(services: Services) -> Group:
+    engine = services.engine
+
+    def there() -> dict[str, Session]:
+        return {str(session.number): session for session in engine.sessions}
+
+    async def disconnect(number: str, _parameters: Parameters) -> str:
+        session = _find(there(), number, "client")
+        session.close("")  # real servers give no reason
+        engine.flush()
+        return f"{session.client_name} is disconnected."
+
+    return Group(
+        ("clients",),
+        (Deed("disconnect", "close the connection", disconnect),),
+        lambda: {number: session.client_name for number, session in there().items()},
+    )
+
+
+def _dump(services: Services) -> Deed:
+    async def dump(_id: str, _parameters: Parameters) -> str:
+        queues = services.engine.topics.queues
+        text = "there are no queues"
+        if queues is not None:
+            text = report(queues, services.engine.clock.now())
+        services.engine.log.emit("31-0010", text=text)
+        return "The state of the queues has been written to the log."
+
+    return Deed("dump", "write the state of the queues to the log", dump)
+
+
+def _minidump(services: Services) -> Deed:
+    async def write(_id: str, _parameters: Parameters) -> str:
+        try:
+            path = await take_minidump(services)
+        except OSError as error:
+            raise Undone(f"No minidump could be written: {error}.") from None
+        if path is None:
+            raise Undone("Minidumps are disabled by MiniDumpDirectory.")
+        return f"Minidump written to {path}."
+
+    return Deed("minidump", "write what the process is doing to a file", write)
+
+
+def _queues(services: Services) -> Group:
+    queues = list(services.engine.topics.queues or ())
+    ids = distinct((queue.name, queue.message_type.name) for queue in queues)
+    there: dict[str, QueueTopic] = dict(zip(ids, queues, strict=True))
+
+    async def change(enabled: bool, name: str, _parameters: Parameters) -> str:
+        _find(there, name, "queue").membership.set_proxied(enabled)
+        return f"Proxied transfer of {name} is {'enabled' if enabled else 'disabled'}."
+
+    return Group(
+        ("queues",),
+        (
+            Deed(
+                "enable_proxied_transfer",
+                "claim messages of instances that cannot be reached",
+                partial(change, True),
+            ),
+            Deed(
+                "disable_proxied_transfer",
+                "leave messages to the instances that own them",
+                partial(change, False),
+            ),
+        ),
+        lambda: _named(there),
+    )
+
+
+def _replication(services: Services) -> Group:
+    replication = services.replication
+
+    async def downgrade(name: str, _parameters: Parameters) -> str:
+        there = _destination(replication, name)
+        is_new = there.downgrade(name)
+        return f"{name} is {'' if is_new else 'already '}waited for no more."
+
+    async def upgrade(name: str, _parameters: Parameters) -> str:
+        is_new = _destination(replication, name).upgrade(name)
+        return f"{name} is {'' if is_new else 'already '}waited for again."
+
+    return Group(
+        ("replication",),
+        (
+            Deed("downgrade", "do not have publishers wait for it", downgrade),
+            Deed("upgrade", "have publishers wait for it again", upgrade),
+        ),
+        lambda: _named(() if replication is None else replication.destinations),
+    )
+
+
+def _destination(replication: Replication | None, name: str) -> Replication:
+    _find({} if replication is None else replication.destinations, name, "destination")
+    assert replication is not None  # noqa: S101 - it has the destination
+    if replication.destinations[name].spec.sync_type != "sync":
+        raise Undone(f"{name} is configured as async: nobody waits for it.")
+    return replication
+
+
+def _sow(services: Services) -> Group:
+    topics = list(services.engine.stores.topics)
+    ids = distinct((sow.spec.name, sow.spec.message_type) for sow in topics)
+    there: dict[str, SowTopic] = dict(zip(ids, topics, strict=True))
+
+    async def give_back(name: str, _parameters: Parameters) -> str:
+        try:
+            await compact(_find(there, name, "topic with records of its own"))
+        except StoreError as error:
+            raise Undone(f"{name} could not be compacted: {error}.") from None
+        return f"{name} has been compacted."
+
+    return Group(
+        ("sow",),
+        (Deed("compact", "give back unused space of its file", give_back),),
+        lambda: _named(there),
+    )
+
+
+def _journals(services: Services) -> Group:
+    keeping = services.journals
+
+    async def mark(deed: JournalDeed, name: str, _parameters: Parameters) -> str:
+        _find({} if keeping is None else _full(keeping), name, "journal that is full")
+        assert keeping is not None  # noqa: S101 - it has the journal
+        try:
+            await keeping.mark_through(deed, name)
+        except JournalError as error:
+            raise Undone(f"{name} cannot be {deed.value}: {error}.") from None
+        return f"{name} and all older journals are being {deed.value}."
+
+    return Group(
+        _JOURNALS,
+        (
+            Deed(
+                "compress", "compress it, and all older ones", partial(mark, JournalDeed.COMPRESS)
+            ),
+            Deed("archive", "archive it, and all older ones", partial(mark, JournalDeed.ARCHIVE)),
+            Deed("remove", "remove it, and all older ones", partial(mark, JournalDeed.REMOVE)),
+        ),
+        lambda: {} if keeping is None else _full(keeping),
+    )
+
+
+def _full(keeping: JournalKeeping) -> dict[str, str]:
+    return dict.fromkeys(keeping.full, "")
+
+
+def _transports(services: Services) -> Group:
+    transports = services.transports
+
+    async def enable(name: str, _parameters: Parameters) -> str:
+        _find(_named(transports.names), name, "transport")
+        try:
+            await transports.enable(name)
+        except TransportError as error:
+            raise Undone(f"{name} cannot be enabled: {error}.") from None
+        return f"{name} is enabled."
+
+    async def disable(name: str, _parameters: Parameters) -> str:
+        _find(_named(transports.names), name, "transport")
+        await transports.disable(name)
+        return f"{name} is disabled."
+
+    return Group(
+        ("transports",),
+        (
+            Deed("enable", "take connections", enable),
+            Deed("disable", "take no connections, and close those that there are", disable),
+        ),
+        lambda: _named(transports.names),
+    )
+
+
+def _named(names: Iterable[str]) -> dict[str, str]:
+    """What is known by nothing but its id."""
+    return dict.fromkeys(names, "")
+
+
+def _find(there: Mapping[str, _Thing], name: str, what: str) -> _Thing:
+    found = there.get(name)
+    if found is None:
+        raise Undone(f"There is no {what} {name!r} any more.")
+    return found

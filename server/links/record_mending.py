@@ -1,0 +1,485 @@
+"""Damaged records of the log are made again from what other instances have of the same entries.
+
+    a gap in the log -> ask one instance after the other what it has between the entries before and
+    behind it -> what speaks of the bodies that are there is believed (`server.journal.restoring`)
+
+Which entries they were is not known. Another instance finds its own place by the neighbours, whose
+names it is told. Of what was published at the instance that asks it knows the txid there, and need
+not guess; of the rest it tells what lies between the neighbours, or close to them. Whoever has
+asked takes what it has not got elsewhere, and what fits.
+
+Source: ours; AMPS has nothing of the kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from server.base.malformed import MALFORMED
+from server.journal import EVENTS, Account, JournalUnreadable, Kind, Origin, Span
+from server.journal.errors import reason
+from server.journal.layout import (
+    BODY_CRC,
+    BODY_LENGTH,
+    CLIENT,
+    EXPIRATION,
+    EXTRAS_LENGTH,
+    KIND,
+    SEQUENCE,
+    SOURCE_TXID,
+    SOW_KEY,
+    TXID,
+    pack_origin,
+    pack_topic,
+    unpack_origin,
+    unpack_topic,
+)
+from server.replication import Hop, hops, lengthen
+from server.replication.known import was_made_by
+from server.wire.bookmarks import client_hash
+
+if TYPE_CHECKING:
+    from server.base.clock import Clock
+    from server.base.log import Log
+    from server.journal import Gap, Journal, Run
+    from server.links.surroundings import Neighbours, TransactionLog
+    from server.replication import Known
+
+SUBJECT: Final = "records"
+"""What words between instances are about that come from here."""
+
+MOST_GAPS: Final = 1_000
+"""Gaps that are asked about; others are when these have been dealt with."""
+
+_MOST_NAMES: Final = 64
+"""Neighbours of a gap that are told, of each side."""
+
+_MOST_TOLD: Final = 48_000
+"""Bytes of descriptions in one word."""
+
+_MARGIN: Final = 1_024
+"""Entries on both sides of the place that are looked at: they need not have the same order."""
+
+_MOST_BETWEEN: Final = 16_384
+"""Entries that may lie between the neighbours of a gap."""
+
+_AT_ONCE: Final = 256
+_TICK_SECONDS: Final = 1.0
+_PATIENCE: Final = 10.0
+"""Seconds to wait for an answer, and for links to be made when damage is found first."""
+
+
+class Describe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+    """Say what you have of the entries of a gap.
+
+    Attributes:
+        first: the txid of the first, at the instance that asks.
+        last: that of the last.
+        before: identity and number of some entries before them, the next one first.
+        behind: the same of some entries behind them.
+    """
+
+    first: int
+    last: int
+    before: list[tuple[int, int]]
+    behind: list[tuple[int, int]]
+
+
+class Description(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An entry as the instance has it that was asked; see `Account`.
+
+    Attributes:
+        topic: as in the definitions of a journal.
+        origin: the same.
+    """
+
+    client: int
+    sequence: int
+    source_txid: int
+    kind: int
+    sow_key: int
+    expiration: int
+    body_length: int
+    extras_length: int
+    checksum: int
+    topic: bytes
+    origin: bytes
+
+
+class Described(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
+    """What there is.
+
+    Attributes:
+        first: see `Describe`.
+        entries: those that were published there first come first.
+    """
+
+    first: int
+    entries: list[Description]
+
+
+_Word: TypeAlias = Describe | Described
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final[msgspec.msgpack.Decoder[_Word]] = msgspec.msgpack.Decoder(_Word)
+
+
+class _Asked(NamedTuple):
+    """What an instance has been asked about."""
+
+    gap: Gap
+    peer: str
+    since: float
+
+
+class RecordMending:
+    """Asks about damaged records here, and answers who asks.
+
+    Args:
+        instance: name of this instance.
+        log: the transaction log.
+        neighbours: the links.
+        known: what this instance has of each publisher.
+        clock: the time, and timers.
+        written: where it is said what has been mended, and what has not.
+        mended: told of an entry whose record has been made again, by its txid.
+        given_up: told when something has been found to be lost, for the time being.
+    """
+
+    def __init__(
+        self,
+        instance: str,
+        log: TransactionLog,
+        neighbours: Neighbours,
+        known: Known,
+        clock: Clock,
+        written: Log,
+        mended: Callable[[int], None],
+        given_up: Callable[[], None],
+    ) -> None:
+        self._instance: Final = instance
+        self._log: Final = log
+        self._neighbours: Final = neighbours
+        self._known: Final = known
+        self._clock: Final = clock
+        self._written: Final = written
+        self._mended: Final = mended
+        self._given_up: Final = given_up
+        self._gaps: dict[int, Gap] = {}  # by their first txid
+        self._tried: dict[int, set[str]] = {}  # the same; who has been asked in vain
+        self._said: set[int] = set()  # the same; of which the log says that they are lost
+        self._asked: _Asked | None = None
+        self._found_first: float | None = None
+        self._answering: set[str] = set()
+        self._cancel: Callable[[], None] | None = None
+        neighbours.listen(SUBJECT, self._hear)
+
+    def close(self) -> None:
+        """Mend no more."""
+        self._gaps.clear()
+        if self._cancel is not None:
+            self._cancel()
+
+    # What is damaged.
+
+    def note(self, gaps: Iterable[Gap]) -> None:
+        """Records have been found to be damaged."""
+        for gap in gaps:
+            if len(self._gaps) < MOST_GAPS and self._covering(gap.first) is None:
+                self._gaps[gap.first] = gap
+        if self._gaps and self._found_first is None:
+            self._found_first = self._clock.now()
+        self._go_on()
+
+    def is_lost(self, txid: int) -> bool | None:
+        """Whether an entry will hardly be mended soon; None if its record is not damaged."""
+        gap = self._covering(txid)
+        if gap is None:
+            return None
+        is_asked = self._asked is not None and self._asked.gap is gap
+        return not is_asked and self._is_given_up(gap)
+
+    def _covering(self, txid: int) -> Gap | None:
+        return next((gap for gap in self._gaps.values() if gap.first <= txid <= gap.last), None)
+
+    def _is_given_up(self, gap: Gap) -> bool:
+        is_early = self._clock.now() - (self._found_first or 0.0) < _PATIENCE
+        return not is_early and self._tried.get(gap.first, set()).issuperset(self._neighbours.peers)
+
+    def links_changed(self) -> None:
+        """A link has come to be, or is over."""
+        peers = self._neighbours.peers
+        for tried in self._tried.values():
+            tried.intersection_update(peers)  # who comes back may have it
+        if self._asked is not None and self._asked.peer not in peers:
+            self._asked = None
+        self._go_on()
+
+    # Asking.
+
+    def _go_on(self) -> None:
+        """Ask about the next gap, if there is somebody to be asked."""
+        if self._asked is not None or not self._gaps:
+            return
+        self._tick_later()
+        for gap in self._gaps.values():
+            tried = self._tried.setdefault(gap.first, set())
+            for peer in self._neighbours.peers:
+                if peer not in tried:
+                    tried.add(peer)
+                    self._ask(gap, peer)
+                    return
+
+    def _ask(self, gap: Gap, peer: str) -> None:
+        self._asked = _Asked(gap, peer, self._clock.now())
+        want = Describe(gap.first, gap.last, [*gap.before], [*gap.behind])
+        self._neighbours.say(peer, SUBJECT, _ENCODER.encode(want))
+
+    def _tick_later(self) -> None:
+        if self._cancel is None:
+            self._cancel = self._clock.call_later(_TICK_SECONDS, self._tick)
+
+    def _tick(self) -> None:
+        """See that nobody is waited for in vain, and say what is lost."""
+        self._cancel = None
+        asked = self._asked
+        if asked is not None and self._clock.now() - asked.since > _PATIENCE:
+            self._asked = None
+            self._go_on()
+        lost = [gap for gap in self._gaps.values() if self.is_lost(gap.first)]
+        for gap in lost:
+            if gap.first not in self._said:
+                self._said.add(gap.first)
+                self._say_it_is_lost(gap)
+        if lost:
+            self._given_up()
+        if len(lost) < len(self._gaps):
+            self._tick_later()
+
+    def _say_it_is_lost(self, gap: Gap) -> None:
+        entries = f"{gap.last - gap.first + 1} entries, from {gap.first} on"
+        problem = "no instance that is connected has any that fit what is left of them"
+        if not (gap.before or gap.behind):
+            problem = "nothing around them is left by which another instance could find them"
+        self._written.emit("1E-0023", entries=entries, problem=problem)
+
+    def _hear(self, peer: str, body: bytes) -> None:
+        try:
+            word = _DECODER.decode(body)
+        except MALFORMED:
+            return  # whoever waits for an answer gives up
+        if isinstance(word, Describe):
+            self._answer(peer, word)
+        else:
+            self._take(peer, word)
+
+    def _take(self, peer: str, word: Described) -> None:
+        """What another instance has."""
+        asked, link = self._asked, self._neighbours.peers.get(peer)
+        if asked is None or link is None or (peer, word.first) != (asked.peer, asked.gap.first):
+            return
+        gap = asked.gap
+        hop = Hop(peer, link.description.group)
+        accounts = [
+            account
+            for one in word.entries
+            if (account := _account(one, hop, self._instance, gap)) is not None
+            and not 0 < self._known.highest(account.client) < account.sequence  # it comes again
+        ]
+        if not accounts:
+            self._asked = None
+            self._go_on()
+            return
+        restore = partial(_restore, self._log.journal, gap, accounts)
+        # What has come again until now can be found when it is on stable storage.
+        self._log.when_durable(
+            lambda: self._log.do_aside(restore, lambda done: self._note_done(asked, done))
+        )
+
+    def _note_done(self, asked: _Asked, done: _Done) -> None:
+        """Some records have been made again, or none."""
+        gap, peer = asked.gap, asked.peer
+        if self._asked is asked:
+            self._asked = None
+        if done.problem:
+            entries = f"{gap.last - gap.first + 1} entries, from {gap.first} on"
+            self._written.emit("1E-0023", entries=entries, problem=done.problem)
+        if done.restored:
+            self._gaps.pop(gap.first, None)
+            self._tried.pop(gap.first, None)
+            for one in done.left:  # of these it is not known yet who has them
+                self._gaps[one.first] = one
+        for txid, client, sequence in done.restored:
+            highest = self._known.highest(client)
+            if highest:  # from now on, it does not come again
+                self._known.noted(client, highest, (sequence,))
+            name = f"{client}|{sequence}|"
+            self._written.emit("1E-0022", txid=txid, name=name, other=peer)
+            self._mended(txid)
+        self._go_on()
+
+    # Answering.
+
+    def _answer(self, peer: str, want: Describe) -> None:
+        """Describe what there is, one gap at a time for each instance."""
+        if peer in self._answering:
+            return
+        self._answering.add(peer)
+
+        def describe() -> list[Description]:
+            try:
+                return _described(self._log.journal, want, peer)
+            except (OSError, JournalUnreadable):
+                return []
+
+        def say(entries: list[Description]) -> None:
+            self._answering.discard(peer)
+            self._neighbours.say(peer, SUBJECT, _ENCODER.encode(Described(want.first, entries)))
+
+        self._log.do_aside(describe, say)
+
+
+class _Done(NamedTuple):
+    """What has become of a gap: txid, identity and number of entries; what is left; a problem."""
+
+    restored: Sequence[tuple[int, int, int]] = ()
+    left: Sequence[Gap] = ()
+    problem: str = ""
+
+
+def _restore(journal: Journal, gap: Gap, accounts: Sequence[Account]) -> _Done:
+    try:
+        done = journal.restoring.restore(
+            gap, accounts, lambda one: journal.find(one.client, one.sequence) is not None
+        )
+        left = [one for one in journal.restoring.gaps(gap.first) if one.first <= gap.last]
+    except OSError as problem:
+        return _Done(problem=reason(problem))
+    restored = [(txid, one.client, one.sequence) for txid, one in sorted(done.items())]
+    return _Done(restored, left)
+
+
+def _account(one: Description, hop: Hop, instance: str, gap: Gap) -> Account | None:
+    """What another instance says of an entry, as it would be in the log of this one.
+
+    Args:
+        one: what it says.
+        hop: the other instance.
+        instance: this one.
+        gap: the entries that it has been asked about.
+    """
+    topic, origin = unpack_topic(one.topic), unpack_origin(one.origin)
+    if topic is None or origin is None or one.kind not in EVENTS:
+        return None
+    path = [*hops(origin.path), hop]
+    names = [each.name for each in path]
+    if instance in names:
+        path = path[: names.index(instance)]
+    txid, source_txid = 0, one.source_txid
+    if not path:
+        txid = _txid_of(one.client, one.sequence, source_txid, instance)
+        if not gap.first <= txid <= gap.last:
+            return None
+        source_txid = 0 if txid == source_txid else source_txid
+    text = ""
+    for each in path:
+        text = lengthen(text, each)
+    return Account(
+        txid,
+        one.client,
+        one.sequence,
+        source_txid,
+        client_hash(path[-1].name) if path else 0,
+        one.kind,
+        one.sow_key,
+        one.expiration,
+        one.body_length,
+        one.extras_length,
+        one.checksum,
+        topic,
+        partial(_pick_origin, Origin(origin.auth_id, text)),
+    )
+
+
+def _txid_of(client: int, sequence: int, source_txid: int, instance: str) -> int:
+    """The txid that an entry has at the instance where it was published."""
+    return sequence if was_made_by(instance, client, source_txid) else source_txid
+
+
+def _pick_origin(origin: Origin, there: Iterable[Origin]) -> Origin | None:
+    """The origin that an entry had: it is there, or one that began at the same instance."""
+    alike = None
+    first = hops(origin.path)[:1]
+    for one in there:
+        if one == origin:
+            return one
+        if origin.path and one.auth_id == origin.auth_id and hops(one.path)[:1] == first:
+            alike = one
+    return alike
+
+
+def _described(journal: Journal, want: Describe, asker: str) -> list[Description]:
+    """What there is of the entries that another instance asks about."""
+    low = _find_any(journal, want.before[:_MOST_NAMES])
+    high = _find_any(journal, want.behind[:_MOST_NAMES])
+    if low is None and high is None:
+        return []
+    low, high = low or high or 0, high or low or 0
+    low, high = min(low, high), min(max(low, high), low + _MOST_BETWEEN)
+    span = Span(low - _MARGIN, last=min(high + _MARGIN, journal.durable_txid))
+    cursor = journal.replay(span, kinds=EVENTS)
+    sure: list[Description] = []
+    likely: list[tuple[int, Description]] = []
+    while not cursor.is_caught_up:
+        for run in cursor.read_on(_AT_ONCE).runs():
+            path = hops(run.origin.path)
+            is_theirs = bool(path) and path[0].name == asker
+            for one, txid in _descriptions(run):
+                if not is_theirs:
+                    likely.append((max(low - txid, txid - high, 0), one))
+                elif (
+                    want.first
+                    <= _txid_of(one.client, one.sequence, one.source_txid, asker)
+                    <= (want.last)
+                ):
+                    sure.append(one)
+    likely.sort(key=lambda pair: pair[0])
+    return _as_many_as_fit([*sure, *(one for _, one in likely)])
+
+
+def _find_any(journal: Journal, names: Iterable[tuple[int, int]]) -> int | None:
+    found = (journal.find(client, sequence) for client, sequence in names)
+    return next((txid for txid in found if txid is not None), None)
+
+
+def _descriptions(run: Run) -> Iterable[tuple[Description, int]]:
+    topic, origin = pack_topic(run.topic), pack_origin(run.origin)
+    for row in run.rows:
+        is_ours = not run.origin.path and row[SEQUENCE] != row[TXID]
+        description = Description(
+            row[CLIENT],
+            row[SEQUENCE],
+            row[TXID] if is_ours else row[SOURCE_TXID],
+            int(Kind(row[KIND])),
+            row[SOW_KEY],
+            row[EXPIRATION],
+            row[BODY_LENGTH],
+            row[EXTRAS_LENGTH],
+            row[BODY_CRC],
+            topic,
+            origin,
+        )
+        yield description, row[TXID]
+
+
+def _as_many_as_fit(descriptions: Sequence[Description]) -> list[Description]:
+    size, chosen = 0, []
+    for one in descriptions:
+        size += len(_ENCODER.encode(one))
+        if size > _MOST_TOLD:
+            break
+        chosen.append(one)
+    return chosen

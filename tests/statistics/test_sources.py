@@ -1,0 +1,140 @@
+"""What sources make of counters: where counting begins, what is summed up, what stays the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from server.statistics.resources import CLIENTS, SOW, SUBSCRIPTIONS
+from server.statistics.sample import Entry, Source
+from server.statistics.schema import Resource, Value
+from server.statistics.sources.clients import ClientsSource
+from server.statistics.sources.names import distinct
+from server.statistics.sources.processors import ProcessorsSource
+from server.statistics.sources.sow import SowSource
+from server.statistics.sources.subscriptions import SubscriptionsSource
+from server.statistics.sources.texts import duration, moment
+from tests.core.support import Core
+from tests.sow.support import topic_spec
+
+
+@pytest.fixture
+def core() -> Core:
+    return Core()
+
+
+def values(resource: Resource, entry: Entry) -> Mapping[str, Value]:
+    """The values of an entry that a source gives, by name."""
+    names = [field.name for field in (*resource.fixed, *resource.given)]
+    return dict(zip(names, (*entry.fixed, *entry.moving), strict=True))
+
+
+def taken(source: Source) -> dict[str, Mapping[str, Value]]:
+    """The entries of a source, by id."""
+    return {entry.id: values(source.resource, entry) for entry in source.entries()}
+
+
+def processors(core: Core) -> tuple[ClientsSource, ProcessorsSource]:
+    """The processors, and the clients, which have to be taken before."""
+    clients = ClientsSource(core.engine)
+    return clients, ProcessorsSource(core.engine, clients, None, lambda: 0.0)
+
+
+@pytest.mark.parametrize(
+    ("names", "ids"),
+    [
+        ([("a", "json"), ("b", "json")], ["a", "b"]),
+        ([("a", "json"), ("b", "fix"), ("a", "fix")], ["a-json", "b", "a-fix"]),
+        ([], []),
+    ],
+)
+def test_topics_with_the_same_name_are_told_apart(
+    names: list[tuple[str, str]], ids: list[str]
+) -> None:
+    assert distinct(names) == ids
+
+
+def test_moments_and_durations_are_texts() -> None:
+    assert moment(0) == "19700101T000000.000000Z"
+    assert moment(None) == ""
+    assert duration(0) == "00:00:00.000000"
+    assert duration(90_061.5) == "25:01:01.500000"
+
+
+def test_records_that_are_there_at_the_start_do_not_count(core: Core) -> None:
+    core.keep(topic_spec("/id", name="records"))
+    peer = core.log_on()
+    for number in (1, 2, 1):
+        peer.send({"c": "publish", "t": "records"}, b'{"id":%d}' % number)
+    source = SowSource(core.engine.stores, core.engine.topics, core.clock.elapsed)
+    counts = "insert_count", "update_count", "delete_count", "valid_keys"
+
+    def counted() -> tuple[Value, ...]:
+        found = taken(source)["records"]
+        return tuple(found[name] for name in counts)
+
+    assert counted() == (0, 0, 0, 2)
+    for number in (2, 3):
+        peer.send({"c": "publish", "t": "records"}, b'{"id":%d}' % number)
+    peer.send({"c": "sow_delete", "t": "records", "filter": "/id < 3"})
+    core.clock.advance(1)
+    assert counted() == (1, 1, 2, 1)
+
+
+def test_what_clients_did_that_have_gone_stays_in_the_sums(core: Core) -> None:
+    clients, source = processors(core)
+    subscriber, publisher = core.log_on("subscriber"), core.log_on("publisher")
+    subscriber.send({"c": "subscribe", "t": "plain", "sub_id": "1", "cid": "1"})
+    for _ in range(3):
+        publisher.send({"c": "publish", "t": "plain"}, b"{}")
+    assert len(taken(clients)) == 2
+    before = taken(source)["external"]
+    assert (before["matches_found"], before["messages_received"]) == (3, 6)
+    subscriber.leave()
+    publisher.leave()
+    core.clock.advance(1)
+    assert taken(clients) == {}
+    assert taken(source)["external"] == before
+
+
+def test_an_entry_that_lives_on_keeps_its_fixed_values(core: Core) -> None:
+    peer = core.log_on("peer")
+    peer.send({"c": "subscribe", "t": "plain", "sub_id": "1", "cid": "1"})
+    for source in (ClientsSource(core.engine), SubscriptionsSource(core.engine)):
+        (first,) = source.entries()
+        (second,) = source.entries()
+        assert second.id == first.id
+        assert second.fixed is first.fixed
+
+
+def test_a_subscription_that_replaces_another_is_another(core: Core) -> None:
+    source = SubscriptionsSource(core.engine)
+    peer = core.log_on("peer")
+    subscribe = {"c": "subscribe", "t": "plain", "sub_id": "1", "cid": "1"}
+    peer.send(subscribe)
+    (first,) = source.entries()
+    peer.send(subscribe | {"t": "other", "opts": "replace"})
+    (second,) = source.entries()
+    assert values(SUBSCRIPTIONS, second)["topic"] == "other"
+    assert int(second.id) > int(first.id)
+
+
+def test_a_client_that_logs_on_becomes_another(core: Core) -> None:
+    source = ClientsSource(core.engine)
+    peer = core.connect()
+    (before,) = source.entries()
+    assert values(CLIENTS, before)["client_name"] == "core-test-1"
+    peer.send({"c": "logon", "cid": "1", "client_name": "named", "mt": "json", "x": "corr"})
+    (after,) = source.entries()
+    assert after.id == before.id
+    found = values(CLIENTS, after)
+    assert (found["client_name"], found["correlation_id"]) == ("named", "corr")
+
+
+def test_a_topic_is_named_as_it_is(core: Core) -> None:
+    core.keep(topic_spec("/id", name="records"))
+    found = taken(SowSource(core.engine.stores, core.engine.topics, core.clock.elapsed))
+    assert found["records"]["topic"] == "records"
+    assert found["records"]["resident_percent"] == 100
+    assert set(found["records"]) == {field.name for field in (*SOW.fixed, *SOW.given)}
