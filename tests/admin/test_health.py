@@ -25,7 +25,7 @@ _LOG: Final = """
   <Topic><Name>orders</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """
-_DESTINATION: Final = """
+DESTINATION: Final = """
 <Destination>
   <Name>{name}</Name><Group>{name}</Group><SyncType>{sync}</SyncType>
   <Topic><Name>orders</Name><MessageType>json</MessageType></Topic>
@@ -51,7 +51,7 @@ _DISABLING: Final = """
 @pytest.fixture(scope="module")
 def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
     destinations = "".join(
-        _DESTINATION.format(name=name, sync=sync, port=free_port())
+        DESTINATION.format(name=name, sync=sync, port=free_port())
         for name, sync in (("near", "sync"), ("far", "async"))
     )
     with running_admin(
