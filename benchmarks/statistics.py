@@ -5,8 +5,9 @@
 With 1,000 clients that have 10 subscriptions each and send nothing, all that the server does is to
 take and record samples. The first table has the processor time of that, as a share of one core; the
 engine's thread is the one that messages go through. The second has what the largest document costs
-whoever asks for it. The third has messages from one client to one and to ten others, without
-statistics and with a sample each second, beside a relay that only copies bytes.
+whoever asks for it, the third what making /metrics costs. The last has messages from one client to
+one and to ten others, without statistics and with a sample each second, beside a relay that only
+copies bytes.
 """
 
 from __future__ import annotations
@@ -23,11 +24,19 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness import Server, amperage, free_port, print_table, relay
+from server.admin.http.messages import Document
+from server.admin.metrics.exposition import Form, render
+from server.admin.metrics.pages import families_of
+from server.statistics.resources import CLIENTS as CLIENT_ENTRIES
+from server.statistics.resources import RESOURCES, SOW
+from server.statistics.sample import Snapshot
+from server.statistics.schema import Resource, Type, Value
 from server.wire.framing import frame
 from server.wire.header import Header, encode_header
 
 CLIENTS: Final = 1_000
 SUBSCRIPTIONS: Final = 10
+TOPICS: Final = 1_000
 INTERVALS: Final = (10, 1)
 WINDOW_SECONDS: Final = 40
 ASKED: Final = 20
@@ -56,6 +65,11 @@ def main() -> None:
         showing,
     )
     print_table(
+        f"Making /metrics of {CLIENTS:,} clients and {TOPICS:,} topics, once per sample",
+        ["form", "MB", "MB, gzip", "ms of processor time"],
+        list(_scraped()),
+    )
+    print_table(
         f"Processor time of a message of 256 B, us (median of {RUNS} runs, in turns)",
         ["", "1 to 1", "1 to 10"],
         list(_beside_messages()),
@@ -63,6 +77,31 @@ def main() -> None:
 
 
 _PATHS: Final = ("/amps/instance.json", "/amps/instance/clients.json", "/amps.json")
+
+
+def _scraped() -> Iterator[list[object]]:
+    """The size of /metrics, and the milliseconds of processor time that making one takes."""
+    snapshot = Snapshot(0, {one.path: _entries(one) for one in RESOURCES})
+    for form in Form:
+        took = []
+        for _ in range(ASKED):
+            begun = time.thread_time()
+            document = Document(render(families_of(snapshot, []), form), form.value)
+            size = len(document.content), len(document.compressed)
+            took.append(time.thread_time() - begun)
+        yield [form.name, size[0] / 1e6, size[1] / 1e6, 1e3 * statistics.median(took)]
+
+
+def _entries(resource: Resource) -> dict[str, tuple[Value, ...]]:
+    """Entries of a resource: many of topics and clients, and one of all else."""
+    count = {CLIENT_ENTRIES.path: CLIENTS, SOW.path: TOPICS}.get(resource.path, 1)
+    return {
+        str(number): tuple(
+            f"{one.name}-{number}" if one.type is Type.TEXT else number * 1_000
+            for one in resource.fields
+        )
+        for number in range(count)
+    }
 
 
 @contextmanager
