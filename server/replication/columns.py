@@ -161,7 +161,7 @@ class Packed(NamedTuple):
         entries: how many there are.
         names: their topics and origins, as the first column numbers them.
         columns: see docs/formats/replication.md.
-        data: the bodies with extras, in pieces.
+        data: the bodies with extras, back to back.
         ranges: the first and the last txid of each range of entries.
     """
 
@@ -170,13 +170,8 @@ class Packed(NamedTuple):
     entries: int
     names: Sequence[tuple[Topic, Origin]]
     columns: bytes
-    data: Sequence[bytes | memoryview]
+    data: bytes
     ranges: Sequence[tuple[int, int]]
-
-    @property
-    def size(self) -> int:
-        """Bytes of the bodies with extras."""
-        return sum(map(len, self.data))
 
 
 def _field(column: Column) -> Field:

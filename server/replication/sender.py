@@ -331,7 +331,7 @@ class Sender:
         yield _filtered(run, way)
 
     def _take_note(self, batch: Packed) -> None:
-        size = batch.size + 64 * batch.entries
+        size = len(batch.data) + 64 * batch.entries
         under_way = self._under_way
         for first, last in batch.ranges:
             under_way.add(first, last)
