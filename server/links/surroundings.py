@@ -1,4 +1,4 @@
-"""What those have to do with who speak with other instances: the links of the instance, and the log."""
+"""What those have to do with who speak with other instances: its links, and the log."""
 
 from __future__ import annotations
 
