@@ -24,6 +24,7 @@ come and were not taken are dropped with the connection: the queue delivers them
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from client.bookmarks import BookmarkStorage, BookmarkTrail, places_in
 from client.commands import AckType, encoded
@@ -37,6 +38,9 @@ from client.queue_acks import UnconfirmedAcks
 from client.resubscription import again, changed, gives_back, is_change, places_none, replaces
 from server.wire.framing import frame, frame_head
 from server.wire.header import Header
+
+_PLACES: Final = "places"
+"""The option that has acks tell where a subscription can go on; see `bookmarks`."""
 
 
 class RecoveringProtocol(ClientProtocol):
@@ -168,6 +172,8 @@ class RecoveringProtocol(ClientProtocol):
         if header.bookmark is not None and header.command != "sow":
             trail = self._bookmarks.trail(header.sub_id, header.bookmark)
             header.bookmark = trail.resume_from
+            header.short_options = ",".join(filter(None, (header.options, _PLACES)))
+            header.long_options = None
             noted = (*noted, "persisted")
         request = super()._open(header, handed_out, noted)
         if request.inbox is not None and not is_known:

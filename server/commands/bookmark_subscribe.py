@@ -119,7 +119,7 @@ def make_subscription(
                 "persisted",
                 sub_id=sub_id,
                 bookmark=bookmark,
-                long_options=_told(places),
+                long_options=_told(places, options),
             ),
             persisted_interval=session.options.ack_conflation,
         )
@@ -181,16 +181,19 @@ def begin(
             session.end_subscription(subscription.sub_id)
             refuse(session, header, "bookmark not found", str(place))
             return
-        told = _told(replay.places(place.after))
+        told = _told(replay.places(place.after), options)
         acknowledge(session, header, "processed", sub_id=subscription.sub_id, long_options=told)
         replay.begin(subscription, place)
 
     log.look_up(session.number, read_bookmark(header), read_not_found(options), found)
 
 
-def _told(places: Sequence[str]) -> str | None:
-    """What an ack says of the places where a subscription can go on."""
-    return f"places=[{','.join(places)}]" if places else None
+def _told(places: Sequence[str], options: Mapping[str, str]) -> str | None:
+    """What an ack says of the places where a subscription can go on, to a client that asks.
+
+    To others it says nothing: clients for browsers expect that options of an ack are a backlog.
+    """
+    return f"places=[{','.join(places)}]" if places and "places" in options else None
 
 
 def pause_or_resume(session: Subscribing, header: Header, options: Mapping[str, str]) -> bool:

@@ -70,6 +70,7 @@ HONOURED_BY_REPLAYS: Final = frozenset(
         "no_sowkey",
         "non_regex_topic",
         "pause",
+        "places",
         "rate",
         "rate_max_gap",
         "replace",
@@ -88,6 +89,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "max_backlog": "only queues have a backlog",
     "no_empties": "without a record to compare with, no message is empty",
     "no_sowkey": "messages of topics without records have no SOW key",
+    "places": "only a replay has a place in the log",
     "send_empties": "empty messages are sent unless no_empties is given",
     "send_keys": "a message always has the fields that its SOW key is made from",
 }
@@ -103,6 +105,7 @@ WITHOUT_EFFECT_ON_REPLAYS: Final[Mapping[str, str]] = {
 WITHOUT_EFFECT_ON_QUERIES: Final[Mapping[str, str]] = {
     "none": "it is the same as no option",
     "oof": "a query alone does not follow records",
+    "places": "a query alone has no place in the log",
     "replace": "a query alone has no subscription that could take the place of another",
     "send_keys": "a record always has the fields that its SOW key is made from",
 }

@@ -13,7 +13,7 @@ Source: ours; AMPS has nothing of the kind.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from server.links.line import Turns
     from server.links.links import Peer
     from server.links.replication import Replication
+    from server.links.surroundings import Neighbours
     from server.sow.topic import SowTopic
 
 SUBJECT: Final = "compare"
@@ -56,23 +57,6 @@ AGAIN_SECONDS: Final = 3600.0
 
 _TICK_SECONDS: Final = 0.25
 _MICROSECONDS: Final = 1_000_000
-
-
-class Neighbours(Protocol):
-    """The links of the instance, as far as this is concerned."""
-
-    @property
-    def peers(self) -> Mapping[str, Peer]:
-        """The instances that there are links with, by name."""
-
-    def watch(self, watcher: Callable[[], None]) -> None:
-        """Tell somebody whenever a link has come to be, or is over."""
-
-    def listen(self, subject: str, listener: Callable[[str, bytes], None]) -> None:
-        """Tell somebody of words about a subject: who says them, and what."""
-
-    def say(self, peer: str, subject: str, body: bytes) -> None:
-        """Say something to an instance that there is a link with; it may be lost."""
 
 
 class Topics(Protocol):

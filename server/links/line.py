@@ -52,7 +52,7 @@ class Conduit(Protocol):
     def is_ready(self) -> bool:
         """Whether it has sent nearly all that it was given."""
 
-    def send(self, *data: bytes | memoryview) -> None:
+    def send(self, *data: bytes) -> None:
         """Send bytes, now or when the other end is ready for them."""
 
     def pause(self) -> None:

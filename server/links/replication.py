@@ -322,7 +322,7 @@ class Replication:
         """
         names = self.acknowledgement.downgrade_late(age, self.elapsed)
         self._downgraded(names, age)
-        kept = self.acknowledgement.late(age, self.now)
+        kept = self.acknowledgement.late(age, self.elapsed)
         for name in kept:
             if name not in self._kept:
                 least = self.acknowledgement.least_sync

@@ -1,4 +1,4 @@
-"""What whoever mends the log has to do with: the log, and the links of the instance."""
+"""What those have to do with who speak with other instances: its links, and the log."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ class Packed(NamedTuple):
         entries: how many there are.
         names: their topics and origins, as the first column numbers them.
         columns: see docs/formats/replication.md.
-        data: the bodies with extras, in pieces.
+        data: the bodies with extras, back to back.
         ranges: the first and the last txid of each range of entries.
         is_late: see `Batch`.
     """
@@ -173,14 +173,9 @@ class Packed(NamedTuple):
     entries: int
     names: Sequence[tuple[Topic, Origin]]
     columns: bytes
-    data: Sequence[bytes | memoryview]
+    data: bytes
     ranges: Sequence[tuple[int, int]]
     is_late: bool = False
-
-    @property
-    def size(self) -> int:
-        """Bytes of the bodies with extras."""
-        return sum(map(len, self.data))
 
 
 def _field(column: Column) -> Field:

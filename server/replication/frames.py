@@ -236,7 +236,7 @@ def encode(frame: Sent, *, compress: bool = False) -> bytes:
     return b"".join(encoded(frame, compress=compress))
 
 
-def encoded(frame: Sent, *, compress: bool = False) -> Sequence[bytes | memoryview]:
+def encoded(frame: Sent, *, compress: bool = False) -> Sequence[bytes]:
     """The same in pieces, of which those with many bytes have not been copied."""
     if isinstance(frame, Packed):
         number = _LATE_TYPE if frame.is_late else _BATCH_TYPE
@@ -337,7 +337,7 @@ def _version(payload: bytes) -> int | None:
     return None
 
 
-def _pack_batch(batch: Packed) -> list[bytes | memoryview]:
+def _pack_batch(batch: Packed) -> list[bytes]:
     """A head, the names that the first column numbers, columns, bodies.
 
     A column is a u8 that says its form, and a u64 that all values are, or that is the first of
@@ -347,7 +347,7 @@ def _pack_batch(batch: Packed) -> list[bytes | memoryview]:
     for topic, origin in batch.names:
         packed = _packed_topic(topic), _packed_origin(origin)
         parts += (_NAME.pack(*map(len, packed)), *packed)
-    return [b"".join(parts) + batch.columns, *batch.data]
+    return [b"".join(parts) + batch.columns, batch.data]
 
 
 def _unpack_batch(payload: bytes, *, is_late: bool) -> Batch:

@@ -61,11 +61,9 @@ def packed(after: int, upto: int, passage: Passage, ways: Ways, now: int) -> Pac
         now: microseconds since the Unix epoch.
     """
     count, numbers, columns, pieces, ranges = pack(passage.records, ways, now)
-    bodies: bytes = passage.bodies
-    if pieces == [(0, len(bodies))]:
-        data: list[bytes | memoryview] = [bodies]
-    else:
-        view = memoryview(bodies)
-        data = [view[start:end] for start, end in pieces]
+    data = passage.bodies
+    if pieces != [(0, len(data))]:  # what does not go is not kept until the rest has left
+        view = memoryview(data)
+        data = b"".join([view[start:end] for start, end in pieces])
     names = [ways.meaning(number) for number in numbers]
     return Packed(after, upto, count, names, columns, data, ranges)

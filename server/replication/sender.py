@@ -462,7 +462,7 @@ class Sender:
 
     def _count(self, batch: Packed) -> None:
         """Take account of a batch in the window."""
-        size = batch.size + 64 * batch.entries
+        size = len(batch.data) + 64 * batch.entries
         self.sent += batch.entries
         self._batches.append((self._told, size))
         self._bytes += size

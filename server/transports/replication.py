@@ -99,7 +99,7 @@ class ReplicationConnection(asyncio.Protocol):
 
     # What the link asks for.
 
-    def send(self, *data: bytes | memoryview) -> None:
+    def send(self, *data: bytes) -> None:
         """See `Conduit`."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(data)

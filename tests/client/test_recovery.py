@@ -94,7 +94,10 @@ def test_several_subscriptions_are_resumed_by_one_command() -> None:
         protocol.receive(ack(protocol.subscribe("t", sub_id=name, bookmark="0", options=options)))
     protocol.receive(ack(protocol.subscribe("t", sub_id="a,b", options="resume")))
     again = sent_again(protocol)
-    assert [(header["sub_id"], header.get("o")) for header in again] == [("a", None), ("b", None)]
+    assert [(header["sub_id"], header.get("o")) for header in again] == [
+        ("a", "places"),
+        ("b", "places"),
+    ]
 
 
 def test_an_ended_subscription_stays_ended() -> None:

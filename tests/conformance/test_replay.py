@@ -268,7 +268,7 @@ def test_acks_tell_the_place_in_the_log(peer: RawPeer, server: RunningServer) ->
     peer.ask({"c": "flush", "cid": "f", "a": "persisted"})
     with server.log_on("reader", a="processed", o=QUICK_ACKS) as reader:
         acks = "processed,persisted"
-        begin = places(reader.subscribe("log-p", "r", bm="0|1|", f="/id = 2", a=acks))
+        begin = places(reader.subscribe("log-p", "r", bm="0|1|", f="/id = 2", a=acks, o="places"))
         publish(peer, "log-p", range(1, 4))
         header, _ = reader.receive()
         while header["c"] == "ack":
@@ -281,7 +281,8 @@ def test_acks_tell_the_place_in_the_log(peer: RawPeer, server: RunningServer) ->
         reader.subscribe("log-p", "r", bm=f"0,{begin}")  # beside a place, nothing else counts
         assert numbers(receive(reader, 3)) == [1, 2, 3]
     with server.log_on("late", a="processed") as reader:
-        reader.subscribe("log-p", "r", bm=f"{end},{header['bm']}")
+        ack = reader.subscribe("log-p", "r", bm=f"{end},{header['bm']}")
+        assert "opts" not in ack, "who has not asked is told nothing"
         publish(peer, "log-p", range(4, 5))
         later = numbers(receive(reader, 1))
         while later[-1] < 4:

@@ -102,7 +102,7 @@ class Pipe:
         self.other: Pipe | None = None
         self.ends_told = False
 
-    def send(self, *data: bytes | memoryview) -> None:
+    def send(self, *data: bytes) -> None:
         if self.is_open:
             self.sent += b"".join(data)
 

@@ -38,7 +38,7 @@ def packed(batch: Batch) -> Packed:
         len(data),
         list(names),
         b"".join(map(_column, columns)) if data else b"",
-        data,
+        b"".join(data),
         [(txid, txid) for txid in columns[1]],
     )
 

@@ -25,6 +25,7 @@ class Connection:
         self.readers = {one: FrameReader(1 << 24), other: FrameReader(1 << 24)}
         self._way: dict[str, list[Any]] = {one: [], other: []}
         self._moving: dict[str, bool] = {one: False, other: False}
+        self._is_cut = False
 
     def is_between(self, one: str, other: str) -> bool:
         return {one, other} == set(self.ends)
@@ -37,7 +38,7 @@ class Connection:
         return self.ends[1] if name == self.ends[0] else self.ends[0]
 
     def send(self, sender: str, frame: Any) -> None:
-        if not self.open[sender]:
+        if not self.open[sender] or self._is_cut:  # nothing comes behind what has been lost
             return
         if self.world.in_bytes:
             frame = encode(frame, compress=True)
@@ -93,7 +94,8 @@ class Connection:
             self.world.connections.remove(self)
 
     def cut(self) -> None:
-        """Some of what is on its way is lost."""
+        """Some of what is on its way is lost, and all that is sent from now on."""
+        self._is_cut = True
         for waiting in self._way.values():
             del waiting[self.world.random.randrange(len(waiting) + 1) :]
         for name in self.ends:
