@@ -54,6 +54,7 @@ from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
 from server.sow.lookups import Lookups
 from server.sow.records import NANOSECONDS
+from server.statistics.digest import sizes
 from server.statistics.keeper import Keeper
 from server.topics.queue_checkpoints import Checkpoints
 from server.topics.queue_fabric import Fabric
@@ -137,6 +138,7 @@ class Instance:
         self._lateness: Lateness | None = None
         self._stop_requested = asyncio.Event()
         self._stopping_since = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self, on_started: Callable[[], None]) -> None:
         """Start, serve until a signal asks to stop, stop.
@@ -149,7 +151,7 @@ class Instance:
             ProvisionError: a file or module of a topic cannot be used; likewise.
         """
         started_at = time.monotonic()
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._log_defect)
         _allow_all_open_files()
         self._services.signals.note(signals_in_use(self._spec.actions))
@@ -484,7 +486,16 @@ class Instance:
             state.update(self._lateness.state)
         if self._services.comparing is not None:
             state.update(self._services.comparing.findings.state)
-        return write_minidump(spec.mini_dump_directory, spec.mini_dump_file_mask, spec.name, state)
+        keeper = self._services.statistics
+        latest = None if keeper is None else keeper.latest
+        return write_minidump(
+            spec.mini_dump_directory,
+            spec.mini_dump_file_mask,
+            spec.name,
+            state,
+            asyncio.all_tasks(self._loop),
+            () if latest is None else sizes(latest),
+        )
 
     def _request_stop(self, source: str) -> None:
         self._log.emit("FF-0001", source=source)

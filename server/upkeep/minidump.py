@@ -1,11 +1,13 @@
 """Minidumps: what a process is doing, as a text for whoever looks for the cause of a problem.
 
-A minidump holds the stack of every thread and counts of what is there; no message is in it.
+A minidump holds the stack of every thread, where each task waits, and how much there is of
+everything that grows; no message is in it.
 Source: AMPS User Guide, Create Minidump; Instance-Level Configuration (MiniDumpDirectory).
 """
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import resource
@@ -17,14 +19,26 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from config_schema.version import AMPS_VERSION, VERSION
 
 _MOST_TYPES_SHOWN: Final = 40
+_MOST_TASKS_SHOWN: Final = 100
 
 
-def write_minidump(directory: str, mask: int, instance: str, state: Mapping[str, int]) -> Path:
+Table: TypeAlias = tuple[str, Iterable[tuple[str, int]]]
+"""A title, and lines with a name and a number."""
+
+
+def write_minidump(
+    directory: str,
+    mask: int,
+    instance: str,
+    state: Mapping[str, int],
+    tasks: Iterable[asyncio.Task[Any]] = (),
+    sizes: Iterable[Table] = (),
+) -> Path:
     """Write a minidump.
 
     Args:
@@ -32,6 +46,8 @@ def write_minidump(directory: str, mask: int, instance: str, state: Mapping[str,
         mask: the permissions of the file.
         instance: the instance's name, for the name of the file.
         state: counts of what the instance has.
+        tasks: those of the engine's event loop.
+        sizes: how large what it keeps was when it was last looked at.
 
     Returns:
         The file.
@@ -46,7 +62,7 @@ def write_minidump(directory: str, mask: int, instance: str, state: Mapping[str,
     name = f"minidump-{safe}-{now:%Y%m%dT%H%M%S.%fZ}-{os.getpid()}.txt"
     path = Path(directory).absolute() / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = "\n".join(_lines(now, instance, state))
+    text = "\n".join(_lines(now, instance, state, tasks, sizes))
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mask)
     with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
         os.fchmod(descriptor, mask)  # whatever the umask is
@@ -54,13 +70,22 @@ def write_minidump(directory: str, mask: int, instance: str, state: Mapping[str,
     return path
 
 
-def _lines(now: datetime, instance: str, state: Mapping[str, int]) -> Iterator[str]:
+def _lines(
+    now: datetime,
+    instance: str,
+    state: Mapping[str, int],
+    tasks: Iterable[asyncio.Task[Any]],
+    sizes: Iterable[Table],
+) -> Iterator[str]:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     yield f"Amperage {VERSION} (AMPS {AMPS_VERSION}), instance {instance}"
     yield f"time {now:%Y-%m-%dT%H:%M:%S.%fZ}, process {os.getpid()}, Python {sys.version}"
     yield f"processor seconds {usage.ru_utime:.3f} user, {usage.ru_stime:.3f} system"
     yield f"largest resident size {usage.ru_maxrss} KiB, monotonic clock {time.monotonic():.3f}"
     yield from _table("state", state.items())
+    for title, rows in sizes:
+        yield from _table(title, rows)
+    yield from _waiting(tasks)
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():  # noqa: SLF001 - the documented way
         yield f"\nthread {ident} ({names.get(ident, 'unknown')}), outermost call first"
@@ -70,6 +95,22 @@ def _lines(now: datetime, instance: str, state: Mapping[str, int]) -> Iterator[s
     yield f"\nobjects set aside, which are not among the following: {gc.get_freeze_count():,}"
     kinds = Counter(type(thing).__qualname__ for thing in gc.get_objects())
     yield from _table("objects that the collector tracks", kinds.most_common(_MOST_TYPES_SHOWN))
+
+
+def _waiting(tasks: Iterable[asyncio.Task[Any]]) -> Iterator[str]:
+    """Where tasks wait: how many at each place."""
+    places = Counter(map(_place, tasks))
+    yield f"\ntasks: {places.total():,}"
+    for place, count in places.most_common(_MOST_TASKS_SHOWN):
+        yield f"  {count:>8,} {place}"
+
+
+def _place(task: asyncio.Task[Any]) -> str:
+    name = getattr(task.get_coro(), "__qualname__", "unknown")
+    frames = task.get_stack(limit=1)
+    if not frames:
+        return f"{name}, ended"
+    return f"{name}, {Path(frames[0].f_code.co_filename).name}:{frames[0].f_lineno}"
 
 
 def _table(title: str, rows: Iterable[tuple[str, int]]) -> Iterator[str]:

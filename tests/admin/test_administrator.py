@@ -119,7 +119,7 @@ def test_a_transport_is_disabled_and_enabled(admin: Admin) -> None:
         pass
 
 
-def test_what_is_done_once_says_so(admin: Admin, tmp_path: Path) -> None:
+def test_what_is_done_once_says_so(admin: Admin) -> None:
     for path, said in {
         "/sow/orders/compact": "orders has been compacted.",
         "/queues/work/enable_proxied_transfer": "Proxied transfer of work is enabled.",
@@ -131,8 +131,17 @@ def test_what_is_done_once_says_so(admin: Admin, tmp_path: Path) -> None:
         assert (reply.status, said in reply.text) == (200, True), reply.text
     admin.comes("/amps/instance/queues/work/proxied_transfer", "1")
     assert admin.server.logs("31-0010 ")
-    reply = admin.ask(f"{TOP}/minidump")
-    assert (reply.status, "Minidump written to" in reply.text) == (200, True)
+
+
+def test_a_minidump_has_what_grows_and_what_waits(admin: Admin) -> None:
+    admin.comes("/amps/instance/sow/orders/valid_keys", "0")
+    reply = admin.ask(f"{TOP}/minidump.json")
+    assert reply.status == 200
+    said = below(reply.json)["minidump"]
+    assert said.startswith("Minidump written to ")
+    text = Path(said.removeprefix("Minidump written to ").removesuffix(".")).read_text()
+    for part in ("instance/sow at 2", "orders memory_bytes", "work queue_depth", "\ntasks: "):
+        assert part in text
 
 
 def test_full_journals_are_listed_and_done_with_all_older_ones(admin: Admin) -> None:

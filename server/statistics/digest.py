@@ -1,0 +1,63 @@
+"""The sizes of what there is, from a snapshot: for minidumps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from server.statistics.resources import (
+    CACHES,
+    CLIENTS,
+    MEMORY,
+    PAGINATIONS,
+    QUEUES,
+    SOW,
+    STATISTICS,
+)
+from server.statistics.timestamps import to_text
+
+if TYPE_CHECKING:
+    from server.statistics.sample import Snapshot
+    from server.statistics.schema import Resource
+
+_SIZES: Final = (
+    (MEMORY, ("rss", "vmsize")),
+    (CACHES, ("bytes", "entries", "overflow_bytes")),
+    (SOW, ("memory_bytes", "stored_bytes", "valid_keys")),
+    (PAGINATIONS, ("memory_bytes", "subscription_count")),
+    (QUEUES, ("queue_depth", "backlog", "inactive_message_count", "deferred_ack_count")),
+    (CLIENTS, ("queued_bytes_out", "transport_tx_queue", "subscription_count")),
+    (STATISTICS, ("memory_used", "file_size")),
+)
+"""What grows: resources, and their fields that say how far; the largest by the first are shown."""
+
+_MOST_SHOWN: Final = 20
+
+
+def sizes(snapshot: Snapshot) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """Tables of what there is: each has a title, and lines with a name and a number.
+
+    Args:
+        snapshot: what is looked at.
+    """
+    moment = to_text(snapshot.timestamp)
+    for resource, fields in _SIZES:
+        rows = _rows(snapshot, resource, fields)
+        total = len(snapshot.entries.get(resource.path, ()))
+        shown = f", the largest {_MOST_SHOWN} of {total:,}" if total > _MOST_SHOWN else ""
+        yield f"{resource.path} at {moment}{shown}", rows
+
+
+def _rows(snapshot: Snapshot, resource: Resource, fields: tuple[str, ...]) -> list[tuple[str, int]]:
+    names = [field.name for field in resource.fields]
+    places = [names.index(field) for field in fields]
+    entries = [
+        (identity, [int(values[place]) for place in places])
+        for identity, values in snapshot.entries.get(resource.path, {}).items()
+    ]
+    entries.sort(key=lambda entry: entry[1][0], reverse=True)
+    return [
+        (f"{identity} {field}".strip(), number)
+        for identity, numbers in entries[:_MOST_SHOWN]
+        for field, number in zip(fields, numbers, strict=True)
+    ]
