@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from server.core.internal_client import InternalClient
     from server.core.session import Session
     from server.links.comparing import Comparing
+    from server.links.links import Links
     from server.links.replication import Replication
     from server.security.switches import Switches
     from server.statistics.keeper import Keeper
@@ -209,6 +210,7 @@ class Services:
         files: tells of changes to files.
         journals: looks after the files of the transaction log; None if there is none.
         replication: what the instance has of replication; None if it has no part in it.
+        links: its links with other instances; None as above.
         comparing: compares records with those of other instances; None as above.
         statistics: keeps the statistics; None if the configuration has no Admin section.
         helpers: threads for what waits.
@@ -231,6 +233,7 @@ class Services:
     files: FileWatch
     journals: JournalKeeping | None = None
     replication: Replication | None = None
+    links: Links | None = None
     comparing: Comparing | None = None
     statistics: Keeper | None = None
     helpers: Helpers = field(default_factory=Helpers)

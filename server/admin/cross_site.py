@@ -5,12 +5,19 @@ What such a page may read of the answer is said by Access-Control-Allow-Origin. 
 has acted by then, whether the page may read or not: so it is refused. Browsers say in Origin,
 Referer and Sec-Fetch-Site where a request comes from; programs do not, and are not meant.
 
+A name that somebody else owns may lead here, too (DNS rebinding). A page of that name is on the same
+site as its requests, as far as the browser knows. It has no credentials and no certificate for that
+name, so it matters only where neither is asked for: there, browsers have to use a name that is known
+to be the instance's own.
+
 Source: AMPS User Guide, Configuring Monitoring, AccessControlAllowOrigin; Fetch Standard; W3C
 Fetch Metadata Request Headers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -28,13 +35,16 @@ class CrossSite:
 
     Args:
         pattern: AccessControlAllowOrigin; None if there is none.
+        names: what the host is called by those who may have something done; None if whoever comes
+            has to log on, or speaks to us over TLS.
 
     Raises:
         ValueError: that is no regular expression.
     """
 
-    def __init__(self, pattern: str | None) -> None:
+    def __init__(self, pattern: str | None, names: Collection[str] | None = None) -> None:
         self._origins = None if pattern is None else Origins([pattern])
+        self._names = None if names is None else {name.lower() for name in names}
 
     def grant(self, request: Request, response: Response) -> None:
         """Say in an answer which pages may read it."""
@@ -65,6 +75,13 @@ class CrossSite:
         origin = headers.get("origin") or _origin_of(headers.get("referer", ""))
         if origin and self._origins is not None and self._origins.allow(origin):
             return
+        if self._names is not None and _is_a_browsers(request) and not self._knows(request):
+            raise Refusal(
+                403,
+                f"A browser asks for this by the name {headers.get('host', '')!r}, which may be "
+                "anybody's. Use the address, or name this in ExternalInetAddr or "
+                "AccessControlAllowOrigin.",
+            )
         site = headers.get("sec-fetch-site", "none")
         is_foreign = bool(origin) and origin != _own_origin(request)
         if is_foreign or site not in _OWN_SITE:
@@ -73,6 +90,29 @@ class CrossSite:
                 f"A page of {origin or 'another site'} asks for this, which would change something "
                 "here. AccessControlAllowOrigin says which sites may.",
             )
+
+    def _knows(self, request: Request) -> bool:
+        """Whether a request was sent to one of our names, or to an address."""
+        try:
+            host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+        except ValueError:
+            return False
+        if host in (self._names or ()) or host == "localhost" or host.endswith(".localhost"):
+            return True
+        try:
+            ip_address(host)
+        except ValueError:
+            return False
+        return True
+
+
+def _is_a_browsers(request: Request) -> bool:
+    """Whether a browser has sent a request: some of what it says no page can have it leave out."""
+    headers = request.headers
+    said = ("origin", "referer", "accept-language", "sec-fetch-site")
+    return (
+        any(name in headers for name in said) or "mozilla" in headers.get("user-agent", "").lower()
+    )
 
 
 def _own_origin(request: Request) -> str:

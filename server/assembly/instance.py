@@ -291,6 +291,7 @@ class Instance:
         links.use_others(self._fabric.receive)
         self._fabric.use(links, replication.known)
         self._transports.use_links(links)
+        self._services.links = links
         self._lateness = Lateness(replication, engine.clock, self._log)
         opened.callback(self._lateness.close)
         repairs = Repairs(RepairPublisher(engine.topics, engine.clock), self._log)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from server.admin.access import Access
 from server.admin.administrator.administrator import ADMINISTRATOR, METHODS, Administrator
@@ -57,7 +59,7 @@ def provision_admin(
         queue = None if queues is None else queues.find(message_type, name)
         return None if queue is None or log is None else details(queue, log, engine.clock.now())
 
-    cross_site = CrossSite(admin.access_control_allow_origin)
+    cross_site = CrossSite(admin.access_control_allow_origin, _own_names(spec, admin))
     administrator = Administrator(groups_of(services), access, cross_site, engine_side, engine.log)
     first = FirstPage(spec, has_queries=admin.sql_transport is not None)
     state = QueueState(monitoring, access, engine_side, queue_details)
@@ -81,3 +83,12 @@ def provision_admin(
     return AdminInterface(
         admin, site.answer, monitoring, headers_of(admin), descriptors, engine.log
     )
+
+
+def _own_names(spec: InstanceSpec, admin: AdminSpec) -> list[str] | None:
+    """What the host is called; None if nobody can do anything by a name of somebody else's."""
+    if admin.tls is not None or admin.authentication is not None or spec.authentication is not None:
+        return None
+    own = None if admin.inet_addr is None else admin.inet_addr.host
+    external = urlsplit(f"//{admin.external_inet_addr or ''}").hostname
+    return [platform.node(), *filter(None, (own, external))]

@@ -151,6 +151,13 @@ class Links:
         """Whether there is a link that leads to a destination."""
         return self.replication.destinations[destination].is_connected
 
+    def reconnect(self, destination: str) -> bool:
+        """End the links that lead to a destination, so that others are made; whether one did."""
+        links = [one for one in self._links if one.destination == destination]
+        for link in links:
+            link.close()
+        return bool(links)
+
     def watch(self, watcher: Callable[[], None]) -> None:
         """Tell somebody whenever a link has come to be, or is over."""
         self._watchers.append(watcher)

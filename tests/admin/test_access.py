@@ -224,6 +224,34 @@ def test_who_may_act(pattern: str | None, headers: dict[str, str], may: bool) ->
     assert refused.value.status == 403
 
 
+@pytest.mark.parametrize(
+    ("host", "may"),
+    [
+        ("127.0.0.1:8085", True),
+        ("[::1]:8085", True),
+        ("localhost:8085", True),
+        ("Plant:8085", True),
+        ("evil.example:8085", False),
+        ("plant.evil.example:8085", False),
+        ("localhost.evil.example", False),
+        ("[broken", False),
+        ("", False),
+    ],
+)
+def test_browsers_act_under_a_known_name_where_nobody_logs_on(host: str, may: bool) -> None:
+    """A name that leads here may be anybody's, and its pages are on one site with us."""
+    guarded, open_to_all = CrossSite(None, ["plant"]), CrossSite(None)
+    for headers in ({"accept_language": "en"}, {"user_agent": "Mozilla/5.0"}):
+        asked = request(host=host, **headers)
+        open_to_all.refuse_foreign(asked)
+        if may:
+            guarded.refuse_foreign(asked)
+        else:
+            with pytest.raises(Refusal, match="ExternalInetAddr"):
+                guarded.refuse_foreign(asked)
+    guarded.refuse_foreign(request(host=host, user_agent="curl/7.88"))
+
+
 def test_a_server_tells_which_sites_may_read(tmp_path: Path) -> None:
     allowed = f"<AccessControlAllowOrigin>{PATTERN}</AccessControlAllowOrigin>"
     with running_admin(tmp_path, f"{allowed}<Header>Vary: Accept</Header>") as admin:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from tests.admin.support import Admin, Reply, read, running_admin
+from tests.support.server import free_port
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 TOP: Final = "/amps/administrator"
@@ -142,6 +143,34 @@ def test_a_minidump_has_what_grows_and_what_waits(admin: Admin) -> None:
     text = Path(said.removeprefix("Minidump written to ").removesuffix(".")).read_text()
     for part in ("instance/sow at 2", "orders memory_bytes", "work queue_depth", "\ntasks: "):
         assert part in text
+
+
+REPLICATING: Final = """
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+  <Topic><Name>jobs</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+<Replication>
+  <Destination>
+    <Name>away</Name><Group>others</Group><SyncType>sync</SyncType>
+    <Topic><Name>jobs</Name><MessageType>json</MessageType></Topic>
+    <Transport><Type>amps-replication</Type><InetAddr>127.0.0.1:{away}</InetAddr></Transport>
+  </Destination>
+</Replication>
+"""
+
+
+def test_a_destination_is_downgraded_and_upgraded(tmp_path: Path) -> None:
+    with running_admin(tmp_path, elements=REPLICATING.format(away=free_port())) as admin:
+        kind = "/amps/instance/replication/away/replication_type"
+        admin.comes(kind, "sync")
+        assert admin.ask(f"{TOP}/replication/away/downgrade").status == 200
+        admin.comes(kind, "async")
+        assert "already" in admin.ask(f"{TOP}/replication/away/downgrade").text
+        assert admin.ask(f"{TOP}/replication/away/upgrade").status == 200
+        admin.comes(kind, "sync")
+        reply = admin.ask(f"{TOP}/replication/away/reconnect")
+        assert (reply.status, "no connection with away" in reply.text) == (409, True)
 
 
 def test_full_journals_are_listed_and_done_with_all_older_ones(admin: Admin) -> None:

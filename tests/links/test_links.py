@@ -110,6 +110,20 @@ def test_a_link_that_is_made_again_goes_on(network: Network) -> None:
     assert [one["client"] for one in a.logs("1F-0008")] == [A_TO_B, B_TO_A]
 
 
+def test_a_link_is_made_again_when_somebody_wants_that(network: Network) -> None:
+    a, b = pair(network)
+    network.connect(a, "B", b)
+    network.settle()
+    assert a.links.is_connected("B")
+    assert a.links.reconnect("B")
+    assert not a.links.is_connected("B")
+    assert not a.links.reconnect("B")
+    network.connect(a, "B", b)
+    a.publish(5)
+    network.settle()
+    assert b.bodies() == a.bodies()
+
+
 def test_what_happens_to_links_is_told(network: Network) -> None:
     a, b = pair(network)
     network.connect(a, "B", b)

@@ -172,9 +172,17 @@ def _replication(services: Services) -> Group:
         is_new = _destination(replication, name).upgrade(name)
         return f"{name} is {'' if is_new else 'already '}waited for again."
 
+    async def reconnect(name: str, _parameters: Parameters) -> str:
+        _find({} if replication is None else replication.destinations, name, "destination")
+        links = services.links
+        if links is None or not links.reconnect(name):
+            raise Undone(f"There is no connection with {name}, which is connected to all the time.")
+        return f"The connection with {name} is closed, and made again."
+
     return Group(
         ("replication",),
         (
+            Deed("reconnect", "close the connection, and make it again", reconnect),
             Deed("downgrade", "do not have publishers wait for it", downgrade),
             Deed("upgrade", "have publishers wait for it again", upgrade),
         ),
