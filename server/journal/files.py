@@ -185,6 +185,11 @@ class JournalFile:
     names: Names | None = None
 
     @property
+    def name(self) -> str:
+        """What it is called in the journal directory, and stays called once it is compressed."""
+        return self.path.name.removesuffix(".gz")
+
+    @property
     def end_txid(self) -> int | None:
         """The txid behind its last entry; None while entries are added."""
         return None if self.seal is None else self.first_txid + self.seal.count

@@ -76,7 +76,7 @@ class JournalKeeping:
     @property
     def full(self) -> list[str]:
         """The names of the files that something can be done to, oldest first."""
-        return [file.path.name for file in self._journal.files if file.seal is not None]
+        return [file.name for file in self._journal.files if file.seal is not None]
 
     async def mark(self, deed: Deed, age: float) -> None:
         """Have something done to files soon.
@@ -102,14 +102,14 @@ class JournalKeeping:
 
         Args:
             deed: what.
-            name: of the file; nothing is done if there is none.
+            name: of the file, as in `full`; nothing is done if there is none any more.
 
         Raises:
             JournalError: there is nowhere to archive files to.
         """
         self._check(deed)
         files = [file for file, _ in await self._call(self._last_written)]
-        last = next((file.number for file in files if file.path.name == name), -1)
+        last = next((file.number for file in files if file.name == name), -1)
         for file in files:
             if file.number <= last:
                 self._marks[deed, file.number] = None

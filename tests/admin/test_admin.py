@@ -8,6 +8,7 @@ import json
 import re
 import socket
 import ssl
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -275,6 +276,18 @@ def test_whoever_watches_many_is_told_who_comes_and_goes(admin: Admin) -> None:
         for _, found in coming:
             if path in found["gone"]:
                 break
+
+
+def test_watchers_that_vanish_between_two_samples_are_let_go_in_silence(tmp_path: Path) -> None:
+    with running_admin(tmp_path) as admin:
+        for _ in range(5):
+            connection = watch(admin, "/amps")
+            assert connection.recv(1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()  # resets it
+        seen = len(moments(admin))
+        wait_until(lambda: len(moments(admin)) >= seen + 3)
+        assert " error: " not in admin.server.log()
 
 
 def test_a_port_that_is_taken_ends_the_start(tmp_path: Path) -> None:

@@ -249,7 +249,7 @@ class Connection:
 
     async def _linger(self) -> None:
         """Read on for a moment: were the connection closed, the peer might not see the answer."""
-        if self._writer.can_write_eof():
+        if not self._writer.is_closing() and self._writer.can_write_eof():
             self._writer.write_eof()
         with suppress(TimeoutError):
             async with asyncio.timeout(LINGER_SECONDS):
@@ -348,6 +348,13 @@ class Connection:
         self._host.progressed(self)
 
     def _put(self, octets: bytes | None) -> None:
+        """Send.
+
+        Raises:
+            ConnectionResetError: the peer has gone, perhaps while the next piece was waited for.
+        """
+        if self._writer.is_closing():  # whose transport would raise what is no OSError
+            raise ConnectionResetError
         if octets:
             self._writer.write(octets)
 

@@ -67,8 +67,11 @@ class JournalsSource:
             return
         earlier, self._fixed = self._fixed, {}
         for file in self._journal.files:
-            name = file.path.name
-            fixed = self._fixed[name] = earlier.get(name) or (name,)
+            name = file.name
+            fixed = earlier.get(name)
+            if fixed is None or fixed[0] != file.path.name:  # which is compressed by now
+                fixed = (file.path.name,)
+            self._fixed[name] = fixed
             seal = file.seal
             last = self._journal.last_timestamp if seal is None else seal.last_timestamp
             is_archived = self._archive is not None and file.path.parent == self._archive
