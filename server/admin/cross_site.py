@@ -5,10 +5,10 @@ What such a page may read of the answer is said by Access-Control-Allow-Origin. 
 has acted by then, whether the page may read or not: so it is refused. Browsers say in Origin,
 Referer and Sec-Fetch-Site where a request comes from; programs do not, and are not meant.
 
-A name that somebody else owns may lead here, too (DNS rebinding). A page of that name is on the same
-site as its requests, as far as the browser knows. It has no credentials and no certificate for that
-name, so it matters only where neither is asked for: there, browsers have to use a name that is known
-to be the instance's own.
+A name that somebody else owns may lead here, too (DNS rebinding). A page of that name is on the
+same site as its requests, as far as the browser knows. It has no credentials and no certificate for
+that name, so it matters only where neither is asked for: there, browsers have to use a name that is
+known to be the instance's own.
 
 Source: AMPS User Guide, Configuring Monitoring, AccessControlAllowOrigin; Fetch Standard; W3C
 Fetch Metadata Request Headers.
