@@ -291,9 +291,9 @@ class BookmarkTrail:
         """Another trail of the same subscription, which nobody follows yet."""
         other = copy(self)
         other._places = dict(self._places)  # noqa: SLF001 - of the same class
-        other._latest = dict(self._latest)  # noqa: SLF001
-        other._holes = {one: list(holes) for one, holes in self._holes.items()}  # noqa: SLF001
-        other._heard, other._heard_before = set(self._heard), set(self._heard_before)  # noqa: SLF001
+        other._latest = dict(self._latest)  # noqa: SLF001 - as above
+        other._holes = {one: list(holes) for one, holes in self._holes.items()}  # noqa: SLF001 - as above
+        other._heard, other._heard_before = set(self._heard), set(self._heard_before)  # noqa: SLF001 - as above
         other.on_done = other.on_safe = None
         return other
 

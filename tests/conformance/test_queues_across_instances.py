@@ -219,9 +219,9 @@ def test_what_is_given_up_at_two_instances_that_are_apart_has_two_letters(tmp_pa
         for one in instances:
             with one.server.log_on("manager") as peer:
                 peer.send({"c": "sow_delete", "t": "jobs", "bm": apart, "o": "expire"})
-                wait_until(lambda: len(logged(one, "letters")) == 2)  # noqa: B023
+                wait_until(lambda: len(logged(one, "letters")) == 2)  # noqa: B023 - called at once
         instances.network.heal()
         for one in instances:
-            wait_until(lambda: len(logged(one, "letters")) == 3)  # noqa: B023
+            wait_until(lambda: len(logged(one, "letters")) == 3)  # noqa: B023 - called at once
             said = [header["x"].rpartition("bookmark=")[2] for header in logged(one, "letters")]
             assert said == [together, apart, apart]

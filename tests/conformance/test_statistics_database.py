@@ -73,7 +73,7 @@ def test_lives_that_were_cut_off_have_no_end(tmp_path: Path) -> None:
     for end in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
         before = len(found(path, "SELECT 1 FROM AMPERAGE_SAMPLES"))
         with recording_server(tmp_path) as server:
-            wait_until(lambda: len(found(path, "SELECT 1 FROM AMPERAGE_SAMPLES")) > before)  # noqa: B023
+            wait_until(lambda: len(found(path, "SELECT 1 FROM AMPERAGE_SAMPLES")) > before)  # noqa: B023 - called at once
             server.stop(end)
     assert found(path, "PRAGMA integrity_check") == [("ok",)]
     events = found(path, "SELECT event FROM ILIFETIMES_STATIC ORDER BY static_id")

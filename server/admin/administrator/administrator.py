@@ -83,7 +83,7 @@ class Administrator:
         there = await self._engine_side.ask(self._look)
         found = _find(there, below)
         if found is not None and found.deed is not None:
-            text = await self._do(request, visitor, found)
+            text = await self._do(request, visitor, found.id, found.deed)
             return _say(names, text, is_json=is_json)
         if request.method == "POST":
             raise Refusal(405, "Only what does something is asked for with POST.")
@@ -99,8 +99,8 @@ class Administrator:
             for group in self._groups
         }
 
-    async def _do(self, request: Request, visitor: Visitor, found: _Found) -> str:
-        """Do something.
+    async def _do(self, request: Request, visitor: Visitor, entry: str, deed: Deed) -> str:
+        """Do something to an entry, or to the instance itself.
 
         Raises:
             Refusal: it is not to be, or could not be done.
@@ -108,8 +108,6 @@ class Administrator:
         if request.method == "HEAD":
             raise Refusal(405, "Expected GET or POST.", (("Allow", "GET, POST"),))
         self._cross_site.refuse_foreign(request)
-        deed = found.deed
-        assert deed is not None  # noqa: S101 - else there is nothing to do
         parameters = _parameters(request)
         if missing := [name for name in deed.needs if name not in parameters]:
             listed = ", ".join(missing)
@@ -117,7 +115,7 @@ class Administrator:
         who = f"user {visitor.user!r}" if visitor.user else ""
         self._log.emit("19-0011", path=request.path, address=request.peer, who=who)
         try:
-            done = await self._engine_side.perform(lambda: deed.do(found.id, parameters))
+            done = await self._engine_side.perform(lambda: deed.do(entry, parameters))
         except Undone as problem:
             raise Refusal(409, str(problem)) from None
         if deed.ends_sessions:

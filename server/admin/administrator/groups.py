@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from server.links.replication import Replication
     from server.sow.topic import SowTopic
     from server.topics.queue_topic import QueueTopic
-    from server.upkeep.journal_keeping import JournalKeeping
 
 _Thing = TypeVar("_Thing")
 
@@ -164,16 +163,15 @@ def _replication(services: Services) -> Group:
     replication = services.replication
 
     async def downgrade(name: str, _parameters: Parameters) -> str:
-        there = _destination(replication, name)
-        is_new = there.downgrade(name)
+        is_new = _with_sync(replication, name).downgrade(name)
         return f"{name} is {'' if is_new else 'already '}waited for no more."
 
     async def upgrade(name: str, _parameters: Parameters) -> str:
-        is_new = _destination(replication, name).upgrade(name)
+        is_new = _with_sync(replication, name).upgrade(name)
         return f"{name} is {'' if is_new else 'already '}waited for again."
 
     async def reconnect(name: str, _parameters: Parameters) -> str:
-        _find({} if replication is None else replication.destinations, name, "destination")
+        _with(replication, name)
         links = services.links
         if links is None or not links.reconnect(name):
             raise Undone(f"There is no connection with {name}, which is connected to all the time.")
@@ -190,12 +188,19 @@ def _replication(services: Services) -> Group:
     )
 
 
-def _destination(replication: Replication | None, name: str) -> Replication:
-    _find({} if replication is None else replication.destinations, name, "destination")
-    assert replication is not None  # noqa: S101 - it has the destination
-    if replication.destinations[name].spec.sync_type != "sync":
-        raise Undone(f"{name} is configured as async: nobody waits for it.")
+def _with(replication: Replication | None, name: str) -> Replication:
+    """The instance's replication, if it has a destination of this name."""
+    if replication is None or name not in replication.destinations:
+        raise Undone(f"There is no destination {name!r} any more.")
     return replication
+
+
+def _with_sync(replication: Replication | None, name: str) -> Replication:
+    """The same, if publishers can wait for the destination."""
+    found = _with(replication, name)
+    if found.destinations[name].spec.sync_type != "sync":
+        raise Undone(f"{name} is configured as async: nobody waits for it.")
+    return found
 
 
 def _sow(services: Services) -> Group:
@@ -221,8 +226,8 @@ def _journals(services: Services) -> Group:
     keeping = services.journals
 
     async def mark(deed: JournalDeed, name: str, _parameters: Parameters) -> str:
-        _find({} if keeping is None else _full(keeping), name, "journal that is full")
-        assert keeping is not None  # noqa: S101 - it has the journal
+        if keeping is None or name not in keeping.full:
+            raise Undone(f"There is no journal that is full {name!r} any more.")
         try:
             await keeping.mark_through(deed, name)
         except JournalError as error:
@@ -238,12 +243,8 @@ def _journals(services: Services) -> Group:
             Deed("archive", "archive it, and all older ones", partial(mark, JournalDeed.ARCHIVE)),
             Deed("remove", "remove it, and all older ones", partial(mark, JournalDeed.REMOVE)),
         ),
-        lambda: {} if keeping is None else _full(keeping),
+        lambda: _named(() if keeping is None else keeping.full),
     )
-
-
-def _full(keeping: JournalKeeping) -> dict[str, str]:
-    return dict.fromkeys(keeping.full, "")
 
 
 def _transports(services: Services) -> Group:
