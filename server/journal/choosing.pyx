@@ -11,18 +11,9 @@ from libc.string cimport memcpy
 from server.journal.octets cimport (
     crc32c, load_u32, load_u64, store_u64, uint8_t, uint32_t, uint64_t
 )
-
-cdef enum:
-    SIZE = 96  # of a record; where its fields are:
-    TXID = 0
-    BODY_START = 56
-    BODY_LENGTH = 64
-    EXTRAS_LENGTH = 68
-    TOPIC = 72
-    ORIGIN = 76
-    BODY_CRC = 84
-    KIND = 88
-    CRC = 92
+from server.journal.record cimport (
+    SIZE, TXID, BODY_START, BODY_LENGTH, EXTRAS_LENGTH, TOPIC, ORIGIN, BODY_CRC, KIND, CRC
+)
 
 cdef enum:
     DETOUR = 4096  # bytes that are better read and thrown away than stepped over

@@ -11,31 +11,14 @@ from cpython.ref cimport PyObject
 from cpython.sequence cimport PySequence_Fast
 
 from server.journal.octets cimport crc32c, store_u32, store_u64, uint8_t, uint32_t, uint64_t
+from server.journal.record cimport (
+    SIZE, TXID, TIMESTAMP, CLIENT, SEQUENCE, SOURCE_TXID, SOURCE, SOW_KEY, BODY_START, BODY_LENGTH,
+    EXTRAS_LENGTH, TOPIC, ORIGIN, EXPIRATION, BODY_CRC, KIND, FLAGS, LAG, CRC
+)
 
 cdef extern from "Python.h":
     PyObject **PySequence_Fast_ITEMS(object sequence)
     Py_ssize_t PySequence_Fast_GET_SIZE(object sequence)
-
-cdef enum:
-    SIZE = 96  # of a record; where its fields are:
-    TXID = 0
-    TIMESTAMP = 8
-    CLIENT = 16
-    SEQUENCE = 24
-    SOURCE_TXID = 32
-    SOURCE = 40
-    SOW_KEY = 48
-    BODY_START = 56
-    BODY_LENGTH = 64
-    EXTRAS_LENGTH = 68
-    TOPIC = 72
-    ORIGIN = 76
-    EXPIRATION = 80
-    BODY_CRC = 84
-    KIND = 88
-    FLAGS = 89
-    LAG = 90
-    CRC = 92
 
 cdef enum:
     LAG_UNKNOWN = 0xFFFF

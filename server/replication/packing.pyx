@@ -12,23 +12,10 @@ from libc.stdlib cimport free, malloc
 from server.journal.octets cimport (
     load_u32, load_u64, store_u32, store_u64, uint8_t, uint32_t, uint64_t
 )
-
-cdef enum:
-    SIZE = 96  # of a record; where its fields are:
-    TXID = 0
-    TIMESTAMP = 8
-    CLIENT = 16
-    SEQUENCE = 24
-    SOURCE_TXID = 32
-    SOW_KEY = 48
-    BODY_START = 56
-    BODY_LENGTH = 64
-    EXTRAS_LENGTH = 68
-    TOPIC = 72
-    ORIGIN = 76
-    EXPIRATION = 80
-    BODY_CRC = 84
-    KIND = 88
+from server.journal.record cimport (
+    SIZE, TXID, TIMESTAMP, CLIENT, SEQUENCE, SOURCE_TXID, SOW_KEY, BODY_START, BODY_LENGTH,
+    EXTRAS_LENGTH, TOPIC, ORIGIN, EXPIRATION, BODY_CRC, KIND
+)
 
 cdef enum:
     COLUMNS = 11
