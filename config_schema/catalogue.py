@@ -6,12 +6,12 @@ checked, and what it does not do yet. Rules are data, so that verification, the 
 configurations and the reference of the options read the same tables.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Final, Literal, Protocol
 
-from config_schema.spec import FunctionSpec, ModuleSpec
+from config_schema.spec import FunctionSpec, ModuleSpec, Options
 
 DEFAULT_VARIABLES: Final = ("AMPS_INSTANCE_NAME", "AMPS_DATETIME", "AMPS_UNIX_TIMESTAMP")
 """Variables that every action finds set; AMPS_BYTE_00 to AMPS_BYTE_FF stand for single bytes."""
@@ -109,6 +109,7 @@ class OptionRule:
         default: its text when it is not given; None where there is no such text.
         choices: the values of CHOICE and CHOICES.
         absence: what follows from leaving it out, where that deserves a warning.
+        check: says what is wrong with a text, or None, in place of what `value` would find.
     """
 
     name: str
@@ -119,6 +120,24 @@ class OptionRule:
     default: str | None = None
     choices: tuple[str, ...] = ()
     absence: str = ""
+    check: Callable[[str], str | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OptionProblem:
+    """What is wrong with options that are right by themselves.
+
+    Attributes:
+        option: the option that is at fault.
+        text: what is wrong.
+        hint: what to do about it.
+        is_warning: whether the instance can start all the same.
+    """
+
+    option: str
+    text: str
+    hint: str | None = None
+    is_warning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +165,8 @@ class ModuleRule:
         open_options: whether options besides the listed ones pass unchecked.
         needs: the place in the configuration that must be there for it to have any effect.
         library: the library that brings it, and has to be loaded; empty for none.
+        check: says what is wrong with the options together: those that are given, and those that
+            the module has been loaded with, which count where they are not given.
     """
 
     name: str
@@ -160,6 +181,7 @@ class ModuleRule:
     open_options: bool = False
     needs: str = ""
     library: str = ""
+    check: Callable[[Options, Options], Iterable[OptionProblem]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +231,6 @@ class Catalogue(Protocol):
 
     def check_function_name(self, name: str) -> str | None:
         """Return None if expressions can call a function by this name, else what is wrong."""
-
-    @property
-    def unbuilt(self) -> Mapping[str, str]:
-        """What is read but not acted on yet: the feature's name by place.
-
-        A place is a path below the root ("SOW/Queue"), or a path with a value
-        ("Transports/Transport/Type=amps-unix", "Actions/Action/Do/Module=amps-action-do-minidump").
-        """
 
     def modules(self, kind: ModuleKind) -> Mapping[str, ModuleRule]:
         """Return the modules that need no loading, by name."""

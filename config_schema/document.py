@@ -103,12 +103,14 @@ class Document:
         path: the file it was read from, as given.
         expanded: the whole text with Include and ${VARIABLE} replaced; it loads to the same tree.
         complete: whether all of it could be expanded; if not, it serves to find further mistakes.
+        secrets: the values of variables in it that nobody is to see, as their names say.
     """
 
     root: Node
     path: str
     expanded: str
     complete: bool = True
+    secrets: frozenset[str] = frozenset()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -137,7 +139,8 @@ def load(
         The expanded configuration; None if a file is not XML or too large. Whether that, or a part
         could not be expanded (`complete` is false then): `problems` says so.
     """
-    reader = _Reader(Variables(path, defines=defines, environ=environ), problems)
+    variables = Variables(path, defines=defines, environ=environ)
+    reader = _Reader(variables, problems)
     problems.reading(path)
     try:
         text = xml_file.read(path, path)
@@ -146,7 +149,9 @@ def load(
     except (FileError, _LimitReachedError) as error:
         problems.error(error.location, "", str(error))
         return None
-    return Document(root, path, _to_text(file.element), complete=not reader.failed)
+    text = _to_text(file.element)
+    complete = not reader.failed
+    return Document(root, path, text, complete, frozenset(variables.secrets))
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,17 @@ class Problem:
         advice = f"; {self.hint}" if self.hint else ""
         return f"{self.location}: {self.severity}: {subject}{self.message}{advice}"
 
+    def as_data(self) -> dict[str, object]:
+        """The same for programs, as JSON can hold it."""
+        return {
+            "file": self.location.file,
+            "line": self.location.line,
+            "severity": str(self.severity),
+            "element": self.element,
+            "message": self.message,
+            "hint": self.hint,
+        }
+
 
 class Problems:
     """Collects the findings of one run; iterates in the order of the files, then of their lines."""

@@ -73,7 +73,7 @@ def short(path: str) -> str:
 
 def _entries(doc: ElementDoc, described: dict[tuple[ElementDoc, ...], str]) -> Iterator[Entry]:
     """The element and those inside it; `described` collects the parts that have been listed."""
-    inside = _inside(doc)
+    inside = everything_inside(doc)
     known = described.get(inside) if len(inside) >= _WORTH_SHARING else None
     yield Entry(doc, known)
     if known is None:
@@ -82,7 +82,7 @@ def _entries(doc: ElementDoc, described: dict[tuple[ElementDoc, ...], str]) -> I
             yield from _entries(child, described)
 
 
-def _inside(doc: ElementDoc) -> tuple[ElementDoc, ...]:
+def everything_inside(doc: ElementDoc) -> tuple[ElementDoc, ...]:
     """Everything below an element, with paths relative to it, so that equal parts compare equal."""
     return tuple(
         replace(other, path=path.removeprefix(doc.path))
@@ -91,15 +91,15 @@ def _inside(doc: ElementDoc) -> tuple[ElementDoc, ...]:
     )
 
 
-def _occurrence(doc: ElementDoc) -> str:
+def occurrence(doc: ElementDoc) -> str:
+    """Say how often an element may occur."""
     if doc.required:
         return "required, one or more" if doc.repeatable else "required"
     return "any number" if doc.repeatable else "optional"
 
 
-def _facts(entry: Entry) -> Iterator[tuple[str, str]]:
+def facts(doc: ElementDoc) -> Iterator[tuple[str, str]]:
     """What there is to say about an element besides its description: label and text (Markdown)."""
-    doc = entry.doc
     if doc.expected:
         yield "Value", doc.expected
     if doc.default is not None:
@@ -108,8 +108,6 @@ def _facts(entry: Entry) -> Iterator[tuple[str, str]]:
         yield "Also written", ", ".join(f"`{synonym}`" for synonym in doc.synonyms)
     if doc.effect:
         yield "No effect", doc.effect
-    if doc.later:
-        yield "Not yet", f"read and checked, and without effect: {doc.later}"
     if doc.since:
         yield "Since", f"AMPS {doc.since}"
     if doc.modules:
@@ -125,7 +123,8 @@ def _is_literal(doc: ElementDoc) -> bool:
     return doc.default is not None and re.fullmatch(r"[^\s;]+", doc.default) is not None
 
 
-def _example(doc: ElementDoc) -> Iterator[str]:
+def examples(doc: ElementDoc) -> Iterator[str]:
+    """The examples of an element, as they would stand in a configuration."""
     for example in doc.examples:
         if example.startswith("<"):
             yield example
@@ -166,13 +165,13 @@ def _contents() -> Iterator[str]:
 
 def _markdown_entry(entry: Entry, mark: str) -> Iterator[str]:
     yield from (f"{mark} {entry.title}", "")
-    yield from (f"*{_occurrence(entry.doc)}.* {entry.doc.documentation}", "")
-    facts = [f"- {label}: {text}" for label, text in _facts(entry)]
+    yield from (f"*{occurrence(entry.doc)}.* {entry.doc.documentation}", "")
+    lines = [f"- {label}: {text}" for label, text in facts(entry.doc)]
     if entry.same_as:
-        facts.append(f"- Contains: the same as {_link(short(entry.same_as))}")
-    if facts:
-        yield from (*facts, "")
-    for example in _example(entry.doc):
+        lines.append(f"- Contains: the same as {_link(short(entry.same_as))}")
+    if lines:
+        yield from (*lines, "")
+    for example in examples(entry.doc):
         yield from ("```xml", example, "```", "")
 
 
@@ -193,6 +192,7 @@ def _index() -> Iterator[str]:
 def manual() -> str:
     """The manual page amps-config(5), in the man macros of troff."""
     lines = ['.TH AMPS-CONFIG 5 "" Amperage "File Formats"']
+    lines.append(".ad l")  # long paths leave too few words in a line to stretch it to the margin
     lines += [".SH NAME", r"amps-config \- the configuration of an Amperage instance"]
     lines += [".SH DESCRIPTION", _inline(_INTRODUCTION)]
     for section in sections():
@@ -207,15 +207,15 @@ def manual() -> str:
 
 def _manual_entry(entry: Entry) -> Iterator[str]:
     yield ".TP"
-    yield rf"\fB{_literal(entry.title)}\fR ({_occurrence(entry.doc)})"
+    yield rf"\fB{_literal(entry.title)}\fR ({occurrence(entry.doc)})"
     yield _inline(entry.doc.documentation)
-    for label, text in _facts(entry):
+    for label, text in facts(entry.doc):
         yield ".br"
         yield f"{label}: {_inline(text)}"
     if entry.same_as:
         yield ".br"
         yield rf"Contains: the same as \fB{_literal(short(entry.same_as))}\fR"
-    for example in _example(entry.doc):
+    for example in examples(entry.doc):
         yield from (".sp", ".nf", *map(_literal, example.splitlines()), ".fi")
 
 

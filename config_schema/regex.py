@@ -72,10 +72,15 @@ def matches(pattern: str, topic: str) -> bool:
     An expression that takes too many steps, because it backtracks without end, does not match: the
     names of topics are for clients to choose, and no name may keep the program busy.
     """
+    return decide(pattern, topic) is True
+
+
+def decide(pattern: str, topic: str) -> bool | None:
+    """The same; None if it takes too many steps to tell, or the name is no text."""
     try:
         return _limited(pattern).search(topic) is not None
     except (pcre2.LibraryError, UnicodeEncodeError):
-        return False
+        return None
 
 
 @lru_cache(maxsize=1024)

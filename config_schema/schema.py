@@ -57,7 +57,6 @@ class ElementDoc:
         default: what holds when it is absent, in words.
         synonyms: other names it may be written under.
         effect: why it changes nothing here; None for an element that has an effect.
-        later: the feature that is not built yet, so that the element is only checked.
         modules: for the option of a module, the modules that take it.
         examples: values, or fragments of a configuration that begin with the element's own tag.
         since: the AMPS version that introduced it.
@@ -74,7 +73,6 @@ class ElementDoc:
     default: str | None
     synonyms: tuple[str, ...]
     effect: str | None
-    later: str | None
     modules: tuple[str, ...]
     examples: tuple[str, ...]
     since: str | None
@@ -171,7 +169,6 @@ def _describe(element: XsdElement, path: str) -> ElementDoc:
         default=_only(notes, "default"),
         synonyms=tuple(notes.get("synonym", ())),
         effect=_reason(_only(notes, "effect")),
-        later=_only(notes, "later"),
         modules=tuple((_only(notes, "modules") or "").split()),
         examples=tuple(notes.get("example", ())),
         since=_only(notes, "since"),

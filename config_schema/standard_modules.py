@@ -24,7 +24,6 @@ STANDARD_MODULES: Final[Mapping[ModuleKind, Mapping[str, ModuleRule]]] = {
         ModuleRule("nvfix", "old clients with headers in NVFIX"),
         ModuleRule("xml", "old clients with headers in XML"),
         ModuleRule("soap", "old clients with headers in SOAP"),
-        ModuleRule("fix-session", "publishers that speak the FIX session protocol"),
     ),
     ModuleKind.MESSAGE_TYPE: _table(
         ModuleRule("fix", "FIX messages, by tag number"),

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, Literal
 
+from config_schema.secrecy import masked
+
 INTERVAL_UNITS: Final[Mapping[str, int]] = {
     "ns": 1,
     "us": 1_000,
@@ -71,6 +73,12 @@ LARGEST: Final = 2**63 - 1
 _QUANTITY: Final = re.compile(r"([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([a-z]*)", re.ASCII)
 _HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?", re.ASCII | re.IGNORECASE)
 _DOTTED_NUMBERS: Final = re.compile(r"[0-9.]+", re.ASCII)
+_EXTERNAL: Final = re.compile(
+    r"(?:(?P<scheme>https?)://)?"
+    r"(?P<where>(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?(?:/[a-z0-9_.~%/-]*)?)",
+    re.ASCII | re.IGNORECASE,
+)
+_LONGEST_EXTERNAL: Final = 255
 _HIGHEST_PORT: Final = 65_535
 _HIGHEST_MASK: Final = 0o7777
 
@@ -225,9 +233,28 @@ def parse_inet_address(text: str) -> Address:
     return Address(host, _port(port, text), "any")
 
 
+def parse_external_address(text: str) -> tuple[str, str]:
+    """Read where something is that is behind a proxy: `proxy:8185`, `https://proxy.net/one`.
+
+    Source: AMPS User Guide, Configuring Monitoring (ExternalInetAddr).
+
+    Returns:
+        The scheme, in lower case, empty if it is left out; and the rest.
+
+    Raises:
+        UnitError: no such address.
+    """
+    match = _EXTERNAL.fullmatch(text.strip())
+    if match is None or len(text) > _LONGEST_EXTERNAL:
+        raise UnitError(
+            f"{quoted(text)} is not an address: expected host:port, or what a browser is given"
+        )
+    return (match["scheme"] or "").lower(), match["where"]
+
+
 def quoted(text: str) -> str:
-    """Show a configured value inside a sentence: one line, shortened, in single quotes."""
-    line = " ".join(text.split())
+    """Show a configured value inside a sentence: one line, shortened, in quotes, no secrets."""
+    line = " ".join(masked(text).split())
     shown = "".join(character if character.isprintable() else "?" for character in line)
     return f"'{shown}'" if len(shown) <= 60 else f"'{shown[:57]}...'"
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from config_schema.secrecy import is_secret_name
 from config_schema.units import quoted
 from config_schema.version import AMPS_VERSION
 
@@ -51,6 +52,8 @@ class Variables:
             "AMPS_VERSION": AMPS_VERSION,
         }
         self._values = {**environ, **defines, **built_in}
+        self.secrets: set[str] = set()
+        """The values that were asked for, and are secret by their names."""
 
     def expand(self, text: str) -> str:
         """Replace every ${NAME} of `text` by its value.
@@ -89,4 +92,6 @@ class Variables:
             raise VariableError(
                 f"the value of variable {quoted(name)} holds a character that XML does not allow"
             )
+        if value and is_secret_name(name):
+            self.secrets.add(value)
         return value

@@ -11,7 +11,6 @@ from dataclasses import replace
 from config_schema.catalogue import Catalogue
 from config_schema.compile.actions import compile_actions
 from config_schema.compile.addresses import check_addresses
-from config_schema.compile.features import warn_of_unbuilt
 from config_schema.compile.instance import (
     compile_admin,
     compile_externals,
@@ -71,7 +70,6 @@ def compile_config(root: Node, catalogue: Catalogue, problems: Problems) -> Inst
     report = Report(problems, forgives=not validates(root))
     reader = Reader(root, root.tag, report, catalogue)
     spec = _instance(reader)
-    warn_of_unbuilt(root, catalogue, report)
     return None if problems.has_errors else spec
 
 

@@ -22,7 +22,7 @@ from config_schema.spec import (
     TlsSpec,
     TuningSpec,
 )
-from config_schema.units import UnitError, parse_count, quoted
+from config_schema.units import UnitError, parse_count, parse_external_address, quoted
 
 _UNFIT_NAME: Final = re.compile(r"[\s/\\$~]")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -60,16 +60,17 @@ def compile_admin(root: Reader, scope: Scope) -> AdminSpec | None:
         inet_addr=reader.address("InetAddr"),
         file_name=reader.text("FileName") or ":memory:",
         interval=reader.quantity("Interval", INTERVAL, "10s", least="1s"),
-        www_authenticate=www_authenticate(reader, ("Negotiate", "NTLM")) or "Negotiate",
+        www_authenticate=www_authenticate(reader) or "Negotiate",
         authentication=compile_authentication(reader, scope),
         entitlement=compile_entitlement(reader, scope),
         anonymous_paths=reader.pattern("AnonymousPaths"),
         headers=_headers(reader),
-        external_inet_addr=reader.text("ExternalInetAddr"),
+        external_inet_addr=_external_address(reader),
         access_control_allow_origin=reader.pattern("AccessControlAllowOrigin"),
         session_options=_session_options(reader),
         sql_transport=_sql_transport(reader, scope),
         sql_transport_inet_addr=reader.text("SQLTransportInetAddr"),
+        galvanometer=reader.flag("Galvanometer", default=True),
         tls=_admin_tls(reader),
         location=reader.location,
     )
@@ -87,6 +88,20 @@ def _headers(reader: Reader) -> tuple[str, ...]:
                 f"the header {name.strip()} is the server's own: it follows from the answer"
             )
     return reader.texts("Header")
+
+
+def _external_address(reader: Reader) -> str | None:
+    text = reader.text("ExternalInetAddr")
+    if text is None:
+        return None
+    if not reader.has("InetAddr"):
+        reader.no_effect(["ExternalInetAddr"], "without InetAddr there is nothing to reach")
+    try:
+        parse_external_address(text)
+    except UnitError as error:
+        reader.error(str(error), tag="ExternalInetAddr")
+        return None
+    return text
 
 
 def _session_options(reader: Reader) -> str:

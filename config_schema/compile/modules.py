@@ -11,7 +11,7 @@ from config_schema.catalogue import LibraryRule, ModuleKind, ModuleRule
 from config_schema.compile.options import check_options, read_options
 from config_schema.compile.reader import COUNT, Reader
 from config_schema.compile.scope import Scope
-from config_schema.spec import FunctionSpec, ModuleSpec, ModuleUse
+from config_schema.spec import FunctionSpec, ModuleSpec, ModuleUse, Options
 from config_schema.standard_modules import LIBRARIES_OF_AMPS, STANDARD_MODULES
 from config_schema.suggest import nearest
 from config_schema.units import quoted
@@ -38,6 +38,7 @@ def compile_modules(root: Reader, scope: Scope) -> tuple[ModuleSpec, ...]:
         if rule is not None:
             loading = ModuleRule(rule.name, "", rule.options, open_options=rule.open_options)
             check_options(reader, loading, scope)
+        scope.options_of_modules[name] = options
         modules.append(ModuleSpec(name, library, options, reader.location))
     return tuple(modules)
 
@@ -71,8 +72,18 @@ def compile_use(reader: Reader | None, kind: ModuleKind, scope: Scope) -> Module
     name = reader.required("Module")
     rule = find_module(reader, name, kind, scope)
     if rule is not None:
-        check_options(reader, rule, scope)
+        check_options(reader, rule, scope, _inherited(name, kind, scope))
     return ModuleUse(name, read_options(reader), reader.location)
+
+
+def _inherited(name: str, kind: ModuleKind, scope: Scope) -> Options:
+    """The options that a use has from where its module is loaded.
+
+    Source: AMPS User Guide, RESTful Authentication and Entitlements; OAuth Authentication.
+    """
+    if kind not in (ModuleKind.AUTHENTICATION, ModuleKind.ENTITLEMENT):
+        return Options()
+    return scope.options_of_modules.get(name, Options())
 
 
 def built_in(reader: Reader, kind: ModuleKind) -> Mapping[str, ModuleRule]:

@@ -57,6 +57,10 @@ def check_value(given: Given) -> None:
     if not given.text:
         if given.rule.required or given.rule.value not in _MAY_BE_EMPTY:
             given.option.error(f"is empty: expected {given.rule.help}")
+    elif given.rule.check is not None:
+        problem = given.rule.check(given.text)
+        if problem is not None:
+            given.option.error(problem)
     elif given.rule.value in _EXPRESSIONS:
         _check_expression(given.option, _EXPRESSIONS[given.rule.value])
     elif VARIABLE.search(given.text) is None:

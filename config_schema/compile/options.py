@@ -1,6 +1,7 @@
 """The Options of a module against its rules: what must, may and must not be there."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from config_schema.catalogue import ModuleRule
 from config_schema.compile.option_values import Given, check_value
@@ -8,6 +9,8 @@ from config_schema.compile.reader import Reader, did_you_mean
 from config_schema.compile.scope import Scope
 from config_schema.document import Node
 from config_schema.spec import Option, Options
+
+_NONE: Final = Options()
 
 
 def read_options(reader: Reader) -> Options:
@@ -20,15 +23,24 @@ def _option(node: Node) -> Option:
     return Option(node.tag, node.text, tuple(map(_option, node.children)), node.location)
 
 
-def check_options(reader: Reader, rule: ModuleRule, scope: Scope) -> None:
-    """Check the Options of an element against the rule of the module that the element names."""
+def check_options(
+    reader: Reader, rule: ModuleRule, scope: Scope, inherited: Options = _NONE
+) -> None:
+    """Check the Options of an element against the rule of the module that the element names.
+
+    Args:
+        reader: the element.
+        rule: the rule.
+        scope: what is known of the rest of the configuration.
+        inherited: options that were given where the module is loaded, and count here as well.
+    """
     options = reader.child("Options") or Reader(
         Node("Options", "", {}, (), reader.location),
         f"{reader.node.tag}/Options",
         reader.report,
         reader.catalogue,
     )
-    _check_presence(options, rule)
+    _check_presence(options, rule, {option.name for option in inherited})
     known = {option.name: option for option in rule.options}
     seen: set[str] = set()
     for option in options.children():
@@ -41,30 +53,37 @@ def check_options(reader: Reader, rule: ModuleRule, scope: Scope) -> None:
             option.error(f"is given twice; {rule.name} takes it once")
         seen.add(name)
         check_value(Given(option, known[name], scope, options.text("MessageType") or ""))
+    if rule.check is not None:
+        for problem in rule.check(read_options(reader), inherited):
+            report = options.warning if problem.is_warning else options.error
+            report(problem.text, problem.hint, tag=problem.option)
 
 
-def _check_presence(options: Reader, rule: ModuleRule) -> None:
+def _check_presence(options: Reader, rule: ModuleRule, inherited: Collection[str]) -> None:
+    def is_given(name: str) -> bool:
+        return name in inherited or options.has(name)
+
     for option in rule.options:
-        if options.has(option.name):
+        if is_given(option.name):
             continue
         if option.required:
             options.error(f"is missing but required by {rule.name}: {option.help}", tag=option.name)
         elif option.absence:
             options.warning(f"is not given: {option.absence}", tag=option.name)
     for group in rule.one_of:
-        given = [name for name in group if options.has(name)]
+        given = [name for name in group if is_given(name)]
         if len(given) != 1:
             found = f"not both {' and '.join(given)}" if given else "and there is none of them"
             options.error(f"{rule.name} needs {' or '.join(group)}, {found}")
     for needed in rule.at_least:
-        count = sum(len(options.texts(name)) for name in needed.options)
+        count = sum(len(options.texts(name)) or name in inherited for name in needed.options)
         if count < needed.count:
             options.error(
                 f"{rule.name} needs at least {needed.count} of {', '.join(needed.options)}: "
                 f"found {count or 'none'}"
             )
     for group in rule.together:
-        given = [name for name in group if options.has(name)]
+        given = [name for name in group if is_given(name)]
         absent = [name for name in group if name not in given]
         if given and absent:
             options.error(f"is missing: it goes together with {' and '.join(given)}", tag=absent[0])

@@ -16,6 +16,7 @@ from config_schema.compile.transports import TLS_ELEMENTS, compile_tls
 from config_schema.spec import (
     DestinationSpec,
     KnownBy,
+    ModuleUse,
     OutgoingTransportSpec,
     ReplicatedTopicSpec,
     TlsSpec,
@@ -45,8 +46,9 @@ MANDATORY_CHECKS: Final = ("queue", "queue_underlying")
 def compile_replication(root: Reader, scope: Scope) -> tuple[DestinationSpec, ...]:
     """Compile the Replication section."""
     destinations: dict[str, DestinationSpec] = {}
+    authenticator = _authenticator(root, scope)
     for reader in root.inside("Replication", "Destination"):
-        spec = _destination(reader, scope, destinations)
+        spec = _destination(reader, scope, destinations, authenticator)
         if spec.name in destinations:
             reader.error(
                 f"there is already a destination named {quoted(spec.name)} at "
@@ -59,15 +61,21 @@ def compile_replication(root: Reader, scope: Scope) -> tuple[DestinationSpec, ..
                 "add a TransactionLog that records the topics of the destination",
             )
         destinations.setdefault(spec.name, spec)
+    if not destinations:
+        root.no_effect(("Authenticator",), "it is for connections to replication destinations")
     return tuple(destinations.values())
 
 
-def _destination(reader: Reader, scope: Scope, others: Collection[str]) -> DestinationSpec:
+def _destination(
+    reader: Reader, scope: Scope, others: Collection[str], authenticator: ModuleUse | None
+) -> DestinationSpec:
     topics = tuple(_topic(topic, scope) for topic in reader.children("Topic"))
     if not topics:
         reader.warning("has no Topic, so nothing is replicated to it")
     _check_queues(reader, topics, scope)
-    transports = tuple(_transport(child, scope) for child in reader.children("Transport"))
+    transports = tuple(
+        _transport(child, scope, authenticator) for child in reader.children("Transport")
+    )
     _check_reachable(reader, transports, scope)
     name = reader.text("Name") or _made_name(reader, transports, others)
     has_address = any(transport.addresses for transport in transports)
@@ -190,14 +198,21 @@ def _report_local_queue(reader: Reader, topic: ReplicatedTopicSpec, queue: Store
         )
 
 
-def _transport(reader: Reader, scope: Scope) -> OutgoingTransportSpec:
+def _authenticator(reader: Reader, scope: Scope) -> ModuleUse | None:
+    """Compile the Authenticator of the instance, or of a transport of a destination."""
+    return compile_use(reader.child("Authenticator"), ModuleKind.AUTHENTICATOR, scope)
+
+
+def _transport(
+    reader: Reader, scope: Scope, authenticator: ModuleUse | None
+) -> OutgoingTransportSpec:
     kind = reader.choice("Type", OUTGOING_TYPES, "amps-replication")
     addresses = (child.own_address() for child in reader.children("InetAddr") if child.value)
     return OutgoingTransportSpec(
         name=reader.text("Name") or kind,
         type=kind,
         addresses=tuple(address for address in addresses if address is not None),
-        authenticator=compile_use(reader.child("Authenticator"), ModuleKind.AUTHENTICATOR, scope),
+        authenticator=_authenticator(reader, scope) or authenticator,
         tls=_outgoing_tls(reader, kind),
         location=reader.location,
     )

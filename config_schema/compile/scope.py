@@ -12,7 +12,7 @@ from config_schema.catalogue import LibraryRule
 from config_schema.compile.reader import Reader, did_you_mean
 from config_schema.document import Node
 from config_schema.regex import has_regex_characters, matches, regex_error
-from config_schema.spec import JournaledTopicSpec, ProtocolSpec, TopicRef, TransportSpec
+from config_schema.spec import JournaledTopicSpec, Options, ProtocolSpec, TopicRef, TransportSpec
 from config_schema.units import quoted
 
 
@@ -49,7 +49,8 @@ class StoredTopic:
 class Scope:
     """The names known so far.
 
-    `modules` maps a name to None where its library is not available. `stored` are the definitions
+    `modules` maps a name to None where its library is not available; `options_of_modules` has the
+    options that each was loaded with. `stored` are the definitions
     of the SOW section that have been compiled, in the order of the file, `later` the others; the
     first of these is the one being compiled. A configuration may have thousands of topics, so
     whatever is looked up for each of them is found by its name.
@@ -59,6 +60,7 @@ class Scope:
     regex_topics: bool = True
 
     modules: dict[str, LibraryRule | None] = field(default_factory=dict)
+    options_of_modules: dict[str, Options] = field(default_factory=dict)
     message_types: dict[str, MessageFormat] = field(default_factory=dict)
     protocols: dict[str, ProtocolSpec] = field(default_factory=dict)
     transports: dict[str, TransportSpec] = field(default_factory=dict)

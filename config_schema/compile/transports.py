@@ -25,8 +25,11 @@ PROTOCOL_SYNONYMS: Final = {"json": "amps"}
 LEGACY_PROTOCOLS: Final = ("fix", "nvfix", "soap", "xml")
 """Protocols whose clients cannot say which message type they use."""
 
+_FIX_SESSION: Final = "fix-session"
+
 TLS_PROTOCOLS: Final = ("SSLv2", "SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
-DEFAULT_TLS_PROTOCOLS: Final = ("TLSv1.1", "TLSv1.2", "TLSv1.3")
+DEFAULT_TLS_PROTOCOLS: Final = ("TLSv1.2", "TLSv1.3")
+"""AMPS has TLSv1.1 besides, which has to be asked for here."""
 
 _REPLICATION: Final = ("amps-replication", "amps-replication-secure")
 _SECURE: Final = ("tcps", "amps-replication-secure")
@@ -51,14 +54,21 @@ def compile_protocols(root: Reader, scope: Scope) -> tuple[ProtocolSpec, ...]:
         if name in scope.protocols:
             reader.error(f"protocol {quoted(name)} is defined twice", tag="Name")
         base = PROTOCOL_SYNONYMS.get(module, module)
-        find_module(reader, base, ModuleKind.PROTOCOL, scope)
+        if _can_be_spoken(reader, base, "Module"):
+            find_module(reader, base, ModuleKind.PROTOCOL, scope)
         if base != "websocket":
             tags = ("WWWAuthenticate", "TrustedAdmin", "HTTPHeader", "AccessControlAllowOrigin")
             reader.no_effect(tags, "it is for protocols made from websocket")
+        elif reader.flag("TrustedAdmin", default=False) and not _asks_who_comes(root):
+            reader.warning(
+                "has no effect: nobody has to log on to the admin interface",
+                "give the Admin section an Authentication",
+                tag="TrustedAdmin",
+            )
         scope.protocols[name] = ProtocolSpec(
             name=name,
             module=base,
-            www_authenticate=www_authenticate(reader, ("Negotiate",)),
+            www_authenticate=www_authenticate(reader),
             trusted_admin=reader.flag("TrustedAdmin", default=False),
             http_headers=_http_headers(reader),
             allowed_origins=_allowed_origins(reader),
@@ -67,16 +77,28 @@ def compile_protocols(root: Reader, scope: Scope) -> tuple[ProtocolSpec, ...]:
     return tuple(scope.protocols.values())
 
 
-def www_authenticate(reader: Reader, schemes: tuple[str, ...]) -> str | None:
-    """Return how HTTP clients give their credentials: Basic with its realm, or one of `schemes`."""
+def _asks_who_comes(root: Reader) -> bool:
+    """Whether one has to log on to the admin interface."""
+    admin = root.child("Admin")
+    return admin is not None and (root.has("Authentication") or admin.has("Authentication"))
+
+
+def www_authenticate(reader: Reader) -> str | None:
+    """Return how HTTP clients give their credentials: Negotiate, or Basic with its realm."""
     text = reader.text("WWWAuthenticate")
     if text is None or _BASIC.fullmatch(text):
         return text
-    for scheme in schemes:
-        if text.lower() == scheme.lower():
-            return scheme
+    if text.lower() == "negotiate":
+        return "Negotiate"
+    if text.upper() == "NTLM":
+        reader.error(
+            "NTLM is not available: no module here can check what browsers show for it",
+            'expected Negotiate (Kerberos) or Basic realm="the name of the realm"',
+            tag="WWWAuthenticate",
+        )
+        return text
     reader.error(
-        f"{quoted(text)} is not accepted: expected {', '.join(schemes)} or "
+        f"{quoted(text)} is not accepted: expected Negotiate or "
         'Basic realm="the name of the realm"',
         tag="WWWAuthenticate",
     )
@@ -168,7 +190,7 @@ def _protocol(reader: Reader, kind: TransportType, scope: Scope) -> str:
     name = reader.text("Protocol") or "amps"
     name = PROTOCOL_SYNONYMS.get(name, name)
     known = [*built_in(reader, ModuleKind.PROTOCOL), *scope.protocols]
-    if name not in known:
+    if _can_be_spoken(reader, name, "Protocol") and name not in known:
         reader.error(
             f"there is no protocol {quoted(name)}",
             did_you_mean(name, known) or f"the protocols are {', '.join(known)}",
@@ -180,6 +202,18 @@ def _protocol(reader: Reader, kind: TransportType, scope: Scope) -> str:
     else:
         reader.no_effect(("PerMessageDeflate", "HTTPHeader"), "it is for the protocol websocket")
     return name
+
+
+def _can_be_spoken(reader: Reader, protocol: str, tag: str) -> bool:
+    """Whether a protocol is not the one of AMPS that is known by its name only."""
+    if protocol != _FIX_SESSION:
+        return True
+    reader.error(
+        f"{_FIX_SESSION} is not spoken here: what AMPS does with it is not documented",
+        "let publishers send their FIX messages over the protocol fix or amps",
+        tag=tag,
+    )
+    return False
 
 
 def _base_protocol(name: str, scope: Scope) -> str:
@@ -265,7 +299,15 @@ def _tls_protocols(reader: Reader) -> tuple[str, ...]:
     for word in words:
         if word.lower() not in known:
             reader.refuse_word("SecureSocketProtocols", word, "accepted", TLS_PROTOCOLS)
-    return tuple(known[word.lower()] for word in words if word.lower() in known)
+    found = tuple(known[word.lower()] for word in words if word.lower() in known)
+    broken = [name for name in found if name not in DEFAULT_TLS_PROTOCOLS]
+    if broken:
+        reader.warning(
+            f"allows {' '.join(broken)}, which can be broken",
+            f"leave the element out: the default is {' '.join(DEFAULT_TLS_PROTOCOLS)}",
+            tag="SecureSocketProtocols",
+        )
+    return found
 
 
 def _filters(reader: Reader, scope: Scope) -> tuple[ModuleUse, ...]:

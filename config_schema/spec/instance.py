@@ -17,7 +17,7 @@ class AdminSpec:
     """The Admin section: the HTTP interface (none without `inet_addr`) and statistics collection.
 
     `file_name` is ":memory:" unless statistics are kept in a file. `interval` in nanoseconds.
-    Source: AMPS User Guide, Configuring Monitoring.
+    `galvanometer` is whether there is the console. Source: AMPS User Guide, Configuring Monitoring.
     """
 
     inet_addr: InetAddr | None
@@ -33,6 +33,7 @@ class AdminSpec:
     session_options: str
     sql_transport: str | None
     sql_transport_inet_addr: str | None
+    galvanometer: bool
     tls: TlsSpec | None
     location: Location
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from config_schema.problems import Location
 from config_schema.spec import (
     ActionSpec,
+    AdminSpec,
     DestinationSpec,
     InetAddr,
     InstanceSpec,
@@ -24,6 +25,7 @@ from config_schema.spec import (
     is_known,
 )
 from config_schema.together.selection import Selection
+from config_schema.units import parse_external_address
 
 _OWN_OPTIONS: Final = ("FileName",)
 """What the key generators of two instances need not have in common."""
@@ -93,6 +95,19 @@ class PeerAddress(Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class AdminAddress(Struct, frozen=True):
+    """Where an admin interface is; with no `host`, at every address of its machine.
+
+    `external` is where others reach it, if that is said: a host, perhaps a port and a path.
+    `is_secure` says whether they do so over TLS.
+    """
+
+    host: str | None
+    port: int
+    is_secure: bool
+    external: str = ""
+
+
 class Destination(Struct, frozen=True):
     """A replication Destination. With no `addresses` it waits for the other instance to connect."""
 
@@ -111,7 +126,10 @@ class Destination(Struct, frozen=True):
 
 
 class InstanceDescription(Struct, frozen=True):
-    """One instance; `listens` is where it takes replication, None if it does not."""
+    """One instance; `listens` is where it takes replication, `admin` where it can be looked at.
+
+    Either is None if there is no such place.
+    """
 
     name: str
     group: str
@@ -122,6 +140,7 @@ class InstanceDescription(Struct, frozen=True):
     stored: tuple[SowTopic, ...]
     destinations: tuple[Destination, ...]
     downgrades: bool
+    admin: AdminAddress | None = None
 
     @property
     def replicates(self) -> bool:
@@ -148,6 +167,7 @@ def describe(spec: InstanceSpec) -> InstanceDescription:
         stored=tuple(_stored(sow, spec.group) for sow in spec.sow),
         destinations=tuple(_destination(one, regex) for one in spec.replication),
         downgrades=any(map(_downgrades, spec.actions)),
+        admin=None if spec.admin is None else _admin(spec.admin),
     )
 
 
@@ -156,6 +176,18 @@ def _listens(spec: InstanceSpec) -> PeerAddress | None:
         if transport.is_replication and transport.inet_addr is not None:
             return _address(transport.inet_addr, transport.type == "amps-replication-secure")
     return None
+
+
+def _admin(spec: AdminSpec) -> AdminAddress | None:
+    if spec.inet_addr is None:
+        return None
+    address, is_secure = spec.inet_addr, spec.tls is not None
+    if spec.external_inet_addr is None:
+        return AdminAddress(address.host, address.port, is_secure)
+    scheme, where = parse_external_address(spec.external_inet_addr)
+    return AdminAddress(
+        address.host, address.port, scheme == "https" if scheme else is_secure, where
+    )
 
 
 def _address(address: InetAddr, is_secure: bool) -> PeerAddress:

@@ -1,19 +1,17 @@
-"""A program to compile configurations for: ours, but with two features that are not built yet.
-
-What really is not built changes with every version; what the tests expect must not.
-"""
+"""A program to compile configurations for: ours, as if it lacked a library of AMPS's."""
 
 from collections.abc import Mapping
 
+from config_schema.catalogue import LibraryRule
 from server.assembly.catalogue import ProgramCatalogue
+
+MISSING_LIBRARY = "libamps_http_entitlement.so"
 
 
 class Program(ProgramCatalogue):
-    """The catalogue of the program, except for what is not built."""
+    """The catalogue of the program, except for that library."""
 
     @property
-    def unbuilt(self) -> Mapping[str, str]:
-        return {
-            "Transports/Transport/TransportFilter": "transport filters",
-            "Actions/Action/Do/Module=amps-action-do-minidump": "minidumps",
-        }
+    def libraries(self) -> Mapping[str, LibraryRule]:
+        known = super().libraries
+        return {name: rule for name, rule in known.items() if name != MISSING_LIBRARY}

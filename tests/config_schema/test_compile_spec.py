@@ -199,7 +199,7 @@ def test_a_transport_says_where_it_listens_and_for_what(full: InstanceSpec) -> N
     assert tcp.tls is None
     assert str(browser.inet_addr) == "[::1]:9008"
     assert browser.tls is not None
-    assert browser.tls.protocols == ("TLSv1.1", "TLSv1.2", "TLSv1.3")
+    assert browser.tls.protocols == ("TLSv1.2", "TLSv1.3")
     assert tcp.location.line == 13
 
 
@@ -294,6 +294,26 @@ def test_a_destination_needs_neither_name_nor_sync_type(tmp_path: Path) -> None:
     assert [destination.name for destination in spec.replication] == ["backup", "b:1", "c:1"]
     assert [destination.group for destination in spec.replication] == ["backup", "backup", "c:1"]
     assert {destination.sync_type for destination in spec.replication} == {"async"}
+
+
+def test_a_destination_logs_on_as_the_instance_unless_it_says_otherwise(tmp_path: Path) -> None:
+    def authenticator(user: str) -> str:
+        return (
+            "<Authenticator><Module>amps-default-authenticator-module</Module>"
+            f"<Options><User>{user}</User></Options></Authenticator>"
+        )
+
+    transport = "<Transport><InetAddr>{}</InetAddr>{}</Transport>"
+    spec = compile_text(
+        f"<AMPSConfig><Name>a</Name>{authenticator('everywhere')}"
+        "<TransactionLog><JournalDirectory>j</JournalDirectory></TransactionLog><Replication>"
+        f"<Destination>{transport.format('b:1', '')}</Destination>"
+        f"<Destination>{transport.format('c:1', authenticator('there'))}</Destination>"
+        "</Replication></AMPSConfig>",
+        tmp_path,
+    )
+    uses = [destination.transports[0].authenticator for destination in spec.replication]
+    assert [use and use.options.get("User") for use in uses] == ["everywhere", "there"]
 
 
 def test_an_action_keeps_its_steps_in_order(full: InstanceSpec) -> None:

@@ -1,6 +1,8 @@
 """The reference page and the manual page say what the schema says, about every element."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -62,7 +64,16 @@ def test_the_manual_page_has_an_entry_for_each_heading_of_the_page() -> None:
 
 def test_no_line_of_the_manual_page_is_a_request_by_accident() -> None:
     requests = {line.split()[0] for line in manual().splitlines() if line.startswith((".", "'"))}
-    assert requests <= {".TH", ".SH", ".TP", ".PP", ".IP", ".RS", ".RE", ".nf", ".fi", ".br", ".sp"}
+    known = {".TH", ".SH", ".TP", ".PP", ".IP", ".RS", ".RE", ".nf", ".fi", ".br", ".sp", ".ad"}
+    assert requests <= known
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="there is no groff")
+def test_the_manual_page_is_set_without_a_warning() -> None:
+    command = ["groff", "-man", "-Tutf8", "-ww", "-z", "-rLL=80n"]
+    page = manual().encode()
+    made = subprocess.run(command, input=page, capture_output=True, check=True, timeout=60)
+    assert made.stderr == b""
 
 
 def test_an_entry_tells_defaults_other_names_and_lack_of_effect() -> None:

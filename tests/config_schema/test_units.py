@@ -15,6 +15,7 @@ from config_schema.units import (
     UnitError,
     parse_bool,
     parse_count,
+    parse_external_address,
     parse_inet_address,
     parse_interval,
     parse_octal_mask,
@@ -114,6 +115,19 @@ def test_inet_address(text: str, address: Address) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("proxy.example.com:8185", ("", "proxy.example.com:8185")),
+        ("proxy", ("", "proxy")),
+        ("HTTPS://proxy.net/one/amps", ("https", "proxy.net/one/amps")),
+        ("http://[::1]:8085/", ("http", "[::1]:8085/")),
+    ],
+)
+def test_external_address(text: str, address: tuple[str, str]) -> None:
+    assert parse_external_address(text) == address
+
+
+@pytest.mark.parametrize(
     ("parse", "text", "message"),
     [
         (
@@ -141,6 +155,11 @@ def test_inet_address(text: str, address: Address) -> None:
         ),
         (parse_octal_mask, "0689", "'0689' is not a file mask: expected permissions in octal"),
         (parse_octal_mask, "70000", "'70000' is not a file mask"),
+        (parse_external_address, "", "'' is not an address: expected host:port"),
+        (parse_external_address, "ftp://proxy:21", "'ftp://proxy:21' is not an address"),
+        (parse_external_address, "proxy:81 8", "'proxy:81 8' is not an address"),
+        (parse_external_address, "proxy/<b>", "'proxy/<b>' is not an address"),
+        (parse_external_address, "x" * 256, "is not an address"),
         (parse_inet_address, "host", "'host' is not an address: expected a port from 0 to 65535"),
         (parse_inet_address, "65536", "'65536' is not an address: expected a port"),
         (parse_inet_address, ":9007", "':9007' is not an address: expected a port such as 9007"),

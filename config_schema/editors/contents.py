@@ -1,0 +1,24 @@
+"""What is inside of elements: the same in several places is declared once."""
+
+from collections.abc import Mapping
+
+from config_schema.reference_page import everything_inside
+from config_schema.schema import ROOT, ElementDoc, children, elements
+
+Contents = Mapping[tuple[ElementDoc, ...], tuple[ElementDoc, str]]
+"""By what is inside: the first element that has it, and the name it is declared under."""
+
+
+def is_container(doc: ElementDoc) -> bool:
+    """Whether an element has others inside, known ones or any."""
+    return bool(children(doc.path)) or not doc.type_name
+
+
+def shared_contents() -> Contents:
+    """List the contents of all containers, each once, named after the first place that has it."""
+    found: dict[tuple[ElementDoc, ...], tuple[ElementDoc, str]] = {}
+    for doc in elements().values():
+        if is_container(doc):
+            name = doc.path.removeprefix(f"{ROOT}/").replace("/", ".")
+            found.setdefault(everything_inside(doc), (doc, f"in.{name}"))
+    return found

@@ -1,0 +1,220 @@
+"""What two instances differ in.
+
+Entries are paired by what identifies them, never by where they stand: first those that are surely
+the same, then, of what is left, those that are probably meant to be. So an action whose schedule
+has changed is one change, and not an action less and another one more.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from config_schema.problems import Location
+from config_schema.settings.entries import Entry, Item, Setting
+from config_schema.settings.shown import NOTHING
+from config_schema.spec import TopicSpec
+
+Kind = Literal["added", "removed", "changed", "reordered"]
+
+_STEPS: Final = ("Action/Do", "Action/If")
+_ORDERED: Final = (*_STEPS, "Transport/TransportFilter", "Destination/Transport")
+"""Entries that are used in the order in which they stand."""
+
+_SHORT: Final = 4
+"""Of a longer list, only what the other one does not have is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a change.
+
+    Attributes:
+        text: how it is written, or what holds by default; "" where an entry is not there.
+        location: the line of the element, or of the entry that it would be in.
+        is_default: whether it is not written.
+    """
+
+    text: str
+    location: Location
+    is_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that differs.
+
+    Attributes:
+        kind: `added` and `removed` are of whole entries, `reordered` of entries whose order counts,
+            `changed` of a setting.
+        path: the canonical path of the element.
+        key: the element within its entry; "" for the entry itself.
+        entries: the entries that lead to it, outermost first, as they are in the new configuration,
+            or in the old one for what is only there.
+        old: how it was; None for what was not there.
+        new: how it becomes; None for what will not be there.
+        before: the entry of the old configuration; None if it has none.
+        after: the entry of the new configuration; None if it has none.
+    """
+
+    kind: Kind
+    path: str
+    key: str
+    entries: tuple[Entry, ...]
+    old: Side | None
+    new: Side | None
+    before: Entry | None
+    after: Entry | None
+
+
+def compare(old: Entry, new: Entry) -> list[Change]:
+    """List what differs between two instances, in the order of the new configuration.
+
+    Args:
+        old: the one that is there.
+        new: the one that is to take its place.
+    """
+    return list(_compare(old, new, ()))
+
+
+def _compare(old: Entry, new: Entry, around: tuple[Entry, ...]) -> Iterator[Change]:
+    way = (*around, new)
+    if old.path != new.path:
+        kinds = [Side(_tag(entry), entry.location) for entry in (old, new)]
+        yield Change("changed", new.path, "", way, kinds[0], kinds[1], old, new)
+        return
+    for key in dict.fromkeys([*new.settings, *old.settings]):
+        before, after = old.settings.get(key), new.settings.get(key)
+        if before is None or after is None or before.value != after.value:
+            yield _changed(key, before, after, old, new, way)
+    yield from _compare_entries(old, new, way)
+
+
+def _changed(
+    key: str,
+    before: Setting | None,
+    after: Setting | None,
+    old: Entry,
+    new: Entry,
+    way: tuple[Entry, ...],
+) -> Change:
+    setting = after or before
+    if setting is None:
+        raise AssertionError("one of the two has it")
+    sides = _side(before, after, old), _side(after, before, new)
+    return Change("changed", setting.path, key, way, *sides, old, new)
+
+
+def _side(setting: Setting | None, other: Setting | None, entry: Entry) -> Side:
+    if setting is None:
+        return Side(NOTHING, entry.location, is_default=True)
+    text, items = setting.text, setting.items
+    if other is not None and max(len(items), len(other.items)) > _SHORT:
+        own = _without(items, other.items)
+        if own or _without(other.items, items):
+            items, text = own, ", ".join(item.text for item in own) or "without these"
+    where = next((item.location for item in items if item.location), None)
+    written = next((item.location for item in setting.items if item.location), entry.location)
+    return Side(text, where or written, is_default=not setting.is_written)
+
+
+def _without(items: Iterable[Item], others: Iterable[Item]) -> tuple[Item, ...]:
+    known = {item.value for item in others}
+    return tuple(item for item in items if item.value not in known)
+
+
+def _compare_entries(old: Entry, new: Entry, way: tuple[Entry, ...]) -> Iterator[Change]:
+    pairs = _pair(old.entries, new.entries)
+    known = {id(before) for before, _ in pairs if before}
+    gone = [entry for entry in old.entries if id(entry) not in known]
+    for before, after in pairs:
+        if before is None:
+            side = Side(_title(after), after.location)
+            yield Change("added", after.path, "", (*way, after), None, side, None, after)
+        else:
+            yield from _compare(before, after, way)
+    for entry in gone:
+        side = Side(_title(entry), entry.location)
+        yield Change("removed", entry.path, "", (*way, entry), side, None, entry, None)
+    yield from _reordered(old.entries, pairs, way)
+
+
+def _pair(old: Sequence[Entry], new: Sequence[Entry]) -> list[tuple[Entry | None, Entry]]:
+    """Find for every new entry the old one that it takes the place of; each is taken once."""
+    found: dict[int, Entry] = {}
+    free = {id(entry): entry for entry in old}
+    most = max((len(entry.identities) for entry in (*old, *new)), default=0)
+    for level in range(most):
+        waiting: defaultdict[Hashable, list[Entry]] = defaultdict(list)
+        for entry in free.values():
+            if level < len(entry.identities):
+                waiting[_key(entry, level)].append(entry)
+        for entry in new:
+            same = waiting[_key(entry, level)] if level < len(entry.identities) else []
+            if same and id(entry) not in found:
+                found[id(entry)] = same.pop(0)
+                del free[id(found[id(entry)])]
+    return [(found.get(id(entry)), entry) for entry in new]
+
+
+def _key(entry: Entry, level: int) -> Hashable:
+    """Topics of one name are the same topic, whatever keeps them: so only where they are counts."""
+    return entry.path.rpartition("/")[0], type(entry.identities[level]), entry.identities[level]
+
+
+def _reordered(
+    old: Sequence[Entry], pairs: Sequence[tuple[Entry | None, Entry]], way: tuple[Entry, ...]
+) -> Iterator[Change]:
+    """Report entries that come in another order, where that changes what happens."""
+    positions = {id(entry): position for position, entry in enumerate(old)}
+    groups: defaultdict[str, list[tuple[Entry, Entry]]] = defaultdict(list)
+    for before, after in pairs:
+        if before is not None and _order_counts(after):
+            groups[_ordered_as(after)].append((before, after))
+    for path, members in groups.items():
+        earlier = sorted(members, key=lambda pair: positions[id(pair[0])])
+        if earlier != members:
+            texts = [_in_order([after for _, after in order]) for order in (earlier, members)]
+            before_side = Side(texts[0], earlier[0][0].location)
+            after_side = Side(texts[1], members[0][1].location)
+            yield Change("reordered", path, "", way, before_side, after_side, None, None)
+
+
+def _order_counts(entry: Entry) -> bool:
+    """Whether the order of such entries means something.
+
+    Patterns may match the same topics, which then belong to the first.
+    """
+    if isinstance(entry.part, TopicSpec):
+        return entry.part.pattern is not None
+    return entry.path.endswith(_ORDERED)
+
+
+def _ordered_as(entry: Entry) -> str:
+    """The path under which the order is reported: the steps of an action have one order."""
+    return re.sub("/If$", "/Do", entry.path)
+
+
+def _in_order(entries: Sequence[Entry]) -> str:
+    """Name entries; those of one name by what they are told as well."""
+    names = [_title(entry) for entry in entries]
+    return ", ".join(
+        name if names.count(name) == 1 else f"{name}: {_told(entry)}"
+        for name, entry in zip(names, entries, strict=True)
+    )
+
+
+def _told(entry: Entry) -> str:
+    """What tells steps and transports of one name apart; nothing that may be a secret."""
+    tells = ("Options/",) if entry.path.endswith(_STEPS) else ("InetAddr",)
+    told = (one.text for one in entry.settings.values() if one.key.startswith(tells))
+    return " ".join(told)
+
+
+def _title(entry: Entry) -> str:
+    return entry.name or _tag(entry)
+
+
+def _tag(entry: Entry) -> str:
+    return entry.path.rpartition("/")[2]

@@ -1,0 +1,440 @@
+"""An instance as entries and settings.
+
+The description is walked attribute by attribute beside the tree that it was compiled from. What an
+attribute holds decides what becomes of it: a part that there may be several of is an entry of its
+own, a block such as TLS belongs to the entry around it, everything else is a setting. So a new
+attribute is compared and shown as soon as it exists, and `tags.py` has to know it only if its
+element is called otherwise.
+"""
+
+import posixpath
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import zip_longest
+from typing import Any, Final
+
+from config_schema import schema
+from config_schema.catalogue import Catalogue, ModuleKind, OptionRule
+from config_schema.document import Node
+from config_schema.problems import Location
+from config_schema.settings.options import default_of, meaning, rule_of, text_of
+from config_schema.settings.shown import in_words, shown_value
+from config_schema.settings.tags import tag_of
+from config_schema.spec import (
+    ActionSpec,
+    AdminSpec,
+    ConflatedTopicSpec,
+    DestinationSpec,
+    ExternalsSpec,
+    FunctionSpec,
+    HistorySpec,
+    InetAddr,
+    InstanceSpec,
+    JoinSpec,
+    JournaledTopicSpec,
+    LogTargetSpec,
+    MessageTypeSpec,
+    ModuleSpec,
+    ModuleUse,
+    Options,
+    OutgoingTransportSpec,
+    ProtocolSpec,
+    QueueSpec,
+    ReplicatedTopicSpec,
+    SlowClientLimits,
+    TlsSpec,
+    TopicRef,
+    TopicSpec,
+    TransactionLogSpec,
+    TransportSpec,
+    TuningSpec,
+    ViewSpec,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One value of a setting: what it amounts to, how it is written, and where.
+
+    `location` is None for a default.
+    """
+
+    value: Hashable
+    text: str
+    location: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One element of an entry, and what it amounts to.
+
+    Attributes:
+        key: its path within the entry.
+        path: its canonical path.
+        items: its values; one, unless there may be several.
+        is_written: whether the configuration has the element.
+    """
+
+    key: str
+    path: str
+    items: tuple[Item, ...]
+    is_written: bool
+
+    @property
+    def value(self) -> Hashable:
+        """What it amounts to; order counts only where it means something."""
+        values = tuple(item.value for item in self.items)
+        return frozenset(values) if self.path.rpartition("/")[2] in _UNORDERED else values
+
+    @property
+    def text(self) -> str:
+        """How it is written."""
+        return ", ".join(item.text for item in self.items) or shown_value(self.path, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A part of a configuration that there may be several of, or the instance itself.
+
+    Attributes:
+        path: the canonical path of its element.
+        identities: what tells it from its siblings, the surest first.
+        name: what people call it among them; "" where there is only one.
+        location: where it was written.
+        part: what the description has of it.
+        settings: its own settings, by key.
+        entries: the parts inside it, in file order.
+    """
+
+    path: str
+    identities: tuple[Hashable, ...]
+    name: str
+    location: Location
+    part: object
+    settings: Mapping[str, Setting]
+    entries: tuple["Entry", ...]
+
+    @property
+    def fingerprint(self) -> Hashable:
+        """Equal for entries that amount to the same."""
+        own = frozenset((key, setting.value) for key, setting in self.settings.items())
+        return self.path, own, tuple(entry.fingerprint for entry in self.entries)
+
+
+_UNORDERED: Final = frozenset(
+    {
+        "AccessControlAllowOrigin",
+        "ExcludeErrors",
+        "ExcludeValidation",
+        "HashIndex",
+        "IncludeErrors",
+        "Index",
+        "Levels",
+        "Options",  # of syslog
+        "PassThrough",
+        "SecureSocketProtocols",
+    }
+)
+"""Elements whose values may be given in any order."""
+
+_PATHS: Final = ("FileName", "JournalArchiveDirectory", "JournalDirectory", "MessageDiskPath")
+"""Elements that name one file in several ways: `./log` is `log`."""
+
+_USED_AS: Final[Mapping[str, ModuleKind]] = {
+    "authentication": ModuleKind.AUTHENTICATION,
+    "entitlement": ModuleKind.ENTITLEMENT,
+    "key_generator": ModuleKind.KEY_GENERATOR,
+    "authenticator": ModuleKind.AUTHENTICATOR,
+}
+_USES_BY_TAG: Final = {
+    "On": ModuleKind.ON,
+    "Do": ModuleKind.DO,
+    "If": ModuleKind.IF,
+    "TransportFilter": ModuleKind.TRANSPORT_FILTER,
+}
+_TYPED: Final = (
+    TopicSpec,
+    ViewSpec,
+    ConflatedTopicSpec,
+    QueueSpec,
+    JournaledTopicSpec,
+    ReplicatedTopicSpec,
+)
+_NAMED: Final = (
+    ModuleSpec,
+    MessageTypeSpec,
+    FunctionSpec,
+    ProtocolSpec,
+    TransportSpec,
+    DestinationSpec,
+    OutgoingTransportSpec,
+)
+_ALONE: Final = (AdminSpec, HistorySpec, TransactionLogSpec)
+_SEVERAL: Final = (*_TYPED, *_NAMED, LogTargetSpec, ActionSpec, ModuleUse)
+
+
+def entries_of(spec: InstanceSpec, root: Node, catalogue: Catalogue) -> Entry:
+    """Bring together what a configuration means and where it says so.
+
+    Args:
+        spec: the description of the instance.
+        root: the tree in canonical names that it was compiled from.
+        catalogue: what the program offers, which knows the options of modules.
+
+    Returns:
+        The instance, with everything else inside.
+    """
+    return _Walk(spec, root, catalogue).entry(spec, root, schema.ROOT)
+
+
+@dataclass(slots=True)
+class _Contents:
+    """What has been found of an entry."""
+
+    settings: dict[str, Setting] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
+
+    def add(self, key: str, path: str, items: Iterable[Item], *, is_written: bool = True) -> None:
+        self.settings[key] = Setting(key, path, tuple(items), is_written)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in the tree a part is read, and where that is within its entry."""
+
+    node: Node
+    path: str
+    prefix: str = ""
+
+    def inside(self, tag: str) -> "_Place":
+        """Go on with the element at a path below, which may be absent."""
+        node = self.node
+        for step in tag.split("/") if tag else ():
+            node = node.find(step) or Node(step, "", {}, (), node.location)
+        return _Place(node, _joined(self.path, tag), f"{_joined(self.prefix, tag)}")
+
+    def key(self, tag: str) -> str:
+        """Name an element within the entry."""
+        return _joined(self.prefix, tag)
+
+
+class _Walk:
+    """Goes through the description of one instance."""
+
+    def __init__(self, spec: InstanceSpec, root: Node, catalogue: Catalogue) -> None:
+        self._root = root
+        self._modules = spec.modules
+        self._catalogue = catalogue
+
+    def entry(self, part: Any, node: Node, path: str) -> Entry:
+        """Read a part as an entry."""
+        found, place = _Contents(), _Place(node, path)
+        if isinstance(part, ActionSpec):
+            self._action(part, place, found)
+        elif isinstance(part, ModuleUse):
+            self._use(part, _USES_BY_TAG[node.tag], place, found)
+        else:
+            self._part(part, place, found)
+        entries = tuple(found.entries)
+        entry = Entry(path, (), _name(part), node.location, part, found.settings, entries)
+        return replace(entry, identities=_identities(part, entry))
+
+    def _part(self, part: Any, place: _Place, found: _Contents) -> None:
+        """Read every attribute of a part."""
+        for attribute in fields(part):
+            tag = tag_of(type(part), attribute.name)
+            value = getattr(part, attribute.name)
+            if attribute.name == "location" or not tag or _says_nothing(value, place, tag):
+                continue
+            if isinstance(value, ModuleUse):
+                self._use(value, _USED_AS[attribute.name], self._used(place, tag), found)
+            elif isinstance(value, SlowClientLimits | TlsSpec):
+                self._part(value, place, found)
+            elif isinstance(value, TuningSpec | ExternalsSpec):
+                self._part(value, place.inside(tag), found)
+            elif isinstance(value, _ALONE):
+                inner = place.inside(tag)
+                found.entries.append(self.entry(value, inner.node, inner.path))
+            elif isinstance(value, Options):
+                self._own_options(part, value, place, found)
+            elif isinstance(value, tuple) and _several(value):
+                found.entries += self._entries(value, place, tag)
+            else:
+                _add_setting(part, value, place, tag, found)
+
+    def _used(self, place: _Place, tag: str) -> _Place:
+        """Find where a module is put to work: at a place, or for the whole instance."""
+        inner = place.inside(tag)
+        return (
+            inner
+            if place.node.find(tag)
+            else replace(inner, node=self._root.find(tag) or inner.node)
+        )
+
+    def _entries(self, parts: Sequence[Any], place: _Place, tag: str) -> Iterator[Entry]:
+        """Read parts of which there may be several, each with the element it was made from."""
+        section, _, _ = tag.rpartition("/") if tag != "SOW" else (tag, "", "")
+        inner = place.inside(section)
+        made: dict[Location, list[Node]] = {}
+        for child in reversed(inner.node.children):
+            if tag == "SOW" or child.tag == tag.rpartition("/")[2]:
+                made.setdefault(child.location, []).append(child)
+        for part in parts:
+            node = made[part.location].pop()
+            yield self.entry(part, node, f"{inner.path}/{node.tag}")
+
+    def _action(self, part: ActionSpec, place: _Place, found: _Contents) -> None:
+        """Read the triggers and steps of an action, in the order of the file."""
+        triggers, steps = iter(part.triggers), iter(part.steps)
+        for child in place.node.children:
+            if child.tag in _USES_BY_TAG:
+                use = next(triggers) if child.tag == "On" else next(steps).use
+                found.entries.append(self.entry(use, child, f"{place.path}/{child.tag}"))
+
+    def _use(self, use: ModuleUse, kind: ModuleKind, place: _Place, found: _Contents) -> None:
+        """Read a module that is put to work: its name, and its options with their defaults."""
+        _add_setting(use, use.module, place, "Module", found)
+        rule = rule_of(use.module, kind, self._catalogue, self._modules)
+        rules = {option.name: option for option in rule.options} if rule else {}
+        loaded = next((one.options for one in self._modules if one.name == use.module), Options())
+        inner = place.inside("Options")
+        _add_options(use.options, rules, inner, found)
+        for name, option in rules.items():
+            absent = not use.options.all(name) and not loaded.all(name)
+            if absent and option.default is not None:
+                item = Item(default_of(option), option.default, None)
+                found.add(inner.key(name), f"{inner.path}/{name}", [item], is_written=False)
+
+    def _own_options(self, part: Any, options: Options, place: _Place, found: _Contents) -> None:
+        """Read what a message type, or a library that is loaded, is told."""
+        rules: Mapping[str, OptionRule] = {}
+        if isinstance(part, ModuleSpec):
+            library = self._catalogue.libraries.get(part.library_name)
+            rules = {rule.name: rule for rule in library.options} if library else {}
+        own = [option for option in options if place.node.find(option.name)]
+        inner = [option for option in options if not place.node.find(option.name)]
+        _add_options(Options(tuple(own)), rules, place, found)
+        _add_options(Options(tuple(inner)), rules, place.inside("Options"), found)
+
+
+def _joined(path: str, tag: str) -> str:
+    return "/".join(filter(None, (path, tag)))
+
+
+def _says_nothing(value: object, place: _Place, tag: str) -> bool:
+    """Whether an attribute is empty that stands for parts, or for a block: neither is there."""
+    path = f"{place.path}/{tag}"
+    if schema.effect(path) is not None:
+        return True
+    is_block = path not in schema.elements() or (schema.children(path) and tag != "HashIndex")
+    return value in (None, ()) and bool(is_block)
+
+
+def _several(parts: tuple[object, ...]) -> bool:
+    return any(isinstance(part, _SEVERAL) for part in parts[:1])
+
+
+def _add_options(
+    options: Options, rules: Mapping[str, OptionRule], place: _Place, found: _Contents
+) -> None:
+    for name in dict.fromkeys(option.name for option in options):
+        items = [
+            Item(meaning(rules.get(name), option), text_of(option), option.location)
+            for option in options
+            if option.name == name
+        ]
+        found.add(place.key(name), f"{place.path}/{name}", items)
+
+
+def _add_setting(part: object, value: Any, place: _Place, tag: str, found: _Contents) -> None:
+    path, nodes = f"{place.path}/{tag}", _nodes(part, place.node, tag)
+    if isinstance(part, ViewSpec) and part.joins and tag == "UnderlyingTopic":
+        return  # it follows from them
+    if isinstance(value, tuple | frozenset):
+        values = list(value) if isinstance(value, tuple) else sorted(value)
+        texts = [node.text for node in nodes] if len(nodes) == len(values) else []
+        words = [text or in_words(path, one) for text, one in zip_longest(texts, values)]
+        places = [node.location for node in nodes]
+    else:
+        values = [value]
+        words = [nodes[0].text if nodes else shown_value(path, value)]
+        places = [node.location for node in nodes]
+    if len(places) != len(values):
+        places = places[:1] * len(values)
+    items = (
+        Item(_meaning(part, tag, one), text, where)
+        for one, text, where in zip_longest(values, words, places)
+    )
+    found.add(place.key(tag), path, items, is_written=bool(nodes))
+
+
+def _nodes(part: object, node: Node, tag: str) -> list[Node]:
+    """Find the elements that a setting was written as; an empty one is as good as none."""
+    found = [node]
+    for step in tag.split("/"):
+        found = [child for one in found for child in one.all(step)]
+    if not found and isinstance(part, DestinationSpec) and tag == "Compression":
+        return [inner for one in node.all("Transport") for inner in _nodes(one, one, tag)][:1]
+    return [one for one in found if one.text or one.children]
+
+
+def _meaning(part: object, tag: str, value: Any) -> Hashable:
+    """What a value amounts to, wherever it was written."""
+    match value:
+        case InetAddr() | TopicRef():
+            return str(value)
+        case JoinSpec(left, right):
+            return left, right
+    if isinstance(part, TopicSpec) and tag == "Expiration" and value is None:
+        return "enabled" if part.expiration_enabled else "disabled"
+    if isinstance(part, DestinationSpec) and tag == "Group":
+        return value, part.known_by
+    if isinstance(value, str) and tag in _PATHS:
+        return posixpath.normpath(value)
+    meant: Hashable = value
+    return meant
+
+
+def _identities(part: object, entry: Entry) -> tuple[Hashable, ...]:
+    """What tells an entry from its siblings, the surest first."""
+    if isinstance(part, _TYPED):
+        return ((part.message_type, part.name),)
+    if isinstance(part, FunctionSpec):
+        return (part.name.upper(),)
+    if isinstance(part, OutgoingTransportSpec):
+        return entry.fingerprint, part.name
+    if isinstance(part, _NAMED):
+        return (part.name,)
+    if isinstance(part, LogTargetSpec):
+        return (part.protocol, part.file_name), part.protocol
+    if isinstance(part, ModuleUse):
+        return entry.fingerprint, (entry.path, part.module)
+    if isinstance(part, ActionSpec):
+        triggers = tuple(use.module for use in part.triggers)
+        steps = tuple(step.use.module for step in part.steps)
+        exactly = tuple(one.fingerprint for one in entry.entries if one.path.endswith("/On"))
+        return entry.fingerprint, (exactly, steps), (triggers, steps), (exactly,), triggers, steps
+    return (type(part).__name__,)
+
+
+def _name(part: object) -> str:
+    """What people call an entry among its siblings."""
+    if isinstance(part, _TYPED):
+        return f"{part.name} ({part.message_type})"
+    if isinstance(part, _NAMED):
+        return part.name
+    if isinstance(part, LogTargetSpec):
+        return part.file_name or part.protocol
+    if isinstance(part, ModuleUse):
+        return part.module
+    if isinstance(part, ActionSpec):
+        triggers = " or ".join(_ending(use.module) for use in part.triggers)
+        steps = ", ".join(f"{step.kind} {_ending(step.use.module)}" for step in part.steps)
+        return f"on {triggers}: {steps}"
+    return ""
+
+
+def _ending(module: str) -> str:
+    """The part of an action module's name that tells it from the others."""
+    return re.sub(r"^amps-action-(on|do|if)-", "", module)
