@@ -1,24 +1,88 @@
 """Authentication modules: whether a connection may log on, and as whom.
 
-Source: AMPS User Guide, Provided Authentication Modules and Configuring Authentication.
+A logon is an `Exchange`: credentials go to the module, which accepts them, refuses them, or answers
+with a challenge, upon which the client shows further ones. Each step may take a while.
+
+Source: AMPS User Guide, Authentication; Provided Authentication Modules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from config_schema.spec import ModuleUse
+from server.security.later import mapped
+
+if TYPE_CHECKING:
+    from server.security.later import Later
+
+
+MOST_CHALLENGES: Final = 10
+"""Challenges in one logon. Kerberos and its like need two or three."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a logon comes from.
+
+    Attributes:
+        transport: the transport's name.
+        address: the peer's.
+        client_name: the name that the client gives itself.
+        correlation_id: that of the logon.
+        certificate_user: whom the certificate of the connection names; empty without one.
+        connection_name: what the connection is called here.
+        message_type: that of the logon.
+    """
+
+    transport: str = ""
+    address: str = ""
+    client_name: str = ""
+    correlation_id: str = ""
+    certificate_user: str = ""
+
+    @property
+    def host(self) -> str:
+        """The address without the port, which is another one for each connection."""
+        host, colon, port = self.address.rpartition(":")
+        return host if colon and port.isdigit() else self.address
+
+    connection_name: str = ""
+    message_type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a client shows. `explicit` is False when it sent a command without logging on first."""
+    """What a client shows.
+
+    Attributes:
+        user: the name of the user.
+        password: the password, or whatever stands in its place.
+        explicit: False when it sent a command without logging on first.
+        origin: where it comes from.
+    """
 
     user: str
     password: str
     explicit: bool
+    origin: Origin = Origin()
+
+    def __repr__(self) -> str:
+        """Without the password: this may end up in a log."""
+        return f"Credentials({self.user!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """What a client has to answer to before it may log on.
+
+    Attributes:
+        user: the name of the user, for its next logon.
+        password: what it answers to.
+    """
+
+    user: str
+    password: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,77 +93,109 @@ class Admission:
         granted: whether the connection may log on.
         user: the authenticated user name, empty where the module does not vouch for one.
         reason: said to the client, and written to the log.
+        challenge: what the client has to answer to; None if it is decided.
+        token: proves to the client who has decided; empty for nothing. It stands where the client's
+            password stood.
+        detail: said in the log alone.
+        undecided: it does not count as a failed logon: the module could not tell, through no fault
+            of who logs on, or what it was shown is nothing that anybody could guess.
     """
 
     granted: bool
     user: str
     reason: str
+    challenge: Challenge | None = None
+    token: str = ""
+    detail: str = ""
+    undecided: bool = False
+
+
+class Exchange(Protocol):
+    """One logon, from the first credentials on."""
+
+    def step(self, credentials: Credentials) -> Later[Admission]:
+        """Decide on credentials; after a challenge, on those that answer to it."""
+
+
+class Limited:
+    """A logon that ends, whatever the module says: after so many challenges it is refused.
+
+    Args:
+        exchange: the logon.
+    """
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._challenges = 0
+
+    def step(self, credentials: Credentials) -> Later[Admission]:
+        """See `Exchange`."""
+        return mapped(self._exchange.step(credentials), self._judge)
+
+    def _judge(self, admission: Admission) -> Admission:
+        if admission.challenge is None:
+            return admission
+        self._challenges += 1
+        if self._challenges > MOST_CHALLENGES:
+            return Admission(False, "", f"{MOST_CHALLENGES} challenges were not enough")
+        return admission
 
 
 class Authenticator(Protocol):
-    """One authentication module, configured for an instance or a transport."""
+    """One authentication module, configured for an instance, a transport or the admin interface."""
 
-    def authenticate(self, credentials: Credentials) -> Admission:
-        """Decide on a logon."""
+    def begin(self) -> Exchange:
+        """Begin a logon."""
+
+    def forget(self) -> None:
+        """Decide every logon afresh."""
+
+
+class AtOnce:
+    """A module that decides on what it is shown, without waiting or challenges."""
+
+    __slots__ = ()
+
+    def begin(self) -> Exchange:
+        """See `Authenticator`."""
+        return self
+
+    def forget(self) -> None:
+        """See `Authenticator`."""
+
+    def step(self, credentials: Credentials) -> Admission:
+        """See `Exchange`."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptAll:
+class AcceptAll(AtOnce):
     """Accepts whoever comes, with the few conditions that its options make."""
 
     require_logon: bool
     require_user_name: bool
     trust_user_name: bool
+    trust_certificate: bool = False
 
-    def authenticate(self, credentials: Credentials) -> Admission:
-        """Decide on a logon."""
+    def step(self, credentials: Credentials) -> Admission:
+        """See `Exchange`."""
         if self.require_logon and not credentials.explicit:
             return Admission(False, "", "a logon is required before any other command")
+        user = credentials.user if self.trust_user_name else ""
+        if self.trust_certificate:
+            named = credentials.origin.certificate_user
+            if not named:
+                return Admission(False, "", "a certificate that names a user is required")
+            return Admission(True, user or named, "authenticated by certificate")
         if self.require_user_name and not credentials.user:
             return Admission(False, "", "a user name is required")
-        user = credentials.user if self.trust_user_name else ""
         return Admission(True, user, "authentication disabled")
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseAll:
+class RefuseAll(AtOnce):
     """Refuses whoever comes."""
 
-    def authenticate(self, credentials: Credentials) -> Admission:
-        """Decide on a logon."""
+    def step(self, credentials: Credentials) -> Admission:
+        """See `Exchange`."""
         return Admission(False, "", f"no user may log on, {credentials.user!r} included")
-
-
-def _default(use: ModuleUse) -> Authenticator:
-    return AcceptAll(
-        require_logon=use.options.flag("RequireLogon", default=True),
-        require_user_name=use.options.flag("RequireUsername", default=False),
-        trust_user_name=use.options.flag("AllowSpoofing", default=False),
-    )
-
-
-def _implicit(use: ModuleUse) -> Authenticator:
-    return AcceptAll(
-        require_logon=False,
-        require_user_name=False,
-        trust_user_name=use.options.flag("AllowSpoofing", default=False),
-    )
-
-
-def _refuse(_use: ModuleUse) -> Authenticator:
-    return RefuseAll()
-
-
-AUTHENTICATION_MODULES: Final[Mapping[str, Callable[[ModuleUse], Authenticator]]] = {
-    "amps-default-authentication-module": _default,
-    "amps-implicit-authentication-module": _implicit,
-    "amps-default-no-authentication-module": _refuse,
-}
-"""The modules that need no Modules entry, by the name that a configuration uses."""
-
-
-def make_authenticator(use: ModuleUse | None) -> Authenticator:
-    """Make the authenticator that a configuration asks for; without one, the default module."""
-    if use is None:
-        return AcceptAll(require_logon=True, require_user_name=False, trust_user_name=False)
-    return AUTHENTICATION_MODULES[use.module](use)

@@ -1,53 +1,41 @@
-"""Entitlement modules: what a user who has logged on may do.
+"""Entitlement modules: what the users of a transport may do.
 
-Source: AMPS User Guide, Entitlement Resource and Permission Types, Provided Entitlement Modules.
+A module is asked once per logon. It says what the user may do (`Permissions`), which is asked from
+then on, or that this will take a while. Permissions are told when the connection has ended: a
+module may forget users who have gone.
+
+Source: AMPS User Guide, Entitlement; Provided Entitlement Modules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from config_schema.spec import ModuleUse
-
-
-class Permission(Enum):
-    """What somebody wants to do."""
-
-    LOGON = "logon"
-    REPLICATION_LOGON = "replicate to"
-    READ_TOPIC = "read from"
-    WRITE_TOPIC = "write to"
-    READ_ADMIN = "see"
+if TYPE_CHECKING:
+    from server.security.later import Later
+    from server.security.permissions import Permissions
 
 
 class Entitlement(Protocol):
-    """One entitlement module, configured for an instance or a transport."""
+    """One entitlement module, configured for an instance, a transport or the admin interface."""
 
-    def allows(self, user: str, permission: Permission, resource: str) -> bool:
-        """Whether a user may do something with a topic (the resource is empty for logons)."""
+    def enter(self, user: str) -> Later[Permissions]:
+        """What a user may do who comes in."""
+
+    def forget(self, user: str | None = None) -> None:
+        """Find out anew what a user may do, or everybody."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedEntitlement:
-    """Gives everybody the same answer."""
+    """Says the same to everybody."""
 
-    answer: bool
+    permissions: Permissions
 
-    def allows(self, user: str, permission: Permission, resource: str) -> bool:  # noqa: ARG002 - the same for all
-        """Whether a user may do something with a topic."""
-        return self.answer
+    def enter(self, user: str) -> Later[Permissions]:  # noqa: ARG002 - the same for all
+        """See `Entitlement`."""
+        return self.permissions
 
-
-ENTITLEMENT_MODULES: Final[Mapping[str, Callable[[ModuleUse], Entitlement]]] = {
-    "amps-default-entitlement-module": lambda _use: FixedEntitlement(True),
-    "amps-default-no-entitlement-module": lambda _use: FixedEntitlement(False),
-}
-"""The modules that need no Modules entry, by the name that a configuration uses."""
-
-
-def make_entitlement(use: ModuleUse | None) -> Entitlement:
-    """Make the entitlement that a configuration asks for; without one, the default module."""
-    return FixedEntitlement(True) if use is None else ENTITLEMENT_MODULES[use.module](use)
+    def forget(self, user: str | None = None) -> None:
+        """See `Entitlement`."""

@@ -1,30 +1,126 @@
 """Authentication and entitlement, switched off and on while an instance runs.
 
-The modules that a transport was configured with stay what they are; these stand before them.
-With authentication switched off, logons are decided by the default module, which vouches for no
-user name. Source: AMPS User Guide, Manage Security.
+The modules that a transport was configured with stay what they are; these stand before them. With
+authentication switched off, logons are decided by the default module, which vouches for no user
+name. With entitlement switched off everybody may do everything, and modules are not asked; when it
+is on again, those who have logged on meanwhile may do what their module says as soon as that is
+known, and nothing before.
+
+Source: AMPS User Guide, Manage Security; Disabling Entitlement.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
-from server.security.authentication import make_authenticator
+from server.security.cookies import Sessions
+from server.security.desk import Desk
+from server.security.failed_logons import FailedLogons
+from server.security.http_entitlement.modules import WebServices
+from server.security.later import mapped, when_decided
+from server.security.modules import OPEN, Surroundings
+from server.security.permissions import EVERYTHING, NOTHING
+from server.security.users.files import UsersFiles
 
 if TYPE_CHECKING:
-    from server.security.authentication import Admission, Authenticator, Credentials
-    from server.security.entitlement import Entitlement, Permission
+    from config_schema.spec import ModuleSpec
+    from server.base.log import Log
+    from server.expressions.functions.registry import Functions
+    from server.security.authentication import Authenticator, Exchange
+    from server.security.entitlement import Entitlement
+    from server.security.later import Later
+    from server.security.permissions import Permission, Permissions, Permit
 
-_OPEN: Final = make_authenticator(None)
+
+class Forgetful(Protocol):
+    """Who keeps what users may do."""
+
+    def forget(self, user: str | None = None) -> None:
+        """Find out anew what a user may do, or everybody."""
 
 
 @dataclass(slots=True)
 class Switches:
-    """Which of the two is on, for all transports of an instance."""
+    """Which of the two is on, for all transports of an instance, and who decides there.
+
+    Attributes:
+        authentication: whether authentication is on.
+        entitlement: whether entitlement is on.
+        authenticators: who decides on logons, with the name of the transport.
+        entitlements: who knows what users may do, likewise.
+        desk: where modules have decided what takes a while.
+        failed_logons: counts these.
+        users_files: the files of users that are open.
+        sessions: who has logged on to the admin interface.
+        web_services: what modules have in common that ask web services.
+        reset: ends connections, and has everybody forget what their users may do; takes the name of
+            a transport and of a user.
+    """
 
     authentication: bool = True
     entitlement: bool = True
+    authenticators: list[tuple[str, Authenticator]] = field(default_factory=list)
+    entitlements: list[tuple[str, Forgetful]] = field(default_factory=list)
+    desk: Desk = field(default_factory=Desk)
+    failed_logons: FailedLogons = field(default_factory=FailedLogons)
+    users_files: UsersFiles = field(default_factory=UsersFiles)
+    sessions: Sessions = field(default_factory=Sessions)
+    web_services: WebServices = field(default_factory=WebServices)
+    reset: Callable[[str, str], None] = field(default=lambda _transport, _user: None)
+
+    def surroundings(
+        self, transport: str, modules: Iterable[ModuleSpec], functions: Functions, log: Log
+    ) -> Surroundings:
+        """What the modules of a transport are made with.
+
+        Args:
+            transport: its name.
+            modules: those that the configuration loads.
+            functions: the functions of filters.
+            log: where they say what happens.
+        """
+        return Surroundings(
+            modules,
+            functions,
+            log,
+            self.desk,
+            self.failed_logons,
+            self.users_files,
+            transport,
+            self.web_services,
+            lambda user: self.reset(transport, user),
+        )
+
+    def switched(
+        self, transport: str, authenticator: Authenticator, entitlement: Entitlement
+    ) -> tuple[SwitchedAuthenticator, SwitchedEntitlement]:
+        """Stand before the modules of a transport."""
+        standing = (
+            SwitchedAuthenticator(authenticator, self),
+            SwitchedEntitlement(entitlement, self),
+        )
+        self.authenticators.append((transport, standing[0]))
+        self.entitlements.append((transport, standing[1]))
+        return standing
+
+    def forget_logons(self) -> None:
+        """Have every logon decided afresh."""
+        for _, authenticator in self.authenticators:
+            authenticator.forget()
+        self.sessions.end_all()
+
+    def forget_permissions(self, transport: str | None, user: str | None) -> None:
+        """Find out anew what users may do.
+
+        Args:
+            transport: on which transport; None for any.
+            user: who; None for everybody.
+        """
+        for name, entitlement in self.entitlements:
+            if transport in (None, name):
+                entitlement.forget(user)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +130,77 @@ class SwitchedAuthenticator:
     module: Authenticator
     switches: Switches
 
-    def authenticate(self, credentials: Credentials) -> Admission:
-        """Decide on a logon."""
-        deciding = self.module if self.switches.authentication else _OPEN
-        return deciding.authenticate(credentials)
+    def begin(self) -> Exchange:
+        """See `Authenticator`."""
+        return (self.module if self.switches.authentication else OPEN).begin()
+
+    def forget(self) -> None:
+        """See `Authenticator`."""
+        self.module.forget()
 
 
-@dataclass(frozen=True, slots=True)
 class SwitchedEntitlement:
-    """Asks a module while entitlement is on."""
+    """Asks a module while entitlement is on.
 
-    module: Entitlement
-    switches: Switches
+    Args:
+        module: the module.
+        switches: says whether it is.
+    """
 
-    def allows(self, user: str, permission: Permission, resource: str) -> bool:
-        """Whether a user may do something with a topic (the resource is empty for logons)."""
-        return not self.switches.entitlement or self.module.allows(user, permission, resource)
+    def __init__(self, module: Entitlement, switches: Switches) -> None:
+        self._module = module
+        self._switches = switches
+
+    def enter(self, user: str) -> Later[Permissions]:
+        """See `Entitlement`."""
+        if not self._switches.entitlement:
+            return _Switched(user, self._module, self._switches, None)
+        return mapped(
+            self._module.enter(user),
+            lambda inner: _Switched(user, self._module, self._switches, inner),
+        )
+
+    def forget(self, user: str | None = None) -> None:
+        """See `Entitlement`."""
+        self._module.forget(user)
+
+
+class _Switched:
+    """What a user may do while entitlement is on, and everything while it is off.
+
+    Args:
+        user: the user.
+        module: is asked if it has not been.
+        switches: says whether it is on.
+        inner: what the module has said; None if it has not been asked.
+    """
+
+    def __init__(
+        self, user: str, module: Entitlement, switches: Switches, inner: Permissions | None
+    ) -> None:
+        self._user = user
+        self._module = module
+        self._switches = switches
+        self._inner = inner
+        self._has_asked = inner is not None
+        self._has_left = False
+
+    def permit(self, permission: Permission, resource: str) -> Permit:
+        """See `Permissions`."""
+        if not self._switches.entitlement:
+            return EVERYTHING.answer
+        if not self._has_asked:
+            self._has_asked = True
+            when_decided(self._module.enter(self._user), self._take)
+        return (self._inner or NOTHING).permit(permission, resource)
+
+    def leave(self) -> None:
+        """See `Permissions`."""
+        self._has_left = True
+        if self._inner is not None:
+            self._inner.leave()
+
+    def _take(self, inner: Permissions) -> None:
+        self._inner = inner
+        if self._has_left:
+            inner.leave()

@@ -1,0 +1,1 @@
+"""Modules of one's own, written in Python."""

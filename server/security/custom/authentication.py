@@ -1,0 +1,138 @@
+"""Authentication modules of one's own. See `library`.
+
+The library has a function
+
+    def create_authentication(name: str, options: Mapping[str, Sequence[str]]) -> module
+
+which returns an object with
+
+    async def authenticate(self, credentials: Credentials, previous: Admission | None) -> Admission
+
+`previous` is what it has said before in the same logon, if that was a challenge. If it takes longer
+than 30 seconds, raises, or gives anything else, the logon is refused. A function `forget`, if there
+is one, is called when logons are to be decided afresh.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from server.security.authentication import Admission, Challenge, Credentials
+from server.security.custom.library import have_forget, make_module
+
+if TYPE_CHECKING:
+    from config_schema.spec import ModuleSpec, Options
+    from server.base.log import Log
+    from server.security.authentication import Exchange
+    from server.security.desk import Desk
+    from server.security.later import Later
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+"""Characters that are none, which nothing can be told with."""
+
+ENTRY_POINT: Final = "create_authentication"
+
+
+class AuthenticationModule(Protocol):
+    """What a library makes."""
+
+    async def authenticate(self, credentials: Credentials, previous: Admission | None) -> Admission:
+        """Decide on credentials; see above."""
+
+
+def load_authentication(
+    module: ModuleSpec, options: Options, desk: Desk, log: Log
+) -> CustomAuthenticator:
+    """Load a library and let it make a module.
+
+    Args:
+        module: the module as the configuration loads it.
+        options: its options, where it is used.
+        desk: has it decide.
+        log: told when that fails.
+
+    Raises:
+        CustomError: the library cannot be loaded, or what it makes cannot be used.
+        LibraryError: likewise.
+    """
+    made = make_module(module, options, ENTRY_POINT, "authenticate")
+    return CustomAuthenticator(module.name, cast("AuthenticationModule", made), desk, log)
+
+
+class CustomAuthenticator:
+    """A module of a library, as the engine sees it.
+
+    Args:
+        name: what the configuration calls it.
+        module: the module.
+        desk: has it decide.
+        log: told when that fails.
+    """
+
+    def __init__(self, name: str, module: AuthenticationModule, desk: Desk, log: Log) -> None:
+        self.name: Final = name
+        self.module: Final = module
+        self.desk: Final = desk
+        self.log: Final = log
+
+    def begin(self) -> Exchange:
+        """See `Authenticator`."""
+        return _Exchange(self)
+
+    def forget(self) -> None:
+        """See `Authenticator`."""
+        have_forget(self.module, self.name, self.log)
+
+
+def _problem(given: object) -> str:
+    """What is wrong with an answer; empty if it can be used."""
+    if not isinstance(given, Admission):
+        return f"expected an Admission, not {type(given).__name__}"
+    texts = {"user": given.user, "reason": given.reason, "token": given.token}
+    if isinstance(given.challenge, Challenge):
+        texts |= {"challenge": given.challenge.user + given.challenge.password}
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            return f"{name}: expected a text, not {type(text).__name__}"
+        if _SURROGATE.search(text):
+            return f"{name}: expected Unicode text, not half of a surrogate pair"
+    if not isinstance(given.granted, bool):
+        return f"granted: expected True or False, not {type(given.granted).__name__}"
+    if not isinstance(given.challenge, Challenge | None):
+        return f"challenge: expected a Challenge, not {type(given.challenge).__name__}"
+    if given.granted and given.challenge is not None:
+        return "expected either granted or a challenge, not both"
+    if not given.user.isprintable():
+        return "user: expected a name without control characters"
+    return ""
+
+
+class _Exchange:
+    """One logon.
+
+    Args:
+        authenticator: decides on it.
+    """
+
+    def __init__(self, authenticator: CustomAuthenticator) -> None:
+        self._authenticator = authenticator
+        self._previous: Admission | None = None
+
+    def step(self, credentials: Credentials) -> Later[Admission]:
+        """See `Exchange`."""
+        return self._authenticator.desk.ask(lambda: self._decide(credentials), self._refuse)
+
+    async def _decide(self, credentials: Credentials) -> Admission:
+        given: object = await self._authenticator.module.authenticate(credentials, self._previous)
+        problem = _problem(given)
+        if not isinstance(given, Admission) or problem:
+            return self._refuse(problem)
+        self._previous = given
+        return given
+
+    def _refuse(self, problem: str) -> Admission:
+        authenticator = self._authenticator
+        authenticator.log.emit("25-0003", module=authenticator.name, problem=problem)
+        reason = "the credentials cannot be checked at the moment"
+        return Admission(False, "", reason, undecided=True)

@@ -1,0 +1,145 @@
+"""Entitlement modules of one's own. See `library`.
+
+The library has a function
+
+    def create_entitlement(name: str, options: Mapping[str, Sequence[str]]) -> module
+
+which returns an object with
+
+    async def permissions(self, user: str) -> Mapping[str, Any]
+
+What it returns is a permission document (`documents.py`), as a dict. `user` is the name that
+authentication vouches for, empty for nobody in particular; `user_name` of the document has no
+effect, since that has been decided. If it takes longer than 30 seconds, raises, or gives anything
+else, the user may do nothing.
+
+A user is asked for once, however many log on at a time. What is said counts until entitlement is
+reset; that nothing can be said at the moment counts for those who wait. A function `forget(user)`,
+if there is one, is called at a reset, with None for all users.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from server.security.custom.library import have_forget, make_module
+from server.security.documents import DocumentError, make_document
+from server.security.later import Pending, when_decided
+from server.security.permissions import NOTHING
+
+if TYPE_CHECKING:
+    from config_schema.spec import ModuleSpec, Options
+    from server.base.log import Log
+    from server.expressions.functions.registry import Functions
+    from server.security.desk import Desk
+    from server.security.later import Later
+    from server.security.permissions import Permissions
+
+ENTRY_POINT: Final = "create_entitlement"
+
+_MOST_USERS: Final = 10_000
+"""Of more, the one is asked for again who has not come for longest."""
+
+
+class EntitlementModule(Protocol):
+    """What a library makes."""
+
+    async def permissions(self, user: str) -> Mapping[str, Any]:
+        """The permission document of a user; see above."""
+
+
+def load_entitlement(
+    module: ModuleSpec, options: Options, functions: Functions, desk: Desk, log: Log
+) -> CustomEntitlement:
+    """Load a library and let it make a module.
+
+    Args:
+        module: the module as the configuration loads it.
+        options: its options, where it is used.
+        functions: what filters of its documents may call.
+        desk: has it say what users may do.
+        log: told when that fails.
+
+    Raises:
+        CustomError: the library cannot be loaded, or what it makes cannot be used.
+        LibraryError: likewise.
+    """
+    made = make_module(module, options, ENTRY_POINT, "permissions")
+    return CustomEntitlement(module.name, cast("EntitlementModule", made), functions, desk, log)
+
+
+class CustomEntitlement:
+    """A module of a library, as the engine sees it.
+
+    Args:
+        name: what the configuration calls it.
+        module: the module.
+        functions: what filters of its documents may call.
+        desk: has it say what users may do.
+        log: told when that fails.
+    """
+
+    def __init__(
+        self, name: str, module: EntitlementModule, functions: Functions, desk: Desk, log: Log
+    ) -> None:
+        self._name = name
+        self._module = module
+        self._functions = functions
+        self._desk = desk
+        self._log = log
+        self._known: OrderedDict[str, Permissions] = OrderedDict()
+        self._asked: dict[str, Pending[Permissions]] = {}
+
+    def enter(self, user: str) -> Later[Permissions]:
+        """See `Entitlement`."""
+        known = self._known.get(user)
+        if known is not None:
+            self._known.move_to_end(user)
+            return known
+        asked = self._asked.get(user)
+        return self._ask(user) if asked is None else asked
+
+    def forget(self, user: str | None = None) -> None:
+        """See `Entitlement`."""
+        if user is None:
+            self._known.clear()
+            self._asked.clear()
+        else:
+            self._known.pop(user, None)
+            self._asked.pop(user, None)
+        have_forget(self._module, self._name, self._log, user)
+
+    def _ask(self, user: str) -> Pending[Permissions]:
+        asked: Pending[Permissions] = Pending()
+        self._asked[user] = asked
+        answer = self._desk.ask(partial(self._decide, user), partial(self._refuse, user))
+        answer.when_there(partial(self._take, user, asked))
+        return asked
+
+    def _take(self, user: str, asked: Pending[Permissions], answer: Permissions) -> None:
+        if self._asked.get(user) is not asked:  # forgotten meanwhile: that is an old answer
+            when_decided(self.enter(user), asked.give)
+            return
+        del self._asked[user]
+        if answer is not NOTHING:
+            self._known[user] = answer
+            if len(self._known) > _MOST_USERS:
+                self._known.popitem(last=False)
+        asked.give(answer)
+
+    async def _decide(self, user: str) -> Permissions:
+        given: object = await self._module.permissions(user)
+        if not isinstance(given, Mapping):
+            expected = f"expected a permission document, not {type(given).__name__}"
+            return self._refuse(user, expected)
+        try:
+            return make_document(dict(given), self._functions)
+        except DocumentError as error:
+            return self._refuse(user, f"permission document: {error}")
+
+    def _refuse(self, user: str, problem: str) -> Permissions:
+        self._log.emit("25-0040", module=self._name, user=user, problem=problem)
+        return NOTHING

@@ -1,0 +1,178 @@
+"""Answers to what a web service asks for before it says anything: Basic and Digest.
+
+Digest is preferred, and of its algorithms the strongest; passwords leave in the clear only where a
+service takes nothing else.
+
+Source: RFC 7235 (challenges), RFC 7616 (Digest), RFC 7617 (Basic).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+from urllib.parse import quote
+
+_WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_NEXT: Final = re.compile(r"[\s,]*")
+_PARAMETER: Final = re.compile(rf'({_WORD})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_WORD}))\s*(?=,|$)')
+_SCHEME: Final = re.compile(rf"({_WORD})(?:\s+[A-Za-z0-9._~+/-]+=*\s*(?=,|$)|\s+|(?=,|$))")
+_ESCAPED: Final = re.compile(r"\\(.)")
+
+Hash: TypeAlias = Callable[[str], str]
+
+
+class Unanswerable(ValueError):
+    """There is no answer to a challenge. The text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpChallenge:
+    """What a service asks for.
+
+    Attributes:
+        scheme: how credentials are to be shown, in lower case.
+        parameters: what is said besides; names in lower case.
+    """
+
+    scheme: str
+    parameters: Mapping[str, str]
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the credentials were good, and only have to be shown in another way."""
+        return self.parameters.get("stale", "").lower() == "true"
+
+
+def read_challenges(headers: Iterable[str]) -> list[HttpChallenge]:
+    """Read `WWW-Authenticate` headers, as far as they can be read; each may have several."""
+    return [challenge for header in headers for challenge in _read(header)]
+
+
+def _read(header: str) -> list[HttpChallenge]:
+    found: list[HttpChallenge] = []
+    parameters: dict[str, str] = {}
+    at = 0
+    while at < len(header):
+        at = _next(header, at)
+        if found and (match := _PARAMETER.match(header, at)):
+            quoted = match[2]
+            value = match[3] if quoted is None else _ESCAPED.sub(r"\1", quoted)
+            parameters.setdefault(match[1].lower(), value)
+        elif match := _SCHEME.match(header, at):
+            parameters = {}
+            found.append(HttpChallenge(match[1].lower(), parameters))
+        else:
+            break
+        at = match.end()
+    return found
+
+
+def _next(header: str, at: int) -> int:
+    blank = _NEXT.match(header, at)
+    return at if blank is None else blank.end()
+
+
+def answer(challenges: Iterable[HttpChallenge], user: str, password: str, target: str) -> str:
+    """Answer the best of some challenges.
+
+    Args:
+        challenges: what a service asks for.
+        user: who asks.
+        password: what proves it.
+        target: what is asked for with GET, as the request has it.
+
+    Returns:
+        The `Authorization` header.
+
+    Raises:
+        Unanswerable: none of them can be answered.
+    """
+    known = list(challenges)
+    digests = [one for one in known if one.scheme == "digest" and _can_answer(one)]
+    if digests:
+        best = max(digests, key=lambda one: list(_HASHES).index(_algorithm(one)))
+        return _digest(best, user, password, target)
+    if any(one.scheme == "basic" for one in known):
+        return _basic(user, password)
+    asked = ", ".join(one.scheme for one in known) or "nothing that can be read"
+    raise Unanswerable(f"it asks for {asked}, and Basic and Digest are what there is")
+
+
+def _basic(user: str, password: str) -> str:
+    if ":" in user:
+        raise Unanswerable("it asks for Basic, in which a user name cannot have a colon")
+    shown = f"{user}:{password}".encode("utf-8", "surrogatepass")
+    return f"Basic {base64.b64encode(shown).decode()}"
+
+
+def _md5(text: str) -> str:
+    data = text.encode("utf-8", "surrogatepass")
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()  # what the service wants
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+_HASHES: Final[Mapping[str, Hash]] = {"md5": _md5, "sha-256": _sha256}
+"""By the name of the algorithm, the strongest last."""
+
+_SESSION: Final = "-sess"
+
+
+def _algorithm(challenge: HttpChallenge) -> str:
+    return challenge.parameters.get("algorithm", "MD5").lower().removesuffix(_SESSION)
+
+
+def _qualities(challenge: HttpChallenge) -> list[str]:
+    words = challenge.parameters.get("qop", "").lower().split(",")
+    return [word.strip() for word in words if word.strip()]
+
+
+def _can_answer(challenge: HttpChallenge) -> bool:
+    qualities = _qualities(challenge)
+    is_complete = {"realm", "nonce"} <= challenge.parameters.keys()
+    is_known = _algorithm(challenge) in _HASHES
+    return is_complete and is_known and (not qualities or "auth" in qualities)
+
+
+def _digest(challenge: HttpChallenge, user: str, password: str, target: str) -> str:
+    given = challenge.parameters
+    digest = _HASHES[_algorithm(challenge)]
+    realm, nonce, own_nonce = given["realm"], given["nonce"], secrets.token_hex(16)
+    secret = digest(f"{user}:{realm}:{password}")
+    if given.get("algorithm", "").lower().endswith(_SESSION):
+        secret = digest(f"{secret}:{nonce}:{own_nonce}")
+    asked = digest(f"GET:{target}")
+    fields = _name(given, digest, user, realm)
+    fields += [f"realm={_quoted(realm)}", f"nonce={_quoted(nonce)}", f"uri={_quoted(target)}"]
+    if _qualities(challenge):
+        proof = digest(f"{secret}:{nonce}:00000001:{own_nonce}:auth:{asked}")
+        fields += ["qop=auth", "nc=00000001", f'cnonce="{own_nonce}"']
+    else:  # as it was before RFC 2617
+        proof = digest(f"{secret}:{nonce}:{asked}")
+    fields.append(f'response="{proof}"')
+    if "algorithm" in given:
+        fields.append(f"algorithm={given['algorithm']}")
+    if "opaque" in given:
+        fields.append(f"opaque={_quoted(given['opaque'])}")
+    return f"Digest {', '.join(fields)}"
+
+
+def _name(given: Mapping[str, str], digest: Hash, user: str, realm: str) -> list[str]:
+    """How the user is named: in the clear or not, in letters that a header can have."""
+    if given.get("userhash", "").lower() == "true":
+        return [f'username="{digest(f"{user}:{realm}")}"', "userhash=true"]
+    if not user.isascii() and given.get("charset", "").lower() == "utf-8":
+        return [f"username*=UTF-8''{quote(user, safe='')}"]
+    return [f"username={_quoted(user)}"]
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,106 @@
+"""Connections to a service: a new one for each request, or those that were used before.
+
+A connection that was kept may have been closed by the service at any time: if nothing is heard of
+it, the request goes over a new one.
+
+Everything happens on the desk's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from server.security.web import WebError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from server.security.web import Endpoint, WebAnswer, WebClient, WebConnection
+
+_KEPT_SECONDS: Final = 10.0
+"""For how long a connection is kept that nobody uses."""
+
+_REQUEST_TIMEOUT: Final = 408
+"""What some services say when a connection was not used for long."""
+
+
+class Connections:
+    """Connections to one service.
+
+    Args:
+        client: makes them.
+        are_kept: whether they are used more than once.
+    """
+
+    def __init__(self, client: WebClient, *, are_kept: bool) -> None:
+        self._client = client
+        self._are_kept = are_kept
+        self._kept: deque[tuple[WebConnection, float]] = deque()
+        self._is_watched = False
+
+    async def get(
+        self, endpoint: Endpoint, headers: Sequence[tuple[str, str | bytes]]
+    ) -> WebAnswer:
+        """Ask the service with GET.
+
+        Raises:
+            WebError: there is no answer, or none that can be used.
+        """
+        kept = self._take()
+        if kept is not None:
+            try:
+                found = await self._ask(kept, endpoint, headers)
+            except WebError:
+                if kept.is_heard:
+                    raise
+            else:
+                if found.status != _REQUEST_TIMEOUT:
+                    return found
+        return await self._ask(await self._client.connect(endpoint), endpoint, headers)
+
+    async def _ask(
+        self,
+        connection: WebConnection,
+        endpoint: Endpoint,
+        headers: Sequence[tuple[str, str | bytes]],
+    ) -> WebAnswer:
+        is_usable = False
+        own = [] if self._are_kept else [("connection", "close")]
+        try:
+            found = await connection.ask("GET", endpoint, [*own, *headers])
+            is_usable = self._are_kept and connection.is_usable
+        finally:
+            if is_usable:
+                self._keep(connection)
+            else:
+                connection.close()
+        return found
+
+    def _take(self) -> WebConnection | None:
+        """The connection that was used last, of those that can be used still."""
+        while self._kept:
+            connection, _ = self._kept.pop()
+            if connection.is_usable:
+                return connection
+            connection.close()
+        return None
+
+    def _keep(self, connection: WebConnection) -> None:
+        self._kept.append((connection, asyncio.get_running_loop().time()))
+        self._watch()
+
+    def _watch(self) -> None:
+        """Close in time what nobody uses."""
+        if self._kept and not self._is_watched:
+            self._is_watched = True
+            ends = self._kept[0][1] + _KEPT_SECONDS
+            asyncio.get_running_loop().call_at(ends, self._close_old)
+
+    def _close_old(self) -> None:
+        self._is_watched = False
+        now = asyncio.get_running_loop().time()
+        while self._kept and self._kept[0][1] + _KEPT_SECONDS <= now:
+            self._kept.popleft()[0].close()
+        self._watch()

@@ -1,0 +1,110 @@
+"""What a service answers, as a permission document.
+
+A service may say more than is known here, and say `null` of what it does not want to say. But a
+name that is nearly one that is known is a slip, and the document is refused: with a `selct`, more
+would be seen than was meant.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import json
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from config_schema.suggest import nearest
+from server.security.documents import (
+    KNOWN_FIELDS,
+    KNOWN_OF_RULE,
+    DocumentError,
+    PermissionDocument,
+    make_document,
+)
+
+if TYPE_CHECKING:
+    from server.expressions.functions.registry import Functions
+    from server.security.documents import Place
+
+MOST_BYTES: Final = 4 * 1024 * 1024
+"""Bytes that a document may have."""
+
+LARGE_BYTES: Final = 65_536
+"""From here on, a document is worth a thread of its own: others are decided on meanwhile."""
+
+
+class Documents:
+    """Reads documents, of which many users may have the same.
+
+    Args:
+        functions: what filters may call.
+    """
+
+    def __init__(self, functions: Functions) -> None:
+        self._functions = functions
+        self._read: WeakValueDictionary[bytes, PermissionDocument] = WeakValueDictionary()
+
+    def read(self, text: bytes) -> PermissionDocument:
+        """Read a document; equal ones are the same object, as long as somebody has it.
+
+        Raises:
+            DocumentError: it cannot be used.
+        """
+        key = hashlib.blake2b(text, digest_size=32).digest()
+        known = self._read.get(key)
+        if known is None:
+            known = self._read[key] = make_document(_content(text), self._functions)
+        return known
+
+
+def _content(text: bytes) -> dict[str, Any]:
+    """What is known of what a document says."""
+    try:
+        content = msgspec.json.decode(text.removeprefix(codecs.BOM_UTF8))
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"it is no JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise DocumentError("expected a JSON object")
+    _refuse_doubled(text)
+    found = _known(content, KNOWN_FIELDS, ())
+    for name in ("topic", "admin"):
+        entries = found.get(name)
+        if isinstance(entries, list):
+            found[name] = [
+                _known(entry, KNOWN_OF_RULE, (name, number)) if isinstance(entry, dict) else entry
+                for number, entry in enumerate(entries)
+            ]
+    user = found.get("user_name")
+    if isinstance(user, str) and not (user and user.isprintable()):
+        raise DocumentError("expected a name without control characters", ("user_name",))
+    return found
+
+
+def _refuse_doubled(text: bytes) -> None:
+    """Of a field that is there twice nobody knows which is meant; JSON is silent about it."""
+
+    def check(pairs: list[tuple[str, Any]]) -> None:
+        names = {name for name, _ in pairs}
+        for name, _ in pairs:
+            if name not in names:
+                raise DocumentError(f"{name!r:.100} is there twice")
+            names.remove(name)
+
+    try:
+        json.loads(text.decode("utf-8-sig"), object_pairs_hook=check)
+    except DocumentError:
+        raise
+    except (ValueError, RecursionError) as error:  # a number may be too long, too
+        raise DocumentError(f"it is no JSON: {error}") from None
+
+
+def _known(content: dict[str, Any], names: Collection[str], place: Place) -> dict[str, Any]:
+    """The fields with names that are known, and with values."""
+    for name in content.keys() - names:
+        meant = nearest(name, names)
+        if meant is not None:
+            raise DocumentError(f"{name!r} is not known: did you mean {meant}?", place)
+    return {name: value for name, value in content.items() if name in names and value is not None}

@@ -1,0 +1,1 @@
+"""Users and passwords that a directory knows."""

@@ -1,0 +1,126 @@
+"""The Basic Encoding Rules, as far as LDAP uses them: tag, length of definite form, content.
+
+Source: RFC 4511, section 5.1; X.690.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+INTEGER: Final = 0x02
+OCTETS: Final = 0x04
+ENUMERATED: Final = 0x0A
+SEQUENCE: Final = 0x30
+SET: Final = 0x31
+
+_MOST_LENGTH_OCTETS: Final = 4
+_MOST_NUMBER_OCTETS: Final = 4  # RFC 4511 numbers go up to 2 ** 31 - 1
+
+
+class BerError(ValueError):
+    """Bytes are not what was expected. The text says what is wrong."""
+
+
+def element(tag: int, *parts: bytes) -> bytes:
+    """An element of a tag below 31, with its parts as content."""
+    content = b"".join(parts)
+    size = len(content)
+    if size < 0x80:
+        return bytes((tag, size)) + content
+    length = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes((tag, 0x80 | len(length))) + length + content
+
+
+def number(value: int, tag: int = INTEGER) -> bytes:
+    """A number that is not negative."""
+    return element(tag, value.to_bytes(value.bit_length() // 8 + 1, "big"))
+
+
+def boolean(value: bool) -> bytes:
+    """A truth value."""
+    return element(0x01, b"\xff" if value else b"\x00")
+
+
+def size_of(octets: bytes) -> int | None:
+    """The size of the element that bytes begin with; None if too few have come to tell.
+
+    Raises:
+        BerError: they begin with no element that LDAP has.
+    """
+    if octets and octets[0] & 0x1F == 0x1F:
+        raise BerError("a tag of more than one byte")
+    if len(octets) < 2:
+        return None
+    first = octets[1]
+    if first < 0x80:
+        return 2 + first
+    count = first & 0x7F
+    if not 0 < count <= _MOST_LENGTH_OCTETS:
+        raise BerError("a length of another form than LDAP has")
+    if len(octets) < 2 + count:
+        return None
+    return 2 + count + int.from_bytes(octets[2 : 2 + count], "big")
+
+
+class Reader:
+    """Takes elements from the content of another one, in turn.
+
+    Args:
+        content: the content.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._rest = content
+
+    @property
+    def has_more(self) -> bool:
+        """Whether anything is left."""
+        return bool(self._rest)
+
+    @property
+    def tag(self) -> int | None:
+        """The tag of the next element; None if nothing is left."""
+        return self._rest[0] if self._rest else None
+
+    def take(self, tag: int) -> bytes:
+        """The content of the next element.
+
+        Raises:
+            BerError: it has another tag, or there is not as much as it says.
+        """
+        if self.tag != tag:
+            found = "nothing" if self.tag is None else f"tag {self.tag:#04x}"
+            raise BerError(f"{found} where tag {tag:#04x} was expected")
+        size = size_of(self._rest)
+        if size is None or size > len(self._rest):
+            raise BerError("an element that ends behind what contains it")
+        start = 2 if self._rest[1] < 0x80 else 2 + (self._rest[1] & 0x7F)
+        content, self._rest = self._rest[start:size], self._rest[size:]
+        return content
+
+    def enter(self, tag: int) -> Reader:
+        """A reader of the content of the next element.
+
+        Raises:
+            BerError: as `take` does.
+        """
+        return Reader(self.take(tag))
+
+    def number(self, tag: int = INTEGER) -> int:
+        """The next element, a number.
+
+        Raises:
+            BerError: as `take` does, or it is none that LDAP has.
+        """
+        content = self.take(tag)
+        if not 0 < len(content) <= _MOST_NUMBER_OCTETS:
+            raise BerError(f"a number of {len(content)} bytes")
+        return int.from_bytes(content, "big", signed=True)
+
+    def text(self, tag: int = OCTETS) -> str:
+        """The next element, a text; what is not UTF-8 in it is replaced.
+
+        Raises:
+            BerError: as `take` does.
+        """
+        return self.take(tag).decode(errors="replace")

@@ -1,0 +1,171 @@
+"""One connection to a directory: requests, one after the other, and the answers to each."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from server.security.ldap import messages
+from server.security.ldap.ber import BerError
+from server.security.ldap.messages import Entry, Message, Result
+
+_MOST_BYTES: Final = 2 * messages.MOST_MESSAGE_BYTES
+"""That wait to be read. A directory that sends more unasked is up to no good."""
+_MOST_ANSWERS: Final = 32
+"""How many messages may come upon a search; two entries are too many already."""
+_MOST_ENTRIES: Final = 2
+_SEARCH_SECONDS: Final = 10
+
+
+class Connection(asyncio.Protocol):
+    """Requests to a directory. Made by `connected`."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._octets = bytearray()
+        self._problem: Exception | None = None
+        self._waits: asyncio.Future[None] | None = None
+        self._number = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.Protocol`."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - it is a stream's
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        self._octets += data
+        if len(self._octets) > _MOST_BYTES:
+            self._problem = BerError(f"more than {_MOST_BYTES} bytes that nobody has asked for")
+            self.close()
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        self._problem = self._problem or exc or EOFError("it has closed the connection")
+        self._wake()
+
+    async def start_tls(self, context: ssl.SSLContext, host: str) -> Result:
+        """Encrypt what follows, if the directory is ready for that.
+
+        Raises:
+            BerError: it answers with something else.
+            EOFError, OSError: the connection has ended, or the certificate is not accepted.
+        """
+        self._send(messages.start_tls(self._next()))
+        result = messages.read_result(await self._answer(messages.EXTENDED_RESPONSE))
+        if result.code == messages.SUCCESS:
+            if self._octets:  # somebody in between wants it to count as if it had been encrypted
+                raise BerError("bytes behind the answer to StartTLS")
+            assert self._transport is not None  # noqa: S101 - it has just answered
+            loop = asyncio.get_running_loop()
+            made = await loop.start_tls(self._transport, self, context, server_hostname=host)
+            if made is None:
+                raise EOFError("it has closed the connection")
+            self._transport = made
+        return result
+
+    async def bind(self, version: int, name: str, password: str) -> Result:
+        """Log on.
+
+        Raises:
+            BerError: the directory answers with something else.
+            EOFError, OSError: the connection has ended.
+        """
+        self._send(messages.bind(self._next(), version, name, password))
+        return messages.read_result(await self._answer(messages.BIND_RESPONSE))
+
+    async def search(
+        self, base: str, attributes: tuple[str, ...], value: str
+    ) -> tuple[list[Entry], Result]:
+        """Search for entries one of whose attributes has a value.
+
+        Directories that are referred to are not asked.
+
+        Raises:
+            BerError: the directory answers with something else.
+            EOFError, OSError: the connection has ended.
+        """
+        request = messages.search(
+            self._next(), base, attributes, value, _MOST_ENTRIES, _SEARCH_SECONDS
+        )
+        self._send(request)
+        entries = []
+        for _ in range(_MOST_ANSWERS):
+            message = await self._answer(
+                messages.SEARCH_ENTRY, messages.SEARCH_REFERENCE, messages.SEARCH_DONE
+            )
+            if message.tag == messages.SEARCH_ENTRY:
+                entries.append(messages.read_entry(message))
+            elif message.tag == messages.SEARCH_DONE:
+                return entries, messages.read_result(message)
+        raise BerError(f"more than {_MOST_ANSWERS} answers to a search for {_MOST_ENTRIES} entries")
+
+    def end(self) -> None:
+        """Say that no more comes."""
+        self._send(messages.unbind(self._next()))
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+    def _send(self, request: bytes) -> None:
+        assert self._transport is not None  # noqa: S101 - it is connected
+        self._transport.write(request)
+
+    async def _answer(self, *expected: int) -> Message:
+        """The next message, which has to answer the last request."""
+        message = messages.read_message(await self._take())
+        if message.number == 0:
+            raise EOFError(f"it says goodbye, {messages.read_result(message)}")
+        if message.number != self._number:
+            raise BerError(f"message {message.number} where {self._number} was expected")
+        if message.tag not in expected:
+            raise BerError(f"tag {message.tag:#04x}, which does not answer what was asked")
+        return message
+
+    async def _take(self) -> bytes:
+        """The bytes of the next message."""
+        while True:
+            size = messages.size_of_message(bytes(self._octets[:6]))
+            if size is not None and size <= len(self._octets):
+                octets = bytes(self._octets[:size])
+                del self._octets[:size]
+                return octets
+            if self._problem is not None:
+                raise self._problem
+            self._waits = asyncio.get_running_loop().create_future()
+            await self._waits
+
+    def _wake(self) -> None:
+        if self._waits is not None and not self._waits.done():
+            self._waits.set_result(None)
+
+
+@asynccontextmanager
+async def connected(host: str, port: int, tls: ssl.SSLContext | None) -> AsyncIterator[Connection]:
+    """A connection to a directory, closed in the end.
+
+    Args:
+        host: its host.
+        port: its port.
+        tls: encrypts the connection from the beginning on; None if it is not to be.
+
+    Raises:
+        OSError: there is none to be had.
+    """
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_connection(Connection, host, port, ssl=tls)
+    try:
+        yield connection
+        connection.end()
+    finally:
+        connection.close()

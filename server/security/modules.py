@@ -1,0 +1,241 @@
+"""Which modules there are, and how those are made that a configuration asks for.
+
+The options of a module that is loaded (`Modules`) apply wherever it is used, unless they are given
+there as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from config_schema.spec import ModuleSpec, ModuleUse, Options
+from server.base.libraries import LibraryError
+from server.security import simple_access
+from server.security.authentication import AcceptAll, Authenticator, RefuseAll
+from server.security.custom.authentication import load_authentication
+from server.security.custom.entitlement import load_entitlement
+from server.security.custom.library import CustomError
+from server.security.entitlement import Entitlement, FixedEntitlement
+from server.security.failed_logons import Guarded
+from server.security.http_entitlement.modules import (
+    WebServices,
+    make_web_authenticator,
+    make_web_entitlement,
+)
+from server.security.http_entitlement.settings import LIBRARY as HTTP_LIBRARY
+from server.security.multi import module as multi
+from server.security.multi.options import OptionsError
+from server.security.oauth import module as oauth
+from server.security.permissions import EVERYTHING, NOTHING
+from server.security.users import modules as users_module
+from server.security.users.files import UsersFileError
+from server.security.web import WebError
+
+if TYPE_CHECKING:
+    from server.base.log import Log
+    from server.expressions.functions.registry import Functions
+    from server.security.desk import Desk
+    from server.security.failed_logons import FailedLogons
+    from server.security.users.files import UsersFile, UsersFiles
+
+
+class SecurityError(ValueError):
+    """A module cannot be made as configured. The text says which, where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What modules are made with.
+
+    Attributes:
+        modules: those that the configuration loads.
+        functions: the functions of filters.
+        log: where they say what happens.
+        desk: where they have decided what takes a while.
+        failed_logons: counts these.
+        users_files: the files of users that are open.
+        transport: the transport that they are made for.
+        web_services: what those that ask web services have in common.
+        reset: ends the connections of a user on the transport, and has everybody forget what they
+            may do.
+    """
+
+    modules: Iterable[ModuleSpec]
+    functions: Functions
+    log: Log
+    desk: Desk
+    failed_logons: FailedLogons
+    users_files: UsersFiles
+    transport: str
+    web_services: WebServices
+    reset: Callable[[str], None]
+
+
+AuthenticationFactory: TypeAlias = Callable[[Options, Surroundings], Authenticator]
+EntitlementFactory: TypeAlias = Callable[[Options, Surroundings], Entitlement]
+NamedAuthenticationFactory: TypeAlias = Callable[[str, Options, Surroundings], Authenticator]
+"""The same for one that is loaded, and so has a name of its own."""
+
+
+def _accept(options: Options, _surroundings: Surroundings) -> Authenticator:
+    return AcceptAll(
+        require_logon=options.flag("RequireLogon", default=True),
+        require_user_name=options.flag("RequireUsername", default=False),
+        trust_user_name=options.flag("AllowSpoofing", default=False),
+        trust_certificate=options.flag("UserFromCertificate", default=False),
+    )
+
+
+def _accept_implicitly(options: Options, _surroundings: Surroundings) -> Authenticator:
+    return AcceptAll(
+        require_logon=False,
+        require_user_name=False,
+        trust_user_name=options.flag("AllowSpoofing", default=False),
+        trust_certificate=options.flag("UserFromCertificate", default=False),
+    )
+
+
+def _users_file(options: Options, surroundings: Surroundings) -> UsersFile:
+    try:
+        return surroundings.users_files.open(
+            options.get(users_module.FILE_NAME) or "",
+            surroundings.functions,
+            surroundings.desk,
+            surroundings.log,
+        )
+    except UsersFileError as error:
+        raise SecurityError(str(error)) from error
+
+
+def _authenticate_users(options: Options, around: Surroundings) -> Authenticator:
+    file = _users_file(options, around)
+    file.authenticates.add(around.transport)
+    return users_module.UsersAuthenticator(file, around.log)
+
+
+def _entitle_users(options: Options, around: Surroundings) -> Entitlement:
+    file = _users_file(options, around)
+    file.entitles.add(around.transport)
+    return users_module.UsersEntitlement(file)
+
+
+OPEN: Final = AcceptAll(require_logon=True, require_user_name=False, trust_user_name=False)
+"""What decides on logons where nothing is configured."""
+
+DEFAULT: Final = "amps-default-authentication-module"
+"""Its name."""
+
+AUTHENTICATION_MODULES: Final[Mapping[str, AuthenticationFactory]] = {
+    DEFAULT: _accept,
+    "amps-implicit-authentication-module": _accept_implicitly,
+    "amps-default-no-authentication-module": lambda _options, _surroundings: RefuseAll(),
+}
+"""The modules that need no Modules entry, by the name that a configuration uses."""
+
+
+def _ask_web_service(_name: str, options: Options, about: Surroundings) -> Authenticator:
+    return make_web_authenticator(
+        options, about.web_services, about.functions, about.desk, about.log
+    )
+
+
+def _keep_what_web_service_says(options: Options, about: Surroundings) -> Entitlement:
+    return make_web_entitlement(
+        options, about.web_services, about.functions, about.desk, about.log, about.reset
+    )
+
+
+AUTHENTICATION_LIBRARIES: Final[Mapping[str, NamedAuthenticationFactory]] = {
+    HTTP_LIBRARY: _ask_web_service,
+    multi.LIBRARY: lambda name, options, about: multi.make(name, options, about.desk, about.log),
+    oauth.LIBRARY: lambda _name, options, about: oauth.make_oauth(options, about.desk, about.log),
+    users_module.LIBRARY: lambda _name, options, about: _authenticate_users(options, about),
+}
+"""Those that a configuration loads, by the base name of their library."""
+
+ENTITLEMENT_MODULES: Final[Mapping[str, EntitlementFactory]] = {
+    "amps-default-entitlement-module": lambda _options, _about: FixedEntitlement(EVERYTHING),
+    "amps-default-no-entitlement-module": lambda _options, _about: FixedEntitlement(NOTHING),
+}
+"""The modules that need no Modules entry, by the name that a configuration uses."""
+
+ENTITLEMENT_LIBRARIES: Final[Mapping[str, EntitlementFactory]] = {
+    simple_access.LIBRARY: lambda options, _about: simple_access.simple_access(options),
+    HTTP_LIBRARY: _keep_what_web_service_says,
+    users_module.LIBRARY: _entitle_users,
+}
+"""Those that a configuration loads, by the base name of their library."""
+
+_WITHOUT_OPTIONS_OF_LOADING: Final = frozenset({multi.LIBRARY})
+"""Libraries that pass over options that they are given where they are loaded, as AMPS has it."""
+
+_ONLY_WHERE_LOADED: Final = frozenset({"ReuseConnections"})
+"""Options that a use does not have of its own."""
+
+
+def make_authenticator(use: ModuleUse | None, surroundings: Surroundings) -> Authenticator:
+    """Make the module that a configuration asks for; without one, the default module.
+
+    One that is loaded is asked for passwords, so failed logons have their limits.
+
+    Raises:
+        SecurityError: its options cannot be used.
+    """
+    if use is None:
+        return OPEN
+    factory = AUTHENTICATION_MODULES.get(use.module)
+    if factory is not None:
+        return factory(use.options, surroundings)
+    module = _load_authenticator(use, surroundings)
+    return Guarded(module, surroundings.failed_logons, surroundings.log)
+
+
+def _load_authenticator(use: ModuleUse, surroundings: Surroundings) -> Authenticator:
+    module = _loaded(use, surroundings)
+    options = _options(module, use)
+    library_factory = AUTHENTICATION_LIBRARIES.get(module.library_name)
+    try:
+        if library_factory is not None:
+            return library_factory(module.name, options, surroundings)
+        return load_authentication(module, options, surroundings.desk, surroundings.log)
+    except (CustomError, LibraryError, WebError, oauth.OAuthError, OptionsError) as error:
+        raise SecurityError(f"{use.location}: {error}") from error
+
+
+def make_entitlement(use: ModuleUse | None, surroundings: Surroundings) -> Entitlement:
+    """Make the module that a configuration asks for; without one, the default module.
+
+    Raises:
+        SecurityError: its options cannot be used.
+    """
+    if use is None:
+        return FixedEntitlement(EVERYTHING)
+    factory = ENTITLEMENT_MODULES.get(use.module)
+    if factory is not None:
+        return factory(use.options, surroundings)
+    module = _loaded(use, surroundings)
+    options = _options(module, use)
+    library = ENTITLEMENT_LIBRARIES.get(module.library_name)
+    try:
+        if library is not None:
+            return library(options, surroundings)
+        return load_entitlement(
+            module, options, surroundings.functions, surroundings.desk, surroundings.log
+        )
+    except (CustomError, LibraryError, WebError) as error:
+        raise SecurityError(f"{use.location}: {error}") from error
+
+
+def _loaded(use: ModuleUse, surroundings: Surroundings) -> ModuleSpec:
+    return next(one for one in surroundings.modules if one.name == use.module)
+
+
+def _options(module: ModuleSpec, use: ModuleUse) -> Options:
+    """The options of a use, and those of the module that it does not give."""
+    if module.library_name in _WITHOUT_OPTIONS_OF_LOADING:
+        return use.options
+    options = [option for option in use.options if option.name not in _ONLY_WHERE_LOADED]
+    given = {option.name for option in options}
+    return Options((*options, *(one for one in module.options if one.name not in given)))

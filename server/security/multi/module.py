@@ -1,0 +1,256 @@
+"""libamps_multi_authentication: users whom a directory or a Kerberos realm knows.
+
+One module is for one of the two. If it took both, a Kerberos token that it did not recognise would
+go to the directory as if it were a password; that is why AMPS does not allow it either. For users
+of both there are two transports.
+
+    credentials -> is there a password? -> what kind is it? -> LDAP: on the desk, over the network
+                   no: AllowAnonymous      a token or not     Kerberos: on a helper thread of it
+
+Source: AMPS User Guide, Multimethod Authentication Module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from client.gssapi import GssError
+from server.base.daemon_threads import DaemonThreads
+from server.security.authentication import Admission, Challenge, Credentials, Exchange
+from server.security.kerberos import Acceptance, Service, TokenError, begins_logon, read_token
+from server.security.ldap.directory import (
+    Directory,
+    DirectoryError,
+    DirectorySpec,
+    NotAccepted,
+)
+from server.security.multi.options import (
+    Kind,
+    open_service,
+    read_directory,
+    read_kind,
+    read_tls,
+)
+
+if TYPE_CHECKING:
+    from config_schema.spec import Options
+    from server.base.log import Log
+    from server.security.desk import Desk
+    from server.security.later import Later
+
+LIBRARY: Final = "libamps_multi_authentication.so"
+
+_MOST_CHARACTERS: Final = 1024
+"""Of a user's name or a password; what is longer costs a directory time for nothing."""
+_THREADS: Final = 4
+"""That check tokens, which takes a millisecond, and reads the keytab and the replay cache."""
+
+_NO_PASSWORD: Final = "a user name and a password are required"  # noqa: S105 - a sentence
+_NOT_ACCEPTED: Final = "the credentials are not accepted"
+_UNDECIDED: Final = "the credentials cannot be checked at the moment"
+
+
+class _Undecided(Exception):
+    """Whether credentials are good cannot be told. The text says why."""
+
+
+class _Refused(Exception):
+    """Credentials are not good. The text says why, for the log."""
+
+
+class Mechanism(Protocol):
+    """One of the ways to find out who somebody is.
+
+    Attributes:
+        takes_passwords: whether somebody could log on by guessing.
+    """
+
+    takes_passwords: bool
+
+    async def decide(self, credentials: Credentials, exchange: MultiExchange) -> Admission:
+        """Decide on credentials that have a password, on the desk.
+
+        Raises:
+            _Refused: they are not good.
+            _Undecided: it cannot be told.
+        """
+
+
+class ByDirectory:
+    """Asks a directory.
+
+    Args:
+        spec: where it is.
+    """
+
+    takes_passwords = True
+
+    def __init__(self, spec: DirectorySpec) -> None:
+        self._directory = Directory(spec)
+
+    async def decide(self, credentials: Credentials, exchange: MultiExchange) -> Admission:  # noqa: ARG002
+        """See `Mechanism`."""
+        user, password = credentials.user, credentials.password
+        problem = _unfit(user, password)
+        if problem:
+            raise _Refused(problem)
+        try:
+            return Admission(True, await self._directory.check(user, password), "")
+        except NotAccepted as problem:
+            raise _Refused(str(problem)) from None
+        except DirectoryError as problem:
+            raise _Undecided(str(problem)) from None
+
+
+def _unfit(user: str, password: str) -> str:
+    """Why a directory is not asked; empty if it is."""
+    if not user:
+        return "there is no user name"
+    if len(user) > _MOST_CHARACTERS or len(password) > _MOST_CHARACTERS:
+        return f"the user name or the password has more than {_MOST_CHARACTERS} characters"
+    if not user.isprintable() or "\0" in password:
+        return "the user name or the password has control characters"
+    try:
+        (user + password).encode()
+    except UnicodeEncodeError:
+        return "the user name or the password is no Unicode text"
+    if begins_logon(password):
+        return (
+            "what stands for the password is a Kerberos token, and the module is configured for "
+            "LDAP; with WWWAuthenticate Negotiate, browsers have nothing else to show"
+        )
+    return ""
+
+
+class ByTicket:
+    """Accepts Kerberos tokens.
+
+    Args:
+        service: what they have to be meant for.
+    """
+
+    takes_passwords = False
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._threads = DaemonThreads(_THREADS, "kerberos")
+
+    async def decide(self, credentials: Credentials, exchange: MultiExchange) -> Admission:
+        """See `Mechanism`."""
+        try:
+            token = read_token(credentials.password)
+        except TokenError as problem:
+            raise _Refused(f"what stands for the password: {problem}") from None
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(
+                self._threads, partial(self._accept, token, credentials.user, exchange)
+            )
+        except GssError as problem:
+            raise _Refused(str(problem)) from None
+
+    def _accept(self, token: bytes, claimed: str, exchange: MultiExchange) -> Admission:
+        if exchange.acceptance is None:
+            try:
+                exchange.acceptance = self._service.begin()
+            except GssError as problem:
+                raise _Undecided(str(problem)) from None
+        acceptance = exchange.acceptance
+        answer = base64.b64encode(acceptance.step(token)).decode()
+        if not acceptance.is_complete:
+            return Admission(
+                False, "", "a further token is required", challenge=Challenge(claimed, answer)
+            )
+        return Admission(True, acceptance.user, "", token=answer)
+
+
+class MultiAuthenticator:
+    """The module, as the engine sees it.
+
+    Args:
+        name: what the configuration calls it.
+        mechanism: finds out who somebody is.
+        allows_anonymous: whether nobody in particular may log on without a password.
+        desk: where that is decided.
+        log: told when it cannot be decided.
+    """
+
+    def __init__(
+        self, name: str, mechanism: Mechanism, allows_anonymous: bool, desk: Desk, log: Log
+    ) -> None:
+        self.name: Final = name
+        self.mechanism: Final = mechanism
+        self.allows_anonymous: Final = allows_anonymous
+        self.desk: Final = desk
+        self.log: Final = log
+
+    def begin(self) -> Exchange:
+        """See `Authenticator`."""
+        return MultiExchange(self)
+
+    def forget(self) -> None:
+        """See `Authenticator`; every logon is decided afresh anyway."""
+
+
+class MultiExchange:
+    """One logon.
+
+    Args:
+        module: decides on it.
+
+    Attributes:
+        acceptance: what has come of the tokens that were shown; None before the first.
+    """
+
+    def __init__(self, module: MultiAuthenticator) -> None:
+        self.acceptance: Acceptance | None = None
+        self._module = module
+
+    def step(self, credentials: Credentials) -> Later[Admission]:
+        """See `Exchange`."""
+        if not credentials.password:
+            if self._module.allows_anonymous and credentials.explicit:
+                return Admission(True, "", "")
+            return Admission(False, "", _NO_PASSWORD)
+        return self._module.desk.ask(lambda: self._decide(credentials), self._give_up)
+
+    async def _decide(self, credentials: Credentials) -> Admission:
+        try:
+            return await self._module.mechanism.decide(credentials, self)
+        except _Refused as problem:
+            return self._refuse(str(problem))
+        except _Undecided as problem:
+            return self._give_up(str(problem))
+
+    def _refuse(self, problem: str) -> Admission:
+        undecided = not self._module.mechanism.takes_passwords
+        return Admission(False, "", _NOT_ACCEPTED, detail=problem, undecided=undecided)
+
+    def _give_up(self, problem: str) -> Admission:
+        self._module.log.emit("25-0003", module=self._module.name, problem=problem)
+        return Admission(False, "", _UNDECIDED, detail=problem, undecided=True)
+
+
+def make(name: str, options: Options, desk: Desk, log: Log) -> MultiAuthenticator:
+    """Make the module.
+
+    Args:
+        name: what the configuration calls it.
+        options: its options, where it is used.
+        desk: where it decides.
+        log: told when it cannot be decided.
+
+    Raises:
+        OptionsError: they cannot be used.
+    """
+    mechanism: Mechanism
+    if read_kind(options) is Kind.LDAP:
+        mechanism = ByDirectory(replace(read_directory(options), tls=read_tls(options)))
+    else:
+        mechanism = ByTicket(open_service(options))
+    anonymous = options.flag("AllowAnonymous", default=False)
+    return MultiAuthenticator(name, mechanism, anonymous, desk, log)

@@ -1,0 +1,214 @@
+"""The options of libamps_multi_authentication: what they mean, and what is wrong with them.
+
+What is wrong with files is a warning when a configuration is verified, which may be on another
+machine than the instance will run on, and an error when it starts.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from client.gssapi import GssError
+from config_schema.catalogue import OptionProblem
+from config_schema.units import UnitError, parse_count
+from server.base.regular_files import MOST_OF_CERTIFICATES, check_regular
+from server.security.kerberos import Service
+from server.security.ldap.directory import (
+    DirectoryError,
+    DirectorySpec,
+    Encryption,
+    read_account_password,
+)
+
+if TYPE_CHECKING:
+    from config_schema.spec import Options
+
+DEFAULT_PORT: Final = "389"
+DEFAULT_PORT_LDAPS: Final = "636"
+DEFAULT_VERSION: Final = "2"
+DEFAULT_USER_ATTRIBUTES: Final = ("uid", "sAMAccountName")
+"""What the name of a user is called in most directories, and in Active Directory."""
+
+_HOST: Final = re.compile(r"[^\s/\[\]@]+")
+_ATTRIBUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]*|\d+(\.\d+)+")
+"""What an attribute is called (RFC 4512, section 2.5): a name, or the number of an object."""
+
+_OWN_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
+_MECHANISM: Final = "DefaultAuthenticationMechanism"
+_CA_FILE: Final = "LDAP.CAFile"
+_PASSWORD_FILE: Final = "LDAP.ServiceAccountPasswordFile"  # noqa: S105 - the name of an option
+
+
+class Kind(StrEnum):
+    """Who is asked about users."""
+
+    LDAP = "LDAP"
+    KERBEROS = "Kerberos"
+
+
+class OptionsError(ValueError):
+    """Options cannot be used. The text says which and why.
+
+    Attributes:
+        option: the one that is at fault.
+        problem: what is wrong with it.
+    """
+
+    def __init__(self, option: str, problem: str) -> None:
+        super().__init__(f"{option} {problem}")
+        self.option = option
+        self.problem = problem
+
+
+def read_kind(options: Options) -> Kind:
+    """Who is asked about users.
+
+    Raises:
+        OptionsError: it is not one of the two.
+    """
+    kinds = [kind for kind in Kind if any(option.name.startswith(f"{kind}.") for option in options)]
+    if len(kinds) != 1:
+        what = "there are options of both" if kinds else "is missing, and so is Kerberos.SPN"
+        raise OptionsError("LDAP.Host", f"{what}: expected either LDAP or Kerberos")
+    kind = kinds[0]
+    for needed in ("LDAP.Host",) if kind is Kind.LDAP else ("Kerberos.SPN", "Kerberos.Keytab"):
+        if not options.get(needed):
+            raise OptionsError(needed, "is missing")
+    wanted = options.get(_MECHANISM)
+    if wanted is not None and wanted.lower() != kind.lower():
+        raise OptionsError(_MECHANISM, f"is {wanted}, and the module is configured for {kind}")
+    return kind
+
+
+def read_directory(options: Options) -> DirectorySpec:
+    """Where the directory is; without what checks its certificate.
+
+    Raises:
+        OptionsError: some of them cannot be used.
+    """
+    encryption = _encryption(options)
+    version = _number(options, "LDAP.ProtocolVersion", DEFAULT_VERSION, 2, 3)
+    if encryption is Encryption.START_TLS and version == 2:
+        raise OptionsError("LDAP.Encryption", "starttls needs LDAP.ProtocolVersion 3")
+    default = DEFAULT_PORT_LDAPS if encryption is Encryption.LDAPS else DEFAULT_PORT
+    return DirectorySpec(
+        host=options.get("LDAP.Host") or "",
+        port=_number(options, "LDAP.Port", default, 1, 65_535),
+        version=version,
+        base=options.get("LDAP.BaseDN") or "",
+        account=options.get("LDAP.ServiceAccountDN") or "",
+        account_password_file=options.get(_PASSWORD_FILE) or "",
+        attributes=options.all("LDAP.UserAttribute") or DEFAULT_USER_ATTRIBUTES,
+        encryption=encryption,
+        tls=None,
+    )
+
+
+def _encryption(options: Options) -> Encryption:
+    text = options.get("LDAP.Encryption") or Encryption.NONE
+    try:
+        return Encryption(text.lower())
+    except ValueError:
+        expected = ", ".join(Encryption)
+        raise OptionsError("LDAP.Encryption", f"is {text}: expected one of {expected}") from None
+
+
+def _number(options: Options, name: str, default: str, least: int, most: int) -> int:
+    text = options.get(name) or default
+    try:
+        value = parse_count(text)
+    except UnitError as problem:
+        raise OptionsError(name, str(problem)) from None
+    if not least <= value <= most:
+        raise OptionsError(name, f"is {text}: expected a number from {least} to {most}")
+    return value
+
+
+def read_tls(options: Options) -> ssl.SSLContext | None:
+    """What checks the directory's certificate; None without encryption.
+
+    Raises:
+        OptionsError: the file cannot be used.
+    """
+    if read_directory(options).encryption is Encryption.NONE:
+        return None
+    authorities = options.get(_CA_FILE)
+    try:
+        if authorities is not None:
+            check_regular(authorities, MOST_OF_CERTIFICATES)
+        return ssl.create_default_context(cafile=authorities)
+    except ssl.SSLError:
+        raise OptionsError(_CA_FILE, f"{authorities}: it has no certificate") from None
+    except OSError as problem:
+        raise OptionsError(_CA_FILE, f"{authorities}: {problem.strerror}") from None
+
+
+def open_service(options: Options) -> Service:
+    """What Kerberos tokens have to be meant for.
+
+    Raises:
+        OptionsError: it has no keys.
+    """
+    spn = options.get("Kerberos.SPN") or ""
+    keytab = options.get("Kerberos.Keytab") or ""
+    service = Service(spn, keytab)
+    try:
+        service.check()
+    except GssError as problem:
+        raise OptionsError("Kerberos.Keytab", f"{keytab}: no keys of {spn}: {problem}") from None
+    return service
+
+
+def check(given: Options, _inherited: Options) -> Iterator[OptionProblem]:
+    """What is wrong with the options of a use; those of loading have no effect."""
+    try:
+        if read_kind(given) is Kind.KERBEROS:
+            yield from _look_into(lambda: open_service(given))
+            return
+        directory = read_directory(given)
+    except OptionsError as error:
+        yield OptionProblem(error.option, error.problem)
+        return
+    yield from _misspelt(directory)
+    yield from _look_into(lambda: read_tls(given))
+    try:
+        read_account_password(directory.account_password_file)
+    except DirectoryError as error:
+        problem = str(error).removeprefix(_PASSWORD_FILE).lstrip()
+        yield OptionProblem(_PASSWORD_FILE, problem, is_warning=True)
+    if directory.encryption is Encryption.NONE and directory.host not in _OWN_HOSTS:
+        yield OptionProblem(
+            "LDAP.Host",
+            f"passwords go to {directory.host} unencrypted",
+            "give LDAP.Encryption: ldaps, or starttls with LDAP.ProtocolVersion 3",
+            is_warning=True,
+        )
+
+
+def _misspelt(directory: DirectorySpec) -> Iterator[OptionProblem]:
+    """What no directory can make anything of."""
+    if not _HOST.fullmatch(directory.host):
+        expected = "expected a name or an address alone; LDAP.Port and LDAP.Encryption say the rest"
+        yield OptionProblem("LDAP.Host", f"is {directory.host}: {expected}")
+    for name in directory.attributes:
+        if not _ATTRIBUTE.fullmatch(name):
+            yield OptionProblem("LDAP.UserAttribute", f"is {name}: expected a name such as uid")
+    for option, text in (
+        ("LDAP.BaseDN", directory.base),
+        ("LDAP.ServiceAccountDN", directory.account),
+    ):
+        if text and "=" not in text:
+            expected = "expected a distinguished name such as ou=people,dc=example,dc=org"
+            yield OptionProblem(option, f"is {text}: {expected}", is_warning=True)
+
+
+def _look_into(read: Callable[[], object]) -> Iterator[OptionProblem]:
+    """What is wrong with files."""
+    try:
+        read()
+    except OptionsError as error:
+        yield OptionProblem(error.option, error.problem, is_warning=True)

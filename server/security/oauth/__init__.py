@@ -1,0 +1,1 @@
+"""libamps_oauth_authentication.so: who logs on shows what an authorization server gave them."""

@@ -1,0 +1,356 @@
+"""libamps_oauth_authentication: who logs on shows what an OAuth 2.0 authorization server gave them.
+
+It stands where others have their password, and is one of two things:
+
+    an authorization code    goes to the TokenEndpoint, with the secret that shows who we are. If an
+                             access token comes back, the server knows the code, and the logon is
+                             accepted
+    a bearer token           is checked here with the issuer's keys (`bearer.py`). That
+                             is ours, not AMPS's: KeySet, Issuer and what goes with them
+
+A code says nothing about who it is for, so the name that the client gives counts. With a KeySet
+besides, the token that came back has to be good as well, and its name counts: of the ID token where
+there is one, else of the access token.
+
+Codes, tokens and secrets are in no log and no answer; what the authorization server says is not
+either, but for the errors that the standard has.
+
+Source: AMPS User Guide, OAuth Authentication; RFC 6749, 4.1.3 Access Token Request, 5.1, 5.2.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
+
+from config_schema.catalogue import OptionProblem
+from config_schema.spec import Options
+from config_schema.units import UnitError, parse_count, parse_interval
+from server.base.regular_files import check_regular
+from server.security.authentication import Admission
+from server.security.oauth.tokens import (
+    ALGORITHMS,
+    LARGEST_KEY_SET,
+    Expected,
+    KeysError,
+    TokenError,
+)
+from server.security.web import Endpoint, WebClient, WebError, WebTls, parse_endpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from server.base.log import Log
+    from server.security.authentication import Credentials
+    from server.security.desk import Desk
+    from server.security.later import Later
+    from server.security.oauth.tokens import Verifying
+
+LIBRARY: Final = "libamps_oauth_authentication.so"
+
+DEFAULT_GRANT_TYPE: Final = "authorization_code"
+DEFAULT_REQUEST_TIMEOUT: Final = "5000"
+DEFAULT_RETRY_COUNT: Final = "0"
+DEFAULT_USER_CLAIM: Final = "sub"
+DEFAULT_CLOCK_SKEW: Final = "60s"
+DEFAULT_ALGORITHMS: Final = "RS256,PS256,ES256,ES384,EdDSA,Ed25519"
+
+_LARGEST_ANSWER: Final = 1_048_576
+"""Bytes of what a server says."""
+_URL: Final = ("http:", "https:")
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_MILLISECONDS: Final = 1000
+_NANOSECONDS: Final = 1_000_000_000
+_SERVER_ERROR: Final = 500
+
+_START_FAILS: Final = "the server does not start without it"
+
+_KNOWN_ERRORS: Final = frozenset(
+    {
+        "invalid_request",
+        "invalid_client",
+        "invalid_grant",
+        "unauthorized_client",
+        "unsupported_grant_type",
+        "invalid_scope",
+    }
+)
+_OUR_FAULT: Final = _KNOWN_ERRORS - {"invalid_grant"}
+"""Errors that are about this instance, and not about who logs on."""
+
+_UNDECIDED: Final = "the credentials cannot be checked at the moment"
+_NOT_ACCEPTED: Final = "the token is not accepted"
+
+
+class OAuthError(ValueError):
+    """The module cannot be made as configured. The text names the option."""
+
+
+class _Refused(Exception):
+    """Somebody's code is not accepted. The text says why, to the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class _TokenEndpoint:
+    """What exchanges a code for an access token.
+
+    Attributes:
+        endpoint: where.
+        client: asks.
+        headers: of the request.
+        form: what is sent along with the code.
+        tries: how often it is asked until it answers.
+    """
+
+    endpoint: Endpoint
+    client: WebClient
+    headers: Sequence[tuple[str, str]]
+    form: Mapping[str, str]
+    tries: int
+
+    async def exchange(self, code: str) -> Mapping[str, Any]:
+        """Give a code away.
+
+        Returns:
+            What comes back, which has an access token.
+
+        Raises:
+            _Refused: none comes back.
+            WebError: there is no answer, or one that makes no sense.
+        """
+        body = urlencode({**self.form, "code": code}).encode("ascii")
+        form = "application/x-www-form-urlencoded"
+        headers = [("content-type", form), *self.headers]
+        for left in range(self.tries - 1, -1, -1):
+            try:
+                answer = await self.client.ask("POST", self.endpoint, headers, body)
+            except WebError:
+                if not left:
+                    raise
+                continue
+            if answer.status < _SERVER_ERROR or not left:
+                break
+        return self._read(answer.status, answer.body)
+
+    def _read(self, status: int, body: bytes) -> Mapping[str, Any]:
+        try:
+            content = json.loads(body)
+        except (ValueError, RecursionError):
+            content = None
+        found: Mapping[str, Any] = content if isinstance(content, dict) else {}
+        error = found.get("error")
+        if isinstance(error, str) and error in _OUR_FAULT:
+            raise WebError(f"{self.endpoint}: it says {error} of this instance")
+        if error is not None:
+            known = isinstance(error, str) and error in _KNOWN_ERRORS
+            raise _Refused(f"{self.endpoint} says {error if known else 'an error of its own'}")
+        if status != 200:
+            raise WebError(f"{self.endpoint}: its status is {status}, expected 200")
+        token = found.get("access_token")
+        if not isinstance(token, str) or not token:
+            raise _Refused(f"{self.endpoint} gives no access token")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class OAuth:
+    """The module: a logon is one step.
+
+    Attributes:
+        endpoint: what exchanges codes; None if bearer tokens are shown instead.
+        verifier: what checks tokens; None without keys.
+        desk: where that is done.
+        log: told why a logon is refused.
+    """
+
+    endpoint: _TokenEndpoint | None
+    verifier: Verifying | None
+    desk: Desk
+    log: Log
+
+    def begin(self) -> OAuth:
+        """See `Authenticator`."""
+        return self
+
+    def forget(self) -> None:
+        """See `Authenticator`: nothing is kept of a logon."""
+
+    def step(self, credentials: Credentials) -> Later[Admission]:
+        """See `Exchange`."""
+        if not credentials.password:
+            return Admission(False, "", "a token is required, in the place of the password")
+        if self.verifier is None and not credentials.user:
+            return Admission(False, "", "a user name is required")
+        return self.desk.ask(lambda: self._decide(credentials), self._undecided)
+
+    async def _decide(self, credentials: Credentials) -> Admission:
+        try:
+            return Admission(True, await self._user(credentials), "")
+        except (_Refused, TokenError) as error:
+            return Admission(False, "", _NOT_ACCEPTED, detail=str(error))
+        except (KeysError, WebError) as error:
+            return self._undecided(str(error))
+
+    async def _user(self, credentials: Credentials) -> str:
+        shown = credentials.password
+        if self.endpoint is not None:
+            answer = await self.endpoint.exchange(shown)
+            if self.verifier is None:
+                return credentials.user
+            shown = str(answer.get("id_token") or answer["access_token"])
+        assert self.verifier is not None  # noqa: S101 - the module has one of both
+        return await self.verifier.user_of(shown)
+
+    def _undecided(self, problem: str) -> Admission:
+        self.log.emit("25-0070", problem=problem)
+        return Admission(False, "", _UNDECIDED, undecided=True)
+
+
+def make_oauth(options: Options, desk: Desk, log: Log) -> OAuth:
+    """Make the module.
+
+    Args:
+        options: its options; which of them go together has been checked.
+        desk: where it waits.
+        log: told why a logon is refused.
+
+    Raises:
+        OAuthError: an option has a value that cannot be used.
+    """
+    seconds = _count(options, "RequestTimeout", DEFAULT_REQUEST_TIMEOUT) / _MILLISECONDS
+    client = WebClient(_tls(options), seconds, seconds, _LARGEST_ANSWER)
+    verifier = None
+    if (source := options.get("KeySet")) is not None:
+        verifier = _verifier(options, source, client, log)
+    endpoint = None
+    if (url := options.get("TokenEndpoint")) is not None:
+        form = {
+            "grant_type": options.get("GrantType") or DEFAULT_GRANT_TYPE,
+            "redirect_uri": options.get("RedirectURI") or "",
+            "client_id": options.get("ClientID") or "",
+            "client_secret": options.get("ClientSecret") or "",
+        }
+        headers = [_header(text) for text in options.all("HTTPHeader")]
+        tries = 1 + _count(options, "RetryCount", DEFAULT_RETRY_COUNT)
+        endpoint = _TokenEndpoint(_endpoint("TokenEndpoint", url), client, headers, form, tries)
+    return OAuth(endpoint, verifier, desk, log)
+
+
+def _verifier(options: Options, source: str, client: WebClient, log: Log) -> Verifying:
+    try:
+        from server.security.oauth import bearer
+    except ImportError as error:
+        raise OAuthError(
+            f"KeySet needs a library that is not here: {error}; it comes with "
+            "pip install 'amperage[oauth]'"
+        ) from None
+    expected = Expected(
+        issuer=options.get("Issuer") or "",
+        audiences=options.all("Audience"),
+        algorithms=_algorithms(options.get("Algorithms") or DEFAULT_ALGORITHMS),
+        user_claim=options.get("UserNameClaim") or DEFAULT_USER_CLAIM,
+        skew=parse_interval(options.get("ClockSkew") or DEFAULT_CLOCK_SKEW) / _NANOSECONDS,
+    )
+    where: bearer.KeySource
+    if source.startswith(_URL):
+        where = bearer.KeysOfUrl(_endpoint("KeySet", source), client)
+    elif Path(source).is_file():
+        where = bearer.KeysOfFile(Path(source))
+    else:
+        raise OAuthError(f"KeySet {source}: there is no such file, and it is no URL")
+    return bearer.Verifier(expected, bearer.Keys(where, log))
+
+
+def check_endpoint(text: str) -> str | None:
+    """What is wrong with a TokenEndpoint; None if nothing is."""
+    return _problem(lambda: _endpoint("", text))
+
+
+def check_key_set(text: str) -> str | None:
+    """What is wrong with a KeySet, as far as its text says."""
+    return check_endpoint(text) if text.startswith(_URL) or "://" in text else None
+
+
+def check(given: Options, inherited: Options) -> Iterator[OptionProblem]:
+    """What is wrong with the options of a use; files may be on another machine than this one."""
+    names = {option.name for option in given}
+    options = Options((*given, *(option for option in inherited if option.name not in names)))
+    for name in ("Issuer", "Audience"):
+        if not all(text.strip() for text in options.all(name)):
+            yield OptionProblem(name, "is empty: a token would have to be of nobody, or for nobody")
+    source = options.get("KeySet")
+    if source and "://" not in source:
+        try:
+            check_regular(source, LARGEST_KEY_SET)
+        except OSError as error:
+            problem = f"{source}: {error.strerror or error}"
+            yield OptionProblem("KeySet", problem, _START_FAILS, is_warning=True)
+    try:
+        _tls(options)
+    except OAuthError as error:
+        option, _, problem = str(error).partition(" ")
+        yield OptionProblem(option, problem, _START_FAILS, is_warning=True)
+    except UnitError:
+        return  # told already
+
+
+def check_header(text: str) -> str | None:
+    """What is wrong with an HTTPHeader; None if nothing is."""
+    return _problem(lambda: _header(text))
+
+
+def _problem(read: Callable[[], object]) -> str | None:
+    try:
+        read()
+    except OAuthError as error:
+        return f"cannot be used: {str(error).partition(': ')[2]}"
+    return None
+
+
+def _algorithms(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in ALGORITHMS:
+            raise OAuthError(f"Algorithms: {name!r} is none of {', '.join(ALGORITHMS)}")
+    return names
+
+
+def _tls(options: Options) -> WebTls:
+    tls = WebTls(
+        certificate=options.get("Certificate"),
+        key=options.get("Key"),
+        authorities=options.get("CAKey"),
+        allow_unverified=options.flag("AllowUnverifiedPeer", default=False),
+        allow_self_signed=options.flag("AllowSelfSigned", default=False),
+    )
+    try:
+        tls.context()
+    except WebError as error:
+        raise OAuthError(str(error)) from None
+    return tls
+
+
+def _endpoint(name: str, url: str) -> Endpoint:
+    try:
+        return parse_endpoint(url)
+    except ValueError as error:
+        raise OAuthError(f"{name}: {error}") from None
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    name, value = name.strip(), value.strip()
+    if not colon or _HEADER_NAME.fullmatch(name) is None or not value.isprintable():
+        raise OAuthError("HTTPHeader: expected a name, a colon and a value, such as Accept: */*")
+    return name, value
+
+
+def _count(options: Options, name: str, default: str) -> int:
+    try:
+        return parse_count(options.get(name) or default)
+    except UnitError as error:
+        raise OAuthError(f"{name}: {error}") from None

@@ -1,0 +1,1 @@
+"""As whom this instance logs on to others."""

@@ -1,0 +1,85 @@
+"""Logs on to other instances with Kerberos tickets.
+
+Source: AMPS User Guide, Multimethod Authenticator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import threading
+from typing import Final
+
+from client.gssapi import GssError, KeytabIdentity, initiate, owner
+from server.security.kerberos import check_keytab
+from server.security.outgoing.source import CredentialsError
+
+_KERBEROS_SECONDS: Final = 10.0
+"""How long it may take to get a ticket."""
+
+
+class KerberosCredentials:
+    """A token made with a keytab, for each connection.
+
+    The library of Kerberos waits for a KDC that is slow, and cannot be told to stop: who needs
+    credentials meanwhile does not get any, so that there is one thread that waits.
+
+    Args:
+        spn: the service to log on to.
+        keytab: the file with the keys of whom to log on as.
+    """
+
+    def __init__(self, spn: str, keytab: str) -> None:
+        self._spn: Final = spn
+        self._keytab: Final = keytab
+        self._identity = KeytabIdentity(keytab)
+        self._under_way = threading.Lock()
+
+    async def credentials(self) -> tuple[str, str]:
+        """See `CredentialSource`."""
+        if not self._under_way.acquire(blocking=False):
+            raise CredentialsError(f"Kerberos: still waiting for a ticket for {self._spn}")
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[tuple[str, str]] = loop.create_future()
+
+        def settle(found: tuple[str, str] | GssError) -> None:
+            if outcome.done():
+                return
+            if isinstance(found, GssError):
+                outcome.set_exception(found)
+            else:
+                outcome.set_result(found)
+
+        def work() -> None:
+            try:
+                found: tuple[str, str] | GssError = self._make()
+            except GssError as problem:
+                found = problem
+            self._under_way.release()
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(settle, found)
+
+        # A daemon, since the process need not wait for the KDC in order to end.
+        threading.Thread(target=work, name="kerberos", daemon=True).start()
+        try:
+            async with asyncio.timeout(_KERBEROS_SECONDS):
+                return await outcome
+        except TimeoutError:
+            raise CredentialsError(
+                f"Kerberos: no ticket for {self._spn} within {_KERBEROS_SECONDS:.0f} seconds"
+            ) from None
+        except GssError as problem:
+            raise CredentialsError(
+                f"Kerberos: no ticket for {self._spn} with {self._keytab}: {problem}"
+            ) from None
+
+    def _make(self) -> tuple[str, str]:
+        """Whose the token is, and the token.
+
+        Raises:
+            GssError: there is none to be had.
+        """
+        check_keytab(self._keytab)
+        credential = self._identity.acquire()
+        token = initiate(self._spn, credential).step(b"")
+        return owner(credential), base64.b64encode(token).decode()

@@ -1,0 +1,1 @@
+"""libamperage_users.so: users and what they may do, in one file."""

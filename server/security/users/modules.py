@@ -1,0 +1,112 @@
+"""libamperage_users.so: authentication and entitlement by a file of users. It is ours, not AMPS's.
+
+As authentication it takes a name and a password. A user that the file does not have costs whoever
+tries the same time as a wrong password, and is told the same. As entitlement it says what its users
+may do, also if another module has found out who they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from server.security.authentication import Admission
+from server.security.later import mapped
+from server.security.permissions import Permit, Same
+from server.security.users.password_hashes import MOST_PASSWORD_BYTES
+
+if TYPE_CHECKING:
+    from server.base.log import Log
+    from server.security.authentication import Credentials, Exchange
+    from server.security.later import Later
+    from server.security.permissions import Permissions
+    from server.security.users.files import UsersFile
+
+LIBRARY: Final = "libamperage_users.so"
+FILE_NAME: Final = "FileName"
+
+_WRONG: Final = Admission(False, "", "wrong user or password")
+_EMPTY: Final = Admission(False, "", "a user name and a password are required")
+_UNDECIDED: Final = Admission(
+    False, "", "the credentials cannot be checked at the moment", undecided=True
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UsersAuthenticator:
+    """Takes the passwords of a file.
+
+    Attributes:
+        file: the file.
+        log: told when passwords cannot be checked.
+    """
+
+    file: UsersFile
+    log: Log
+
+    def begin(self) -> Exchange:
+        """See `Authenticator`."""
+        return self
+
+    def forget(self) -> None:
+        """See `Authenticator`."""
+        self.file.checks.forget()
+        self.file.look_again()
+
+    def step(self, credentials: Credentials) -> Later[Admission]:
+        """See `Exchange`."""
+        user, password = credentials.user, credentials.password
+        if not user or not password:
+            return _EMPTY
+        if len(password) > MOST_PASSWORD_BYTES:
+            return _WRONG
+        known = self.file.find(user)
+        expected = known.password if known is not None else None
+        compared = self.file.nobody if expected is None else expected
+        right = self.file.checks.check(credentials, compared, self._fail)
+
+        def decide(matches: bool | None) -> Admission:
+            if matches is None:
+                return _UNDECIDED
+            now = self.file.find(user)  # it may have changed since
+            if not matches or expected is None or now is None or now.password != expected:
+                return _WRONG
+            return Admission(True, user, "")
+
+        return mapped(right, decide)
+
+    def explain(self, user: str) -> tuple[bool, str, str]:
+        """Whether a user can log on, as whom, and why."""
+        known = self.file.find(user)
+        if known is None:
+            return False, "", f"{self.file.path} has no user {user!r}"
+        if known.password is None:
+            return False, "", f"{known.location}: users.{user} has no password"
+        return True, user, f"{known.location}: users.{user} has a password"
+
+    def _fail(self, problem: str) -> None:
+        self.log.emit("25-0003", module=LIBRARY, problem=problem)
+
+
+@dataclass(frozen=True, slots=True)
+class UsersEntitlement:
+    """Says what the users of a file may do.
+
+    Attributes:
+        file: the file.
+    """
+
+    file: UsersFile
+
+    def enter(self, user: str) -> Permissions:
+        """See `Entitlement`."""
+        known = self.file.find(user)
+        if known is not None:
+            return known.permissions
+        who = f"no user {user!r}" if user else "nobody without a name"
+        return Same(Permit(False, rule=f"{self.file.path} has {who}"))
+
+    def forget(self, user: str | None = None) -> None:
+        """See `Entitlement`."""
+        if user is None:
+            self.file.look_again()

@@ -1,0 +1,172 @@
+"""Checks passwords against hashes, on threads of its own.
+
+    the engine's thread  --check-->  Desk  -->  Hashing: a thread or two  -->  Pending
+
+A hash takes long on purpose. So a password that was right once is remembered, not as it is, but as
+a keyed digest whose key is made anew by each process: the same logon costs next to nothing then.
+Whoever shows the same credentials while they are being checked waits for the same check. What was
+wrong is not remembered: that would fill with what attackers send (`failed_logons` slows them down).
+
+The threads have a low priority, and hashing lets other threads run: the engine goes on meanwhile.
+Addresses take turns, so that somebody who guesses from one keeps those at others waiting little.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import secrets
+import threading
+from collections import OrderedDict, deque
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from server.security.later import Pending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from server.security.authentication import Credentials
+    from server.security.desk import Desk
+    from server.security.later import Later
+    from server.security.users.password_hashes import PasswordHash
+
+_MOST_REMEMBERED: Final = 10_000
+"""Credentials that were right; of more, those go that have not been shown for longest."""
+
+_MOST_THREADS: Final = 16
+_NICE: Final = 10
+"""How much lower than that of others the priority of the threads is."""
+
+_DIGEST_BYTES: Final = 32
+
+
+class PasswordChecks:
+    """Checks passwords. Asked on the engine's thread.
+
+    Args:
+        desk: waits for what takes long.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._hashing = _Hashing()
+        self._key = secrets.token_bytes(_DIGEST_BYTES)
+        self._right: OrderedDict[bytes, PasswordHash] = OrderedDict()
+        self._under_way: dict[tuple[bytes, PasswordHash], Pending[bool | None]] = {}
+
+    def check(
+        self, credentials: Credentials, expected: PasswordHash, fail: Callable[[str], None]
+    ) -> Later[bool | None]:
+        """Check a password.
+
+        Args:
+            credentials: the password, whose it is said to be, and where it comes from.
+            expected: the hash that it has to match.
+            fail: told why, if it cannot be checked.
+
+        Returns:
+            Whether it matches; None if it cannot be checked.
+        """
+        mark = self._mark(credentials.user, credentials.password)
+        if self._right.get(mark) == expected:
+            self._right.move_to_end(mark)
+            return True
+        key = mark, expected
+        pending = self._under_way.get(key)
+        if pending is None:
+            pending = self._under_way[key] = self._ask(credentials, expected, fail)
+            pending.when_there(lambda matches: self._take_note(key, matches=matches))
+        return pending
+
+    def forget(self) -> None:
+        """Check every password afresh."""
+        self._right.clear()
+
+    def _ask(
+        self, credentials: Credentials, expected: PasswordHash, fail: Callable[[str], None]
+    ) -> Pending[bool | None]:
+        work = _Work(Future(), expected, credentials.password)
+        host = credentials.origin.host
+
+        async def check() -> bool | None:
+            return await asyncio.wrap_future(self._hashing.do(work, host))
+
+        def give_up(problem: str) -> bool | None:
+            fail(problem)
+            return None
+
+        return self._desk.ask(check, give_up)
+
+    def _take_note(self, key: tuple[bytes, PasswordHash], *, matches: bool | None) -> None:
+        self._under_way.pop(key, None)
+        if not matches:
+            return
+        mark, expected = key
+        self._right[mark] = expected
+        if len(self._right) > _MOST_REMEMBERED:
+            self._right.popitem(last=False)
+
+    def _mark(self, user: str, password: str) -> bytes:
+        """What stands for credentials; whoever does not know the key learns nothing from it."""
+        names, secret = (text.encode(errors="surrogatepass") for text in (user, password))
+        content = len(names).to_bytes(8, "big") + names + secret
+        return hashlib.blake2b(content, key=self._key, digest_size=_DIGEST_BYTES).digest()
+
+
+class _Work(NamedTuple):
+    result: Future[bool]
+    expected: PasswordHash
+    password: str
+
+
+class _Hashing:
+    """The threads; they start with the first password, and end with the process."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[str, deque[_Work]] = OrderedDict()  # by address, next one first
+        self._has_more = threading.Condition()
+        self._has_threads = False
+
+    def do(self, work: _Work, owner: str) -> Future[bool]:
+        """Have a password compared with a hash; if that is cancelled in time, it is not done.
+
+        Args:
+            work: what is to be compared.
+            owner: who takes turns with others.
+        """
+        with self._has_more:
+            self._waiting.setdefault(owner, deque()).append(work)
+            self._has_more.notify()
+        if not self._has_threads:
+            self._has_threads = True
+            for _ in range(max(1, min(_MOST_THREADS, (os.cpu_count() or 1) // 2))):
+                threading.Thread(target=self._run, name="passwords", daemon=True).start()
+        return work.result
+
+    def _take(self) -> _Work:
+        """What is to be done next; its owner has their next turn after all others."""
+        with self._has_more:
+            while not self._waiting:
+                self._has_more.wait()
+            owner, works = next(iter(self._waiting.items()))
+            work = works.popleft()
+            if works:
+                self._waiting.move_to_end(owner)
+            else:
+                del self._waiting[owner]
+            return work
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        while True:
+            work = self._take()
+            if work.result.set_running_or_notify_cancel():
+                try:
+                    work.result.set_result(work.expected.matches(work.password))
+                except Exception as error:  # such as for want of memory: the thread must outlive it
+                    work.result.set_exception(error)
+            del work  # a thread that waits keeps no password

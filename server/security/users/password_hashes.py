@@ -1,0 +1,157 @@
+"""Hashes of passwords: scrypt (RFC 7914), written as `$scrypt$ln=15,r=8,p=1$SALT$DIGEST`.
+
+This is the form of the Password Hashing Competition, which other programs write and read as well:
+`ln` is the logarithm of the cost, salt and digest are in base64 without padding. The parameters
+stand in each hash, so that new ones can cost more than old ones.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+import secrets
+from dataclasses import dataclass, field
+from typing import Final
+
+MOST_PASSWORD_BYTES: Final = 4096
+"""Nobody's password is longer, and the time that a hash takes should not depend on who asks."""
+
+_SALT_BYTES: Final = 16
+_DIGEST_BYTES: Final = 32
+_MOST_MEMORY: Final = 256 * 1024 * 1024
+_MOST_PARALLEL: Final = 16
+_LEAST_SALT_BYTES: Final = 8
+_LEAST_DIGEST_BYTES: Final = 16
+
+_FORM: Final = re.compile(
+    r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,3}),p=(\d{1,3})\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)"
+)
+
+
+class HashError(ValueError):
+    """A text is no hash that can be used. It says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a hash costs whoever makes it, and whoever tries passwords.
+
+    Attributes:
+        ln: the logarithm, to the base 2, of the steps.
+        r: the size of a block, in 128 bytes.
+        p: how often all of it is done.
+    """
+
+    ln: int = 15
+    r: int = 8
+    p: int = 1
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it takes."""
+        return 128 * self.r * ((1 << self.ln) + self.p + 2)
+
+
+DEFAULT_COST: Final = Cost()
+"""32 MiB, and less than a tenth of a second of a processor."""
+
+WEAK_BELOW: Final = 14
+"""With a smaller `ln` passwords can be tried in great numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordHash:
+    """The hash of a password."""
+
+    cost: Cost
+    salt: bytes = field(repr=False)
+    digest: bytes = field(repr=False)
+
+    def matches(self, password: str) -> bool:
+        """Whether it is that of a password; takes as long as its cost says."""
+        found = _derive(password, self.salt, self.cost, len(self.digest))
+        return hmac.compare_digest(found, self.digest)
+
+    def __str__(self) -> str:
+        """As it is written in files."""
+        cost = f"ln={self.cost.ln},r={self.cost.r},p={self.cost.p}"
+        return f"$scrypt${cost}${_encode(self.salt)}${_encode(self.digest)}"
+
+
+def hash_password(password: str, cost: Cost = DEFAULT_COST) -> PasswordHash:
+    """Hash a password with a new salt.
+
+    Raises:
+        HashError: it is empty or too long, or the cost is out of bounds.
+    """
+    if not password:
+        raise HashError("the password is empty")
+    if len(_octets(password)) > MOST_PASSWORD_BYTES:
+        raise HashError(f"the password is longer than {MOST_PASSWORD_BYTES} bytes")
+    _check(cost)
+    salt = secrets.token_bytes(_SALT_BYTES)
+    return PasswordHash(cost, salt, _derive(password, salt, cost, _DIGEST_BYTES))
+
+
+def hash_of_nothing(cost: Cost) -> PasswordHash:
+    """A hash that is none of any known password, and takes as long as others of its cost."""
+    return PasswordHash(cost, secrets.token_bytes(_SALT_BYTES), secrets.token_bytes(_DIGEST_BYTES))
+
+
+def read_hash(text: str) -> PasswordHash:
+    """Read a hash.
+
+    Raises:
+        HashError: it is none, or could not be checked at a cost that a server can bear.
+    """
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise HashError("expected a hash as $scrypt$ln=15,r=8,p=1$SALT$DIGEST")
+    cost = Cost(int(found[1]), int(found[2]), int(found[3]))
+    _check(cost)
+    try:
+        salt, digest = _decode(found[4]), _decode(found[5])
+    except binascii.Error:
+        raise HashError("expected salt and digest in base64 without padding") from None
+    if len(salt) < _LEAST_SALT_BYTES or len(digest) < _LEAST_DIGEST_BYTES:
+        raise HashError(
+            f"the salt has {len(salt)} bytes and the digest {len(digest)}: expected at least"
+            f" {_LEAST_SALT_BYTES} and {_LEAST_DIGEST_BYTES}"
+        )
+    return PasswordHash(cost, salt, digest)
+
+
+def _check(cost: Cost) -> None:
+    if cost.ln < 1 or cost.r < 1 or not 1 <= cost.p <= _MOST_PARALLEL:
+        raise HashError(f"expected ln and r of 1 or more, and p of 1 to {_MOST_PARALLEL}")
+    if cost.memory > _MOST_MEMORY:
+        raise HashError(
+            f"ln={cost.ln},r={cost.r} takes more than {_MOST_MEMORY >> 20} MiB for each logon"
+        )
+
+
+def _derive(password: str, salt: bytes, cost: Cost, size: int) -> bytes:
+    return hashlib.scrypt(
+        _octets(password),
+        salt=salt,
+        n=1 << cost.ln,
+        r=cost.r,
+        p=cost.p,
+        maxmem=2 * _MOST_MEMORY,
+        dklen=size,
+    )
+
+
+def _octets(password: str) -> bytes:
+    return password.encode(errors="surrogatepass")
+
+
+def _encode(octets: bytes) -> str:
+    return base64.b64encode(octets).decode().rstrip("=")
+
+
+def _decode(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)

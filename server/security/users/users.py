@@ -1,0 +1,379 @@
+"""Users, what proves that they are who they say, and what they may do: one file, written in TOML.
+
+    [roles.trader]
+    logon = true
+    topic = [
+        { topic = "orders", read = "/desk = 7", write = true },
+        { topic = "^prices", read = true, select = "-/,+/symbol,+/price" },
+    ]
+
+    [users.ann]
+    password = "$scrypt$ln=15,r=8,p=1$..."
+    roles = ["trader"]
+    admin = [{ topic = "^/amps/instance", read = true }]
+
+A user and a role have the fields of a permission document (`server.security.documents`). What a
+user's own fields do not speak of is looked up in the roles, in their order: the first entry counts
+that is about a topic, and the first `logon` that there is. Whatever nobody speaks of is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from config_schema.problems import Location, Problems
+from config_schema.suggest import nearest
+from server.base.regular_files import open_regular
+from server.base.toml_places import TomlPlace, TomlPlaces, find_places
+from server.security.documents import (
+    KNOWN_FIELDS,
+    DocumentError,
+    PermissionDocument,
+    Place,
+    Remembering,
+    make_document,
+    name_place,
+)
+from server.security.permissions import Permission
+from server.security.users.password_hashes import (
+    DEFAULT_COST,
+    WEAK_BELOW,
+    Cost,
+    HashError,
+    PasswordHash,
+    read_hash,
+)
+
+if TYPE_CHECKING:
+    from server.expressions.functions.registry import Functions
+    from server.security.permissions import Permit
+
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""Bytes that a file may have."""
+
+USERS: Final = "users"
+ROLES: Final = "roles"
+PASSWORD: Final = "password"  # noqa: S105 - the name of a field
+
+_TOP: Final = (USERS, ROLES)
+_FIELDS_OF_ROLES: Final = KNOWN_FIELDS - {"user_name"}
+_FIELDS_OF_USERS: Final = _FIELDS_OF_ROLES | {PASSWORD, ROLES}
+
+_LINE_OF_ERROR: Final = re.compile(r"^(.*) \(at line (\d+), column (\d+)\)$", re.DOTALL)
+_AT_END: Final = " (at end of document)"
+
+
+class UserPermissions(Remembering):
+    """What a user may do: what their own fields say, and then their roles.
+
+    Args:
+        documents: these, in their order.
+    """
+
+    def __init__(self, documents: Sequence[PermissionDocument]) -> None:
+        super().__init__()
+        self._documents = documents
+
+    def find(self, permission: Permission, resource: str) -> Permit | None:
+        """See `Remembering`."""
+        found = (document.find(permission, resource) for document in self._documents)
+        return next((permit for permit in found if permit is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user.
+
+    Attributes:
+        name: their name.
+        location: where they are written.
+        password: the hash of their password; None if they cannot log on with one.
+        permissions: what they may do.
+        roles: the names of their roles.
+        source: what that was made from: two users with the same may do the same.
+    """
+
+    name: str
+    location: Location
+    password: PasswordHash | None
+    permissions: UserPermissions
+    roles: tuple[str, ...]
+    source: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """What a file says.
+
+    Attributes:
+        users: the users, by name.
+        roles: the names of the roles.
+        usual_cost: what most hashes cost.
+    """
+
+    users: Mapping[str, User] = field(default_factory=dict)
+    roles: tuple[str, ...] = ()
+    usual_cost: Cost = DEFAULT_COST
+
+    def changed_since(self, before: Users) -> tuple[frozenset[str], frozenset[str]]:
+        """Whose permissions are others than before, and who has gone."""
+        gone = before.users.keys() - self.users.keys()
+        changed = (
+            name
+            for name, user in self.users.items()
+            if name in before.users and user.source != before.users[name].source
+        )
+        return frozenset(changed), frozenset(gone)
+
+    def with_other_passwords(self, before: Users) -> frozenset[str]:
+        """Who could show another password before, or shows one now, and was there in both."""
+        both = self.users.keys() & before.users.keys()
+        return frozenset(
+            name for name in both if self.users[name].password != before.users[name].password
+        )
+
+
+def read_users_file(path: str, functions: Functions, problems: Problems) -> Users | None:
+    """Read a file of users.
+
+    Args:
+        path: the file.
+        functions: what filters may call.
+        problems: takes what is wrong with it, by line, and what is risky.
+
+    Returns:
+        None if it cannot be used.
+    """
+    whole = Location(path, 0)
+    try:
+        with open_regular(path) as file:
+            mode = os.fstat(file.fileno()).st_mode
+            octets = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        problems.error(whole, "", f"cannot be read: {error.strerror or error}")
+        return None
+    risk = mode_problem(mode)
+    if risk:
+        problems.warning(whole, "", risk, f"chmod o-rwx {path}")
+    if len(octets) > MOST_BYTES:
+        problems.error(whole, "", f"it has more than {MOST_BYTES} bytes")
+        return None
+    return read_users(octets, path, functions, problems)
+
+
+def mode_problem(mode: int) -> str:
+    """What is risky about the permissions of a file with hashes of passwords; empty for nothing."""
+    others = stat.S_IMODE(mode) & (stat.S_IROTH | stat.S_IWOTH)
+    if not others:
+        return ""
+    what = "change" if others & stat.S_IWOTH else "read"
+    return f"everybody on this machine can {what} it (mode {stat.S_IMODE(mode):04o})"
+
+
+def read_users(octets: bytes, path: str, functions: Functions, problems: Problems) -> Users | None:
+    """Read what a file of users has; as `read_users_file`."""
+    text = _decode(octets, path, problems)
+    if text is None:
+        return None
+    content = _parse(text, path, problems)
+    if content is None:
+        return None
+    return _Reading(path, find_places(text), functions, problems).read(content)
+
+
+def _decode(octets: bytes, path: str, problems: Problems) -> str | None:
+    try:
+        return octets.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = octets.count(b"\n", 0, error.start) + 1
+        problems.error(Location(path, line), "", f"expected UTF-8: {error.reason}")
+        return None
+
+
+def _parse(text: str, path: str, problems: Problems) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        problems.error(Location(path, 0), "", "it is nested too deep")
+    except ValueError as error:  # mostly a TOMLDecodeError; a number may be too long as well
+        words = str(error)
+        placed = _LINE_OF_ERROR.match(words)
+        line = int(placed[2]) if placed else text.count("\n") + 1
+        said = f"{placed[1]}, column {placed[3]}" if placed else words.removesuffix(_AT_END)
+        problems.error(Location(path, line), "", f"it is no TOML: {said}")
+    return None
+
+
+class _Reading:
+    """Reads the parts of a file.
+
+    Args:
+        path: the file.
+        places: where they stand.
+        functions: what filters may call.
+        problems: takes what is wrong.
+    """
+
+    def __init__(
+        self, path: str, places: TomlPlaces, functions: Functions, problems: Problems
+    ) -> None:
+        self._path = path
+        self._places = places
+        self._functions = functions
+        self._problems = problems
+        self._has_errors = False
+
+    def read(self, content: dict[str, Any]) -> Users | None:
+        for name in content:
+            if name not in _TOP:
+                self._complain((name,), name, *_unknown(name, _TOP))
+        roles = {name: self._role(name, given) for name, given in self._tables(content, ROLES)}
+        users = {
+            name: self._user(name, given, roles) for name, given in self._tables(content, USERS)
+        }
+        if self._has_errors:
+            return None
+        costs = Counter(user.password.cost for user in users.values() if user.password)
+        usual = costs.most_common(1)
+        return Users(users, tuple(roles), usual[0][0] if usual else DEFAULT_COST)
+
+    def _tables(self, content: dict[str, Any], kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        tables = content.get(kind, {})
+        if not isinstance(tables, dict):
+            self._complain((kind,), kind, f"expected tables such as [{kind}.NAME]")
+            return
+        for name, given in tables.items():
+            if not isinstance(given, dict):
+                self._complain((kind, name), f"{kind}.{name}", f"expected a table [{kind}.{name}]")
+            elif not name.strip() or not name.isprintable():
+                self._complain((kind, name), kind, f"{name!r} is no name that can be used")
+            else:
+                yield name, given
+
+    def _role(
+        self, name: str, given: dict[str, Any]
+    ) -> tuple[PermissionDocument, dict[str, Any]] | None:
+        place = (ROLES, name)
+        self._refuse_unknown(place, given, _FIELDS_OF_ROLES)
+        document = self._document(place, given)
+        return None if document is None else (document, given)
+
+    def _user(
+        self,
+        name: str,
+        given: dict[str, Any],
+        roles: Mapping[str, tuple[PermissionDocument, dict[str, Any]] | None],
+    ) -> User:
+        place = (USERS, name)
+        self._refuse_unknown(place, given, _FIELDS_OF_USERS)
+        password = self._password(place, given.get(PASSWORD))
+        names = self._names_of_roles(place, given.get(ROLES, []), roles)
+        own = {key: value for key, value in given.items() if key in _FIELDS_OF_ROLES}
+        layers = [(self._document(place, own), own), *(roles[role] or (None, {}) for role in names)]
+        permissions = UserPermissions([one for one, _ in layers if one is not None])
+        self._warn_of_no_logon(place, permissions, [content for _, content in layers])
+        return User(
+            name,
+            self._location(place),
+            password,
+            permissions,
+            tuple(names),
+            tuple(content for _, content in layers),
+        )
+
+    def _document(self, place: TomlPlace, given: dict[str, Any]) -> PermissionDocument | None:
+        known = {key: value for key, value in given.items() if key in _FIELDS_OF_ROLES}
+
+        def say(inner: Place) -> str:
+            where = self._location((*place, *inner))
+            return f"{where}: {_dotted(place)}: {name_place(inner)}"
+
+        try:
+            return make_document(known, self._functions, say)
+        except DocumentError as error:
+            self._complain((*place, *error.place), _dotted(place), str(error))
+            return None
+
+    def _password(self, place: TomlPlace, given: object) -> PasswordHash | None:
+        if given is None:
+            return None
+        where = (*place, PASSWORD)
+        try:
+            found = read_hash(given if isinstance(given, str) else "")
+        except HashError as error:
+            self._complain(where, f"{_dotted(place)}.password", str(error), "amps-users makes one")
+            return None
+        if found.cost.ln < WEAK_BELOW:
+            self._problems.warning(
+                self._location(where),
+                f"{_dotted(place)}.password",
+                f"ln={found.cost.ln} lets passwords be tried in great numbers:"
+                f" expected {WEAK_BELOW} or more",
+            )
+        return found
+
+    def _names_of_roles(
+        self, place: TomlPlace, given: object, roles: Mapping[str, object]
+    ) -> list[str]:
+        element = f"{_dotted(place)}.roles"
+        if not isinstance(given, list):
+            self._complain((*place, ROLES), element, "expected a list of names of roles")
+            return []
+        good = []
+        for number, name in enumerate(given):
+            if isinstance(name, str) and name in roles:
+                good.append(name)
+                continue
+            meant = nearest(name, roles) if isinstance(name, str) else None
+            hint = f"did you mean {meant}?" if meant else f"expected a table [roles.{name}]"
+            self._complain((*place, ROLES, number), element, f"there is no role {name!r}", hint)
+        return good
+
+    def _warn_of_no_logon(
+        self, place: TomlPlace, permissions: UserPermissions, contents: Sequence[dict[str, Any]]
+    ) -> None:
+        if not any("topic" in content for content in contents):
+            return
+        for permission in (Permission.LOGON, Permission.REPLICATION_LOGON):
+            permit = permissions.find(permission, "")
+            if permit is not None and permit.allowed:
+                return
+        self._problems.warning(
+            self._location(place),
+            _dotted(place),
+            "topics are of no use to who may not log on",
+            'add "logon = true", here or to a role',
+        )
+
+    def _refuse_unknown(
+        self, place: TomlPlace, given: dict[str, Any], known: frozenset[str]
+    ) -> None:
+        for name in given:
+            if name not in known:
+                self._complain((*place, name), _dotted((*place, name)), *_unknown(name, known))
+
+    def _location(self, place: TomlPlace) -> Location:
+        return Location(self._path, self._places.line(place))
+
+    def _complain(
+        self, place: TomlPlace, element: str, message: str, hint: str | None = None
+    ) -> None:
+        self._has_errors = True
+        self._problems.error(self._location(place), element, message, hint)
+
+
+def _unknown(name: str, known: Sequence[str] | frozenset[str]) -> tuple[str, str]:
+    meant = nearest(name, sorted(known))
+    expected = f"expected one of {', '.join(sorted(known))}"
+    return "is not known", f"did you mean {meant}?" if meant else expected
+
+
+def _dotted(place: TomlPlace) -> str:
+    return ".".join(map(str, place))

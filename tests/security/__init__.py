@@ -1,0 +1,1 @@
+"""Who may log on, and what they may do."""

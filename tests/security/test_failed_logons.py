@@ -1,0 +1,198 @@
+"""Who guesses passwords is slowed down, whichever module is asked for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from server.security.authentication import Admission, Credentials, Origin
+from server.security.failed_logons import (
+    FORGIVEN_AFTER,
+    MOST_REMEMBERED,
+    MOST_UNDER_WAY,
+    OF_A_USER,
+    OF_AN_ADDRESS,
+    FailedLogons,
+    Guarded,
+)
+from server.security.later import Later, Pending
+from tests.core.support import RecordingLog
+from tests.security.users import MODULES, may_log_on, try_to_log_on, write_users
+from tests.support.server import RunningServer, running_server
+from tests.support.waiting import comes_true
+
+HERE = "10.0.0.1"
+DOOR = """
+from server.security.authentication import Admission
+
+class Door:
+    async def authenticate(self, credentials, previous):
+        if credentials.password == "outage":
+            raise OSError("nobody answers")
+        return Admission(credentials.password == "good", credentials.user, "")
+
+def create_authentication(name, options):
+    return Door()
+"""
+CUSTOM = """
+<Modules><Module><Name>door</Name><Library>./door.py</Library></Module></Modules>
+<Authentication><Module>door</Module></Authentication>
+"""
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def failures(clock: Clock) -> FailedLogons:
+    return FailedLogons(clock)
+
+
+def fail(failures: FailedLogons, times: int, user: str = "ann", address: str = HERE) -> None:
+    for _ in range(times):
+        failures.failed(address, user)
+
+
+def test_some_failures_have_no_consequence(failures: FailedLogons) -> None:
+    fail(failures, OF_A_USER.failures)
+    assert failures.wait(HERE, "ann") == 0
+
+
+def test_the_time_doubles_with_each_further_failure(failures: FailedLogons) -> None:
+    fail(failures, OF_A_USER.failures)
+    waits = [failures.failed(HERE, "ann")[1] for _ in range(9)]
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert failures.wait(HERE, "ann") == 60
+    assert failures.wait(HERE, "bob") == failures.wait("10.0.0.2", "ann") == 0
+
+
+def test_the_time_passes(failures: FailedLogons, clock: Clock) -> None:
+    fail(failures, OF_A_USER.failures + 3)
+    clock.now = 3.0
+    assert failures.wait(HERE, "ann") == 1
+    clock.now = 4.0
+    assert failures.wait(HERE, "ann") == 0
+
+
+def test_failures_are_forgiven_and_forgotten(failures: FailedLogons, clock: Clock) -> None:
+    fail(failures, OF_A_USER.failures)
+    failures.succeeded(HERE, "ann")
+    fail(failures, OF_A_USER.failures)
+    assert failures.wait(HERE, "ann") == 0
+    clock.now = FORGIVEN_AFTER + 1
+    fail(failures, 1)
+    assert failures.wait(HERE, "ann") == 0
+
+
+def test_many_users_from_one_address_wait_together(failures: FailedLogons) -> None:
+    for number in range(OF_AN_ADDRESS.failures):
+        fail(failures, 1, f"user {number}")
+    failures.succeeded(HERE, "user 1")
+    assert failures.wait(HERE, "anybody") == 0
+    assert failures.failed(HERE, "one more") == (OF_AN_ADDRESS.failures + 1, 1)
+    assert failures.wait(HERE, "anybody") == 1
+    assert failures.wait("10.0.0.2", "anybody") == 0
+
+
+def test_those_who_give_no_name_are_not_one_user(failures: FailedLogons) -> None:
+    fail(failures, OF_A_USER.failures + 5, "")
+    assert failures.wait(HERE, "") == 0
+    fail(failures, OF_AN_ADDRESS.failures, "")
+    assert failures.wait(HERE, "") > 0
+
+
+def test_what_is_remembered_has_a_bound(failures: FailedLogons) -> None:
+    fail(failures, OF_A_USER.failures + 1)
+    for number in range(MOST_REMEMBERED):
+        fail(failures, 1, "ann", f"address {number}")
+    assert failures.wait(HERE, "ann") == 0
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RunningServer]:
+    write_users(tmp_path)
+    with running_server(tmp_path, elements=MODULES) as running:
+        yield running
+
+
+def test_a_guesser_is_refused_also_with_the_right_password(server: RunningServer) -> None:
+    for number in range(OF_A_USER.failures + 4):
+        if not server.log().count("25-0063"):
+            assert not may_log_on(server, "ann", f"guess {number}")
+    assert server.logs("logons of user 'ann' from 127.0.0.1 are refused for 1 s, after 10 failed")
+    for number in range(3):  # each makes it longer, once it is not refused
+        assert comes_true(lambda: "try again" not in refusal(server, f"more {number}"))  # noqa: B023
+    assert "too many failed logons: try again in " in refusal(server, "ann")
+    assert may_log_on(server, "bob", "bob")
+    assert comes_true(lambda: may_log_on(server, "ann", "ann"))
+    assert not may_log_on(server, "ann", "guess")
+    assert may_log_on(server, "ann", "ann")
+
+
+def refusal(server: RunningServer, password: str) -> str:
+    with server.connect() as peer:
+        return str(try_to_log_on(peer, "ann", password).get("detail", ""))
+
+
+def test_a_module_that_cannot_decide_is_no_failure_of_the_user(tmp_path: Path) -> None:
+    """Nor is a logon without a password, or a command before one."""
+    (tmp_path / "door.py").write_text(DOOR)
+    with running_server(tmp_path, elements=CUSTOM) as server:
+        for password in ("outage", ""):
+            for _ in range(OF_A_USER.failures + 3):
+                assert not may_log_on(server, "ann", password)
+        assert may_log_on(server, "ann", "good")
+        for _ in range(OF_A_USER.failures + 1):
+            assert not may_log_on(server, "ann", "bad")
+        assert server.logs("25-0063")
+
+
+def test_who_asks_for_no_password_counts_nothing(tmp_path: Path) -> None:
+    module = "<Module>amps-default-no-authentication-module</Module>"
+    elements = f"<Authentication>{module}</Authentication>"
+    with running_server(tmp_path, elements=elements) as server:
+        for _ in range(OF_A_USER.failures + 3):
+            assert refusal(server, "x") == "no user may log on, 'ann' included"
+
+
+def test_logons_of_one_address_do_not_take_all_places() -> None:
+    """Others log on while those of one address wait; what has been decided makes room."""
+    pending: list[Pending[Admission]] = []
+
+    class Slow:
+        def begin(self) -> Self:
+            return self
+
+        def forget(self) -> None:
+            pass
+
+        def step(self, credentials: Credentials) -> Pending[Admission]:
+            pending.append(Pending())
+            return pending[-1]
+
+    guarded = Guarded(Slow(), FailedLogons(), RecordingLog())
+
+    def step(address: str) -> Later[Admission]:
+        shown = Credentials("ann", "x", explicit=True, origin=Origin(address=address))
+        return guarded.begin().step(shown)
+
+    for number in range(MOST_UNDER_WAY):
+        assert isinstance(step(f"{HERE}:{number}"), Pending)
+    refused = step(f"{HERE}:1")
+    assert isinstance(refused, Admission)
+    assert refused.reason == "too many logons at a time: try again"
+    assert isinstance(step("10.0.0.2:1"), Pending)
+    pending[0].give(Admission(True, "ann", ""))
+    assert isinstance(step(f"{HERE}:1"), Pending)
