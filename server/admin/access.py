@@ -12,35 +12,37 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import re
-import secrets
-import time
-from collections import OrderedDict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from config_schema.regex import matches
-from server.admin.http.messages import Refusal, Request
-from server.security.authentication import Credentials, make_authenticator
-from server.security.entitlement import Permission, make_entitlement
-from server.security.switches import SwitchedAuthenticator, SwitchedEntitlement
+from server.admin.http.messages import Headers, Refusal, Request
+from server.admin.recent import Recent
+from server.admin.trail import TRANSPORT, Trail
+from server.base.complaints import Complaints, host_of, on_running_loop
+from server.security.authentication import Admission, Credentials, Origin
+from server.security.cookies import COOKIE, DEFAULT_SECONDS, Sessions, cookies_in
+from server.security.later import mapped
+from server.security.negotiation import proof
+from server.security.permissions import STRANGER, Permission
 
 if TYPE_CHECKING:
-    from config_schema.spec import AdminSpec, InstanceSpec
+    from config_schema.spec import AdminSpec
     from server.admin.engine_side import EngineSide
+    from server.admin.permissions import VisitorPermissions
     from server.base.log import Log
-    from server.security.authentication import Admission
-    from server.security.switches import Switches
+    from server.security.authentication import Authenticator
+    from server.security.permissions import Permissions
 
-COOKIE: Final = "amps_session"
+_SCRIPT: Final = "x-requested-with"
+"""The header by which scripts of pages say that they ask, and nobody who could be asked back."""
 
-_MOST_SESSIONS: Final = 1_000
-"""Of more, the one goes that has not been used for longest."""
+_UNREADABLE: Final = "its Authorization header has no credentials of the kind that is asked for"
 
 _MAX_AGE: Final = re.compile(r"(?:^|;)\s*max-age\s*=\s*(\d+)\s*(?:;|$)", re.IGNORECASE)
-_DEFAULT_AGE: Final = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,108 +51,60 @@ class Visitor:
 
     Attributes:
         user: the authenticated user, empty if nobody vouches for one.
+        address: of whoever sent it.
         is_exempt: whether the path is one of AnonymousPaths, so that nothing is asked.
         cookie: the session that stands for the credentials that were shown; empty for none.
+        challenge: how they are asked for credentials who have shown nothing but a cookie; empty
+            for others.
+        proof: headers that prove to them who it is that has let them in.
     """
 
     user: str = ""
+    address: str = ""
     is_exempt: bool = False
     cookie: str = ""
-
-
-@dataclass(slots=True)
-class _Session:
-    user: str
-    shown: bytes
-    ends: float
-
-
-class Sessions:
-    """Cookies, and whom they stand for.
-
-    Args:
-        seconds: how long one is good for.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._sessions: OrderedDict[bytes, _Session] = OrderedDict()
-        self._shown: dict[bytes, str] = {}
-
-    def begin(self, user: str, credentials: str) -> str:
-        """Give the cookie that stands for credentials; the same as long as it is good."""
-        shown = _digest(credentials)
-        known = self._shown.get(shown)
-        if known is not None and self.user_of(known) == user:
-            return known
-        token = secrets.token_urlsafe(32)
-        self._sessions[_digest(token)] = _Session(user, shown, time.monotonic() + self._seconds)
-        self._shown[shown] = token
-        while len(self._sessions) > _MOST_SESSIONS:
-            self._forget(next(iter(self._sessions)))
-        return token
-
-    def user_of(self, token: str) -> str | None:
-        """The user whom a cookie stands for; None if it is not good."""
-        key = _digest(token)
-        session = self._sessions.get(key)
-        if session is None:
-            return None
-        if session.ends < time.monotonic():
-            self._forget(key)
-            return None
-        self._sessions.move_to_end(key)
-        return session.user
-
-    def end_all(self) -> None:
-        """Let no cookie stand for anybody any more."""
-        self._sessions.clear()
-        self._shown.clear()
-
-    def _forget(self, key: bytes) -> None:
-        session = self._sessions.pop(key)
-        self._shown.pop(session.shown, None)
+    challenge: str = ""
+    proof: Headers = ()
 
 
 class Access:
     """Decides who is there, and what they may see.
 
     Args:
-        spec: the instance's description.
-        admin: that of the admin interface.
-        switches: whether authentication and entitlement are on.
-        engine_side: where modules are asked.
+        admin: the description of the admin interface.
+        authenticator: decides who is there; None for nobody in particular.
+        permissions: says what they may see; None for everything.
+        engine_side: where both are asked.
+        trail: told who logs on, and who is refused.
         log: told of those who are refused.
+        sessions: the cookies.
 
     Attributes:
-        sessions: the cookies.
+        sessions: see above.
+        has_entitlement: whether there is a module that may refuse to show something.
     """
 
     def __init__(
         self,
-        spec: InstanceSpec,
         admin: AdminSpec,
-        switches: Switches,
+        authenticator: Authenticator | None,
+        permissions: VisitorPermissions | None,
         engine_side: EngineSide,
+        trail: Trail,
         log: Log,
+        sessions: Sessions,
     ) -> None:
-        authentication = admin.authentication or spec.authentication
-        entitlement = admin.entitlement or spec.entitlement
-        self._authenticator = (
-            None
-            if authentication is None
-            else SwitchedAuthenticator(make_authenticator(authentication), switches)
-        )
-        self._entitlement = (
-            None
-            if entitlement is None
-            else SwitchedEntitlement(make_entitlement(entitlement), switches)
-        )
+        self._authenticator = authenticator
+        self._permissions = permissions
+        self.has_entitlement: Final = permissions is not None
         self._admin = admin
         self._engine_side = engine_side
-        self._log = log
+        self._trail = trail
+        self._complaints = Complaints(log, on_running_loop)
+        self._recent = Recent()
         age = _MAX_AGE.search(admin.session_options)
-        self.sessions = Sessions(int(age[1]) if age else _DEFAULT_AGE)
+        sessions.seconds = int(age[1]) if age else DEFAULT_SECONDS
+        self.sessions = sessions
 
     async def admit(self, request: Request) -> Visitor:
         """Find out who sends a request.
@@ -160,24 +114,46 @@ class Access:
         """
         pattern = self._admin.anonymous_paths
         if pattern is not None and matches(pattern, "/" + "/".join(request.segments)):
-            return Visitor(is_exempt=True)
+            return Visitor(address=request.peer, is_exempt=True)
+        return await self.log_on(request)
+
+    async def log_on(self, request: Request) -> Visitor:
+        """Find out who sends a request, also for a path of AnonymousPaths.
+
+        Raises:
+            Refusal: see `admit`.
+        """
         if self._authenticator is None:
-            return Visitor()
+            return Visitor(address=request.peer)
         shown = request.headers.get("authorization", "")
         if not shown:
             user = self._known(request)
             if user is not None:
-                return Visitor(user)
-        admission = await self._authenticate(shown)
+                return Visitor(user, request.peer, challenge=self._challenge(request))
+        era = self._era
+        user = self._recent.find(shown, request.peer, era)
+        if user is not None and not await self._is_stranger(user):
+            return Visitor(user, request.peer, cookie=self.sessions.begin(user, shown))
+        credentials = self._credentials(shown, request)
+        admission = await self._authenticate(credentials)
         if not admission.granted:
-            self._refuse(request, admission)
+            self._refuse(request, credentials, admission)
+        if _is_password(shown):
+            self._recent.keep(shown, request.peer, era, admission.user)
         if not shown:
-            return Visitor(admission.user)
-        return Visitor(admission.user, cookie=self.sessions.begin(admission.user, shown))
+            return Visitor(admission.user, request.peer)
+        if not self.sessions.has(admission.user, shown):
+            self._trail.logged_on(admission.user, request.peer, admission.reason)
+        return Visitor(
+            admission.user,
+            request.peer,
+            cookie=self.sessions.begin(admission.user, shown),
+            proof=proof(self._admin.www_authenticate, admission),
+        )
 
     def cookie_of(self, visitor: Visitor, request: Request) -> list[tuple[str, str]]:
         """The headers that hand a visitor the cookie, if there is one that is new to them."""
-        if not visitor.cookie or visitor.cookie in _cookies(request):
+        if not visitor.cookie or visitor.cookie in cookies_in(request.headers.get("cookie", "")):
             return []
         options = self._admin.session_options
         given = {part.partition("=")[0].strip().lower() for part in options.split(";")}
@@ -189,70 +165,137 @@ class Access:
     async def require(self, visitor: Visitor, path: str) -> None:
         """Let a visitor pass who may read a resource.
 
+        What a module knows of a user may have come with credentials, and gone when they were away.
+        Whoever has shown a cookie is asked for credentials then.
+
         Raises:
             Refusal: they may not.
         """
-        if await self.hidden(visitor, [path]):
+        refused = {} if visitor.is_exempt else await self._refused(visitor.user, [path])
+        if refused:
+            self._trail.refused(visitor.user, visitor.address, path, refused[path])
+            if visitor.challenge and await self._is_stranger(visitor.user):
+                raise _ask_for_credentials(visitor.challenge)
             who = f"User {visitor.user!r}" if visitor.user else "Who has not logged on"
             raise Refusal(403, f"{who} may not see {path}: entitlement does not allow it.")
 
     async def hidden(self, visitor: Visitor, paths: Iterable[str]) -> frozenset[str]:
         """Those of some resources that a visitor may not read."""
-        entitlement = self._entitlement
-        if entitlement is None or visitor.is_exempt:
+        if visitor.is_exempt:
             return frozenset()
+        return frozenset(await self._refused(visitor.user, paths))
+
+    async def refused(self, visitor: Visitor, paths: Iterable[str]) -> frozenset[str]:
+        """Those of some resources that a visitor may not read in other requests.
+
+        They may come by a path of AnonymousPaths themselves: then nobody is known.
+        """
+        pattern = self._admin.anonymous_paths
+        asked = (path for path in paths if pattern is None or not matches(pattern, path))
+        return frozenset(await self._refused(visitor.user, asked))
+
+    async def _refused(self, user: str, paths: Iterable[str]) -> Mapping[str, str]:
+        """Those of some paths that may not be read, each with what says so."""
+        known = self._permissions
+        if known is None:
+            return {}
         asked = tuple(paths)
-        return await self._engine_side.ask(
-            lambda: frozenset(
-                path
-                for path in asked
-                if not entitlement.allows(visitor.user, Permission.READ_ADMIN, path)
+        return await self._engine_side.decide(
+            lambda: mapped(known.find(user), partial(_hidden, asked))
+        )
+
+    @property
+    def _era(self) -> tuple[int, int]:
+        """Changes whenever logons or permissions are to be decided afresh."""
+        known = self._permissions
+        return self.sessions.times_ended, 0 if known is None else known.times_forgotten
+
+    async def _is_stranger(self, user: str) -> bool:
+        """Whether a module has to learn from a logon what a user may see, and has not."""
+        known = self._permissions
+        if known is None:
+            return False
+        return await self._engine_side.decide(
+            lambda: mapped(
+                known.find(user), lambda one: one.permit(Permission.READ_ADMIN, "") is STRANGER
             )
         )
 
     def _known(self, request: Request) -> str | None:
         """The user whom one of the request's cookies stands for."""
-        users = map(self.sessions.user_of, _cookies(request))
+        users = map(self.sessions.user_of, cookies_in(request.headers.get("cookie", "")))
         return next((user for user in users if user is not None), None)
 
-    async def _authenticate(self, shown: str) -> Admission:
+    def _credentials(self, shown: str, request: Request) -> Credentials | None:
+        """What a request shows; None if that cannot be read."""
+        credentials = _read(shown, self._admin.www_authenticate)
+        if credentials is None:
+            return None
+        named = request.certificate_user
+        origin = Origin(TRANSPORT, request.peer, certificate_user=named)
+        return replace(credentials, origin=origin)
+
+    async def _authenticate(self, credentials: Credentials | None) -> Admission:
         module = self._authenticator
         assert module is not None  # noqa: S101 - else nobody is asked
-        credentials = _read(shown, self._admin.www_authenticate)
-        return await self._engine_side.ask(lambda: module.authenticate(credentials))
+        if credentials is None:
+            return Admission(False, "", _UNREADABLE)
+        return await self._engine_side.decide(lambda: module.begin().step(credentials))
 
-    def _refuse(self, request: Request, admission: Admission) -> None:
+    def _refuse(
+        self, request: Request, credentials: Credentials | None, admission: Admission
+    ) -> None:
         if "authorization" in request.headers:
-            self._log.emit("19-0008", address=request.peer, reason=admission.reason)
-        challenge = ("WWW-Authenticate", self._admin.www_authenticate)
-        raise Refusal(401, "Log on to see this.", (challenge,))
+            self._complaints.emit(
+                "19-0008", host_of(request.peer), address=request.peer, reason=admission.reason
+            )
+            user = "" if credentials is None else credentials.user
+            self._trail.logon_refused(user, request.peer, admission.detail or admission.reason)
+        raise _ask_for_credentials(self._challenge(request))
+
+    def _challenge(self, request: Request) -> str:
+        """What asks the sender of a request for credentials."""
+        challenge = self._admin.www_authenticate
+        if _SCRIPT in request.headers and challenge.lower().startswith("basic"):
+            return f"x{challenge}"  # a scheme that browsers do not ask for a password for
+        return challenge
 
 
-def _read(shown: str, challenge: str) -> Credentials:
+def _ask_for_credentials(challenge: str) -> Refusal:
+    return Refusal(401, "Log on to see this.", (("WWW-Authenticate", challenge),))
+
+
+def _is_password(shown: str) -> bool:
+    """Whether somebody shows a password, and not what is good for one time only."""
+    return shown.partition(" ")[0].lower() == "basic"
+
+
+def _hidden(asked: Iterable[str], permissions: Permissions) -> Mapping[str, str]:
+    """Those of some paths that may not be read, each with what says so."""
+    permits = ((path, permissions.permit(Permission.READ_ADMIN, path)) for path in asked)
+    return {path: permit.rule for path, permit in permits if not permit.allowed}
+
+
+def _read(shown: str, challenge: str) -> Credentials | None:
     """What an Authorization header shows, of the scheme that is asked for.
 
-    The token of Negotiate and NTLM stands where others have their password. A request without
+    The token of Negotiate stands where others have their password. A request without
     credentials shows an empty name.
+
+    Returns:
+        None if it shows something else, or nothing that can be read.
     """
+    if not shown:
+        return Credentials("", "", explicit=True)
     scheme, _, value = shown.partition(" ")
     wanted = challenge.partition(" ")[0].lower()
-    if scheme.lower() != wanted:
-        return Credentials("", "", explicit=True)
+    if scheme.lower() != wanted or not value.strip():
+        return None
     if wanted != "basic":
         return Credentials("", value.strip(), explicit=True)
     try:
         decoded = base64.b64decode(value.strip(), validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        return Credentials("", "", explicit=True)
-    user, _, password = decoded.partition(":")
-    return Credentials(user, password, explicit=True)
-
-
-def _cookies(request: Request) -> list[str]:
-    """The sessions that a request names."""
-    parts = (part.strip() for part in request.headers.get("cookie", "").split(";"))
-    return [part.removeprefix(f"{COOKIE}=") for part in parts if part.startswith(f"{COOKIE}=")]
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=16).digest()
+        return None
+    user, colon, password = decoded.partition(":")
+    return Credentials(user, password, explicit=True) if colon else None

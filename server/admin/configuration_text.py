@@ -1,4 +1,4 @@
-"""The configuration as it is shown: the text that was read, without passwords.
+"""The configuration as it is shown: the text that was read, without what is secret in it.
 
 Programs look for elements in it as its author spelled them, so it is not written anew.
 """
@@ -6,22 +6,97 @@ Programs look for elements in it as its author spelled them, so it is not writte
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+from html import escape, unescape
 from typing import Final
 
-_HIDDEN: Final = "********"
+from config_schema.document import Document
+from config_schema.secrecy import HIDDEN, RULES, SECRET, found, is_secret_name, masked
 
-_NAMES: Final = r"(?:\w[\w.-]*)?(?:Password|Passphrase|Secret|Token|ApiKey)"
-"""How the names of elements end whose text nobody is to see; those of files do not."""
+_NAMES: Final = r"(?:\w[\w.-]*)?(?:Password|Passphrase|Secret|Token|ApiKey|HTTPHeader)"
+"""How the names of elements end whose text nobody is to see; those of files do not. A header may be
+the one that says as whom a service is asked."""
 
-_ELEMENT: Final = re.compile(
-    rf"(<({_NAMES})(?:\s[^<>]*)?>).*?(</\2\s*>)", re.DOTALL | re.IGNORECASE
+_RULES: Final = (
+    re.compile(
+        rf"<(?P<name>{_NAMES})(?:\s[^<>]*)?>(?P<{SECRET}>.*?)</(?P=name)\s*>",
+        re.DOTALL | re.IGNORECASE,
+    ),
+    re.compile(rf"\s{_NAMES}\s*=\s*\"(?P<{SECRET}>[^\"<]*)\"", re.IGNORECASE),
+    re.compile(rf"\s{_NAMES}\s*=\s*'(?P<{SECRET}>[^'<]*)'", re.IGNORECASE),
+    *RULES,
 )
-_ATTRIBUTE: Final = re.compile(rf"(\s{_NAMES}\s*=\s*)(\"[^\"<]*\"|'[^'<]*')", re.IGNORECASE)
-_IN_ADDRESS: Final = re.compile(r"(\w://[^/\s:@<>\"']*:)[^/\s@<>\"']+(@)")
+
+_SHORTEST: Final = 4
+"""Characters of a variable's value that is looked for: shorter ones are parts of many words."""
+
+_DEFINITION: Final = re.compile(r"(?P<start>(?:-D)?(?P<name>\w+)=)", re.ASCII)
 
 
-def shown(text: str) -> str:
-    """Replace what is secret in a configuration: in elements, attributes and addresses."""
-    text = _ELEMENT.sub(rf"\g<1>{_HIDDEN}\g<3>", text)
-    text = _ATTRIBUTE.sub(rf'\g<1>"{_HIDDEN}"', text)
-    return _IN_ADDRESS.sub(rf"\g<1>{_HIDDEN}\g<2>", text)
+def shown(text: str, values: Collection[str] = ()) -> str:
+    """Replace what is secret in a configuration: in elements, attributes, addresses and commands.
+
+    Args:
+        text: of the configuration, or of anything else that quotes it.
+        values: of the variables that are secret, which have been expanded in it.
+    """
+    text = masked(text, _RULES)
+    spellings = {one for value in values for one in _spellings(value) if len(value) >= _SHORTEST}
+    if not spellings:
+        return text
+    longest_first = sorted(spellings, key=len, reverse=True)
+    either = re.compile(rf"(</?[\w:.-]+)|{'|'.join(map(re.escape, longest_first))}")
+    return either.sub(lambda match: match[1] or HIDDEN, text)
+
+
+def document_shown(document: Document) -> str:
+    """The whole text of a configuration without what is secret in it."""
+    return shown(document.expanded, document.secrets)
+
+
+def value_shown(name: str, value: str, values: Collection[str] = ()) -> str:
+    """Replace what is secret in the text of an element of a certain name.
+
+    Args:
+        name: of the element.
+        value: its text.
+        values: as for `shown`.
+    """
+    start, end = f"<{name}>", f"</{name}>"
+    return shown(f"{start}{value}{end}", values).removeprefix(start).removesuffix(end)
+
+
+def command_line_shown(words: Sequence[str], values: Collection[str] = ()) -> str:
+    """A command line as one would type it, without what is secret in it.
+
+    Args:
+        words: the program and its arguments.
+        values: as for `shown`.
+    """
+    return shlex.join(shown(word, values) for word in _without_definitions(words))
+
+
+def secrets(text: str) -> set[str]:
+    """What `shown` replaces, to be looked for in other texts."""
+    raw = set(found(text, _RULES))
+    each = {one.strip().strip("\"'") for one in (*raw, *map(unescape, raw))}
+    return each - {""}
+
+
+def _spellings(value: str) -> Iterator[str]:
+    """A value as it is in a text, and in XML."""
+    yield value
+    yield escape(value, quote=False)
+    yield escape(value)
+
+
+def _without_definitions(words: Sequence[str]) -> Iterator[str]:
+    """The words of a command line, without the values of variables that are secret."""
+    for previous, word in zip(("", *words), words, strict=False):
+        match = _DEFINITION.match(word)
+        is_definition = match is not None and (previous == "-D" or word.startswith("-D"))
+        if match is not None and is_definition and is_secret_name(match["name"]):
+            yield f"{match['start']}{HIDDEN}"
+        else:
+            yield word

@@ -63,7 +63,7 @@ class CrossSite:
             ]
 
     def refuse_foreign(self, request: Request) -> None:
-        """Let a request that acts pass, unless a browser makes it for another site.
+        """Let a request pass that acts, or asks for much, unless it is made for another site.
 
         Those that AccessControlAllowOrigin names may; that everybody may read, as without it, is
         not enough.
@@ -87,8 +87,8 @@ class CrossSite:
         if is_foreign or site not in _OWN_SITE:
             raise Refusal(
                 403,
-                f"A page of {origin or 'another site'} asks for this, which would change something "
-                "here. AccessControlAllowOrigin says which sites may.",
+                f"A page of {origin or 'another site'} asks for this, which is not for other "
+                "sites. AccessControlAllowOrigin says which sites may.",
             )
 
     def _knows(self, request: Request) -> bool:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from server.admin.http.messages import Refusal
+from server.security.later import Later, when_decided
 
 _Result = TypeVar("_Result")
 
 _PATIENCE: Final = 10.0
 """Seconds that an answer may take."""
+_DECISION_PATIENCE: Final = 35.0
+"""The same for decisions on logons, which have limits of their own."""
 
 
 class EngineSide:
@@ -49,6 +53,35 @@ class EngineSide:
 
         self._call(call)
         return await within_limit(answer, "The engine", seconds)
+
+    async def decide(self, question: Callable[[], Later[_Result]]) -> _Result:
+        """Call a function on the engine's thread, and wait for what it decides.
+
+        Args:
+            question: gives the decision, or what it is to be had from later.
+
+        Raises:
+            Refusal: that takes too long, or the engine stops.
+        """
+        answer: Future[_Result] = Future()
+
+        def give(result: _Result) -> None:
+            if not answer.cancelled():
+                answer.set_result(result)
+
+        def call() -> None:
+            try:
+                when_decided(question(), give)
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._call(call)
+        return await within_limit(answer, "Who decides on logons", _DECISION_PATIENCE)
+
+    def tell(self, call: Callable[[], None]) -> None:
+        """Have a call made on the engine's thread, if that goes on; nobody waits for it."""
+        with suppress(Refusal):
+            self._call(call)
 
     async def perform(self, deed: Callable[[], Coroutine[None, None, _Result]]) -> _Result:
         """Have something done on the engine's thread that may take a while.

@@ -12,7 +12,6 @@ import ssl
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import uvloop
@@ -20,13 +19,7 @@ import uvloop
 from server.admin.http.server import HttpServer
 from server.transports.connection import printable_address
 from server.transports.sockets import listen_on_inet
-from server.transports.tls import (
-    TlsError,
-    files_of,
-    load_certificates,
-    make_server_context,
-    tell_failures,
-)
+from server.transports.tls import TlsError, make_server_context, remake_server_context, watch_files
 
 if TYPE_CHECKING:
     from config_schema.spec import AdminSpec, InetAddr
@@ -34,6 +27,7 @@ if TYPE_CHECKING:
     from server.admin.monitoring import Monitoring
     from server.base.log import Log
     from server.transports.descriptors import DescriptorReserve
+    from server.upkeep.file_watch import FileWatch
 
 _STOP_SECONDS: Final = 5.0
 
@@ -84,7 +78,6 @@ class AdminInterface:
         try:
             if self._admin.tls is not None:
                 self._context = make_server_context(self._admin.tls)
-                tell_failures(self._context, lambda why: self._log.emit("19-0005", reason=why))
         except TlsError as error:
             raise AdminError(f"{where} cannot be secured: {error}") from None
         try:
@@ -116,24 +109,27 @@ class AdminInterface:
         self._thread.join(_STOP_SECONDS)
         self._log.emit("19-0002")
 
-    def certificate_files(self) -> list[Path]:
-        """The files that its TLS is made from."""
-        return [] if self._admin.tls is None else files_of(self._admin.tls)
+    def watch_certificates(self, files: FileWatch) -> None:
+        """Have certificate, key and authorities read again when these change."""
+        if self._admin.tls is not None:
+            watch_files(self._admin.tls, files, self._certificate_changed)
 
-    def certificate_changed(self, _change: str) -> None:
-        """Read certificate and key again, for connections that come from now on."""
+    def _certificate_changed(self, _change: str) -> None:
         if self._loop is not None:
             with suppress(RuntimeError):  # it has ended
                 self._loop.call_soon_threadsafe(self._reload)
 
     def _reload(self) -> None:
-        if self._context is None or self._admin.tls is None:
+        if self._admin.tls is None:
             return
         try:
-            load_certificates(self._context, self._admin.tls)
+            context, unusable = remake_server_context(self._admin.tls)
         except TlsError as error:
             self._log.emit("19-0004", reason=error)
         else:
+            for reason in unusable:
+                self._log.emit("19-0012", reason=reason)
+            self._server.use_context(context)
             self._log.emit("19-0003")
 
     def _post_stop(self) -> None:

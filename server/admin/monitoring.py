@@ -1,4 +1,4 @@
-"""/amps: what there is to know of host and instance, now and over time.
+"""/amps: what there is to know of host and instance.
 
 A path may end with the form that is wanted: .json, .xml, .csv for single values, and .rnc for the
 schema. Without one it leads to a page. Documents that anybody has asked for are kept until the next
@@ -9,44 +9,35 @@ Source: AMPS User Guide, Monitoring AMPS; AMPS Monitoring Guide.
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, Final
 
 from server.admin.documents import html_form, json_form, over_time, rnc, xml_form
 from server.admin.documents.values import text_of
-from server.admin.engine_side import within_limit
 from server.admin.http.events import EVENT_STREAM
-from server.admin.http.messages import HTML, JSON, Document, Refusal, Request, Response
+from server.admin.http.messages import HTML, JSON, XML, Document, Refusal, Request, Response
 from server.admin.moments import Moments, read_moments
-from server.admin.tree import INSTANCE, MOMENT, ROOT, Node, NothingThere, Place, Tree
+from server.admin.paths import taken_apart
+from server.admin.tree import INSTANCE, MOMENT, ROOT, Node, NothingThere, Place, Tree, near
 from server.admin.watching import Watching
-from server.statistics.keeper import BusyError
-from server.statistics.schema import Value
+from server.statistics.resources import CLIENTS
 from server.statistics.timestamps import to_text
 
 if TYPE_CHECKING:
     from server.admin.access import Access, Visitor
-    from server.statistics.history import History
+    from server.admin.past import Past
     from server.statistics.keeper import Keeper
     from server.statistics.sample import Snapshot
 
-_Result = TypeVar("_Result")
-
-FORMS: Final = ("json", "xml", "csv", "rnc")
-"""Suffixes of paths."""
-
 CONFIGURATION: Final = "config.xml"
 DETAILS: Final = "details"
+EXPLANATION: Final = "explain"
+FILTERS: Final = "filters"
 QUEUES: Final = f"{INSTANCE}/queues"
 
-_XML: Final = "application/xml; charset=utf-8"
 _RNC: Final = "application/relax-ng-compact-syntax"
-_PAGE: Final = 10_000
-"""Values that are asked for at a time; a sample waits while they are read."""
 
 _FIRST_SECONDS: Final = 5.0
 """How long somebody waits who asks before the first sample has been taken."""
@@ -61,11 +52,13 @@ class Monitoring:
 
     Args:
         statistics: has the samples.
+        past: has earlier ones.
         access: says who may see what.
     """
 
-    def __init__(self, statistics: Keeper, access: Access) -> None:
+    def __init__(self, statistics: Keeper, past: Past, access: Access) -> None:
         self._statistics = statistics
+        self._past = past
         self._access = access
         self._watching: Watching | None = None
         self._kept: dict[tuple[str, str, frozenset[str]], Document] = {}
@@ -88,21 +81,28 @@ class Monitoring:
         """
         moments = read_moments(request.query)
         names = request.segments
-        if _stem(names) == ((ROOT,), "rnc"):
+        if taken_apart(names) == ((ROOT,), "rnc"):
             return Response(Document(rnc.render(), _RNC))
         if moments is not None and not moments.is_one:
             return await self._over_time(names, moments, visitor)
-        tree = await self.latest() if moments is None else await self._earlier(moments.first)
-        try:
-            node, form = _find(tree, names)
-        except NothingThere as nothing:
-            raise _not_found(nothing) from None
+        tree = await self.latest() if moments is None else await self._past.tree_at(moments.first)
+        node, form = await self._find(tree, names, visitor)
         hidden = await self._hidden(visitor, node)
         if "watch" in request.query and moments is None and self._watching is not None:
-            events = self._watching.begin(node, hidden)
+            events = self._watching.begin(
+                node, hidden | _unwatched(node, request.query["watch"], hidden)
+            )
             unbuffered = ("X-Accel-Buffering", "no")  # of proxies
             return Response(events, content_type=EVENT_STREAM, headers=[unbuffered])
         return Response(self._document(tree, node, form, hidden))
+
+    async def _over_time(
+        self, names: Sequence[str], moments: Moments, visitor: Visitor
+    ) -> Response:
+        tree = await self.latest()
+        node, form = await self._find(tree, names, visitor, has_gone=True)
+        await self._hidden(visitor, node)
+        return await self._past.leaf(tree, node, form, moments)
 
     async def latest(self) -> Tree:
         """The tree of the last sample; the first one is waited for.
@@ -118,13 +118,34 @@ class Monitoring:
             raise Refusal(503, text, (("Retry-After", "1"),))
         return Tree(snapshot)
 
+    async def _find(
+        self, tree: Tree, names: Sequence[str], visitor: Visitor, *, has_gone: bool = False
+    ) -> tuple[Node, str]:
+        """Follow a path that may end with a form.
+
+        What is there is told to those only who may see it: whoever may not see what a path could
+        lead to is told so, and nothing is suggested that is hidden.
+
+        Raises:
+            Refusal: it leads nowhere, or the visitor may not know whether it does.
+        """
+        try:
+            return _find(tree, names, has_gone=has_gone)
+        except NothingThere as nothing:
+            above = nothing.above
+            await self._access.require(visitor, _resource((*above, *nothing.rest)))
+            paths = {name: _resource((*above, name)) for name in nothing.near}
+            hidden = await self._access.hidden(visitor, paths.values())
+            close = [name for name, path in paths.items() if path not in hidden]
+            raise _not_found(NothingThere(above, nothing.rest, close)) from None
+
     async def _hidden(self, visitor: Visitor, node: Node) -> frozenset[str]:
         """The places at and below a node that are not to be seen.
 
         Raises:
             Refusal: that itself is not.
         """
-        await self._access.require(visitor, "/" + "/".join(node.names))
+        await self._access.require(visitor, _resource(node.names))
         below = [] if node.id is not None or node.field is not None else _below(node.place)
         paths = {f"/{ROOT}/{place.path}": place.path for place in below}
         return frozenset(paths[path] for path in await self._access.hidden(visitor, paths))
@@ -146,160 +167,6 @@ class Monitoring:
                 self._kept[key] = document
         return document
 
-    # the past
-
-    async def _ask(self, question: Callable[[History], _Result]) -> _Result:
-        try:
-            return await within_limit(self._statistics.ask(question), "The statistics database")
-        except (BusyError, sqlite3.Error) as error:
-            text = f"The statistics database cannot be read: {error}."
-            raise Refusal(503, text, (("Retry-After", "10"),)) from None
-
-    async def _earlier(self, timestamp: int) -> Tree:
-        """The tree of a sample that was taken at a moment.
-
-        Raises:
-            Refusal: there is none.
-        """
-        snapshot = await self._ask(lambda history: history.snapshot(timestamp))
-        if snapshot is None:
-            raise Refusal(
-                404,
-                f"No sample was taken at {to_text(timestamp)}, or it is kept no more: with t0 and "
-                f"t1 the same, expected one of /{ROOT}/{INSTANCE}/{MOMENT}.",
-            )
-        return Tree(snapshot)
-
-    async def _over_time(
-        self, names: Sequence[str], moments: Moments, visitor: Visitor
-    ) -> Response:
-        tree = await self.latest()
-        try:
-            node, form = _find(tree, names, has_gone=True)
-        except NothingThere as nothing:
-            raise _not_found(nothing) from None
-        if node.field is None:
-            raise Refusal(
-                400,
-                f"{node.path} has many values, and a time range is for one of them: add its name, "
-                f"or give t0 and t1 the same moment, one of /{ROOT}/{INSTANCE}/{MOMENT}.",
-            )
-        await self._hidden(visitor, node)
-        first = await self._values(tree, node, moments)
-        if not first and not tree.is_there(node):
-            raise Refusal(404, f"Nothing is known of {node.path} within that time.")
-        return Response(
-            self._pages(tree, node, form, moments, first),
-            content_type=over_time.FORMS[form].content_type,
-        )
-
-    async def _values(self, tree: Tree, node: Node, moments: Moments) -> list[tuple[int, Value]]:
-        """The first of a leaf's values within a time."""
-        resource, field = node.place.resource, node.field
-        if resource is None or field is None:
-            return []
-        if not resource.table:  # what is not recorded stays as it is
-            now, value = tree.snapshot.timestamp, tree.value(node)
-            is_within = value is not None and moments.first <= now <= moments.last
-            return [(now, value)] if is_within and value is not None else []
-        return await self._ask(
-            lambda history: history.values(
-                resource, node.id or "", field.name, moments.first, moments.last, _PAGE
-            )
-        )
-
-    async def _pages(
-        self,
-        tree: Tree,
-        node: Node,
-        form: str,
-        moments: Moments,
-        values: list[tuple[int, Value]],
-    ) -> AsyncGenerator[bytes, None]:
-        """A leaf's values, page by page."""
-        written, field = over_time.FORMS[form], node.field
-        if field is None:
-            return
-        yield written.before(node).encode()
-        lead = ""
-        while values:
-            texts = [
-                written.value(to_text(timestamp), text_of(field, value))
-                for timestamp, value in values
-            ]
-            yield (lead + written.between.join(texts)).encode(errors="replace")
-            lead = written.between
-            rest = Moments(values[-1][0] + 1, moments.last)
-            values = await self._values(tree, node, rest) if len(values) == _PAGE else []
-        yield written.after(node).encode()
-
-    async def moments(self, request: Request, visitor: Visitor) -> Response:
-        """Answer a request for when samples were taken.
-
-        Raises:
-            Refusal: it may not be seen, or is not asked for in this way.
-        """
-        await self._access.require(visitor, f"/{ROOT}/{INSTANCE}/{MOMENT}")
-        range_ = read_moments(request.query) or Moments(0, 1 << 62)
-        form = _stem(request.segments)[1]
-        written = _TIMESTAMPS.get(form)
-        if written is None:
-            raise Refusal(404, f"There is no form {form!r} of this; expected json, xml or csv.")
-        first = await self._timestamps(range_)
-        return Response(
-            self._timestamp_pages(written, range_, first), content_type=written.content_type
-        )
-
-    async def _timestamps(self, range_: Moments) -> list[int]:
-        return await self._ask(lambda history: history.timestamps(range_.first, range_.last, _PAGE))
-
-    async def _timestamp_pages(
-        self, written: _List, range_: Moments, found: list[int]
-    ) -> AsyncGenerator[bytes, None]:
-        yield written.before.encode()
-        lead = ""
-        while found:
-            texts = [written.line.format(to_text(timestamp)) for timestamp in found]
-            yield (lead + written.between.join(texts)).encode()
-            lead = written.between
-            rest = Moments(found[-1] + 1, range_.last)
-            found = await self._timestamps(rest) if len(found) == _PAGE else []
-        yield written.after.encode()
-
-
-class _List(msgspec.Struct, frozen=True):
-    """How a list of moments is written."""
-
-    content_type: str
-    before: str
-    line: str
-    between: str
-    after: str
-
-
-_TIMESTAMPS: Final = {
-    "": _List(over_time.FORMS[""].content_type, "", "{}\n", "", ""),
-    "csv": _List(over_time.FORMS["csv"].content_type, "", "{}\n", "", ""),
-    "json": _List(JSON, '{"amps":{"instance":{"timestamp":[', '"{}"', ",", "]}}}"),
-    "xml": _List(
-        _XML,
-        "<amps>\n<instance>\n",
-        "<timestamp>{}</timestamp>\n",
-        "",
-        "</instance>\n</amps>\n",
-    ),
-}
-
-
-def _stem(names: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """The path without the form, and the form; empty for a page."""
-    if not names:
-        return (), ""
-    stem, _, form = names[-1].rpartition(".")
-    if stem and form in FORMS:
-        return (*names[:-1], stem), form
-    return tuple(names), ""
-
 
 def _find(tree: Tree, names: Sequence[str], *, has_gone: bool = False) -> tuple[Node, str]:
     """Follow a path that may end with a form; one that is an id as a whole is that.
@@ -307,13 +174,16 @@ def _find(tree: Tree, names: Sequence[str], *, has_gone: bool = False) -> tuple[
     Raises:
         NothingThere: it leads nowhere.
     """
-    stem, form = _stem(names)
+    stem, form = taken_apart(names)
     if form:
-        try:
+        with suppress(NothingThere):
             return tree.find(names), ""
-        except NothingThere:
-            return tree.find(stem, has_gone=has_gone), form
-    return tree.find(names, has_gone=has_gone), form
+    return tree.find(stem, has_gone=has_gone), form
+
+
+def _resource(names: Iterable[str]) -> str:
+    """What entitlement is asked about that is at a path."""
+    return "/" + "/".join(names)
 
 
 def _not_found(nothing: NothingThere) -> Refusal:
@@ -339,7 +209,7 @@ def _render(tree: Tree, node: Node, form: str, hidden: frozenset[str]) -> Docume
     if form == "json":
         return Document(json_form.render(tree, node, is_shown), JSON)
     if form == "xml":
-        return Document(xml_form.render(tree, node, is_shown), _XML)
+        return Document(xml_form.render(tree, node, is_shown), XML)
     moment = to_text(tree.snapshot.timestamp)
     if form == "csv" and node.field is not None:
         written = over_time.FORMS["csv"]
@@ -354,6 +224,36 @@ def _render(tree: Tree, node: Node, form: str, hidden: frozenset[str]) -> Docume
     return Document(html_form.node(tree, node, moment, shown, _besides(node)), HTML)
 
 
+def _unwatched(node: Node, wanted: str, hidden: frozenset[str]) -> frozenset[str]:
+    """The places below a node that somebody does not watch who names some of them.
+
+    Args:
+        node: what is watched.
+        wanted: paths from there to places, with commas; empty for all.
+        hidden: the places that are not to be seen, and so not suggested.
+
+    Raises:
+        Refusal: there is no such place.
+    """
+    if not wanted:
+        return frozenset()
+    every = {place.path for place in _below(node.place)}
+    watched = set()
+    for name in wanted.split(","):
+        path = f"{node.place.path}/{name}".strip("/")
+        if node.id is not None or path not in every:
+            close = [one.removeprefix(f"{node.place.path}/") for one in near(path, every - hidden)]
+            meant = f"; did you mean {' or '.join(close)}?" if close else ""
+            raise Refusal(400, f"There is no {name!r} to watch in {node.path}{meant}")
+        watched.add(path)
+    return frozenset(path for path in every if not any(_on_one_way(path, one) for one in watched))
+
+
+def _on_one_way(path: str, other: str) -> bool:
+    """Whether one of two places is the other, or leads to it."""
+    return f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")
+
+
 def _is_shown(hidden: frozenset[str], place: Place) -> bool:
     return place.path not in hidden
 
@@ -361,5 +261,7 @@ def _is_shown(hidden: frozenset[str], place: Place) -> bool:
 def _besides(node: Node) -> list[str]:
     """What is at a node that is no part of samples."""
     if node.place.path == INSTANCE:
-        return [CONFIGURATION, MOMENT]
-    return [DETAILS] if node.place.path == QUEUES and node.id is not None else []
+        return [CONFIGURATION, FILTERS, MOMENT]
+    if node.id is None:
+        return []
+    return {QUEUES: [DETAILS], CLIENTS.path: [EXPLANATION]}.get(node.place.path, [])

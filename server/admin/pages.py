@@ -12,7 +12,7 @@ import msgspec
 
 from server.admin.configuration_text import shown
 from server.admin.documents import html_form
-from server.admin.http.messages import HTML, JSON, Document, Refusal, Request, Response
+from server.admin.http.messages import HTML, JSON, XML, Document, Refusal, Request, Response
 from server.admin.monitoring import CONFIGURATION, DETAILS, QUEUES
 from server.admin.tree import INSTANCE, PLACES, ROOT, Node
 
@@ -63,7 +63,7 @@ class ConfigurationText:
     """
 
     def __init__(self, text: str, access: Access) -> None:
-        self._document = Document(shown(text).encode(), "application/xml; charset=utf-8")
+        self._document = Document(shown(text).encode(), XML)
         self._read = formatdate(time.time(), usegmt=True)
         self._access = access
 

@@ -5,13 +5,14 @@ Source: AMPS User Guide, Monitoring AMPS.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from server.admin.documents.html_form import STYLE_SOURCE
 from server.admin.http.messages import Document, Refusal, Request, Response, say
-from server.admin.monitoring import FORMS
+from server.admin.paths import FORMS
 
 if TYPE_CHECKING:
     from config_schema.spec import AdminSpec
@@ -97,14 +98,28 @@ class Site:
         if route is None:
             raise Refusal(404, f"There is no {request.path}. What there is begins with /amps.")
         response = await route.answer(request, visitor)
+        if not isinstance(response.body, Document):
+            response.body = self._until_sessions_end(response.body)
         cookies = self._access.cookie_of(visitor, request)
         has_own = any(name == "Cache-Control" for name, _ in response.headers)
         if cookies and not has_own:
             response.headers.append(("Cache-Control", "no-store"))
         elif visitor.user and not has_own:
             response.headers.append(("Cache-Control", "private, no-cache"))
-        response.headers += cookies
+        response.headers += [*cookies, *visitor.proof]
         return response
+
+    async def _until_sessions_end(
+        self, body: AsyncGenerator[bytes, None]
+    ) -> AsyncGenerator[bytes, None]:
+        """What comes by and by, as long as whoever gets it need not log on again."""
+        sessions = self._access.sessions
+        times = sessions.times_ended
+        async with aclosing(body):
+            async for chunk in body:
+                if sessions.times_ended != times:
+                    return
+                yield chunk
 
 
 def headers_of(admin: AdminSpec) -> list[tuple[str, str]]:

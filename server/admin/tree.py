@@ -36,17 +36,26 @@ class NothingThere(Exception):
     """A path leads nowhere.
 
     Attributes:
-        path: how far it leads somewhere.
-        name: what is not there.
-        near: what is there, and is called much like it.
+        above: the parts of the path that lead somewhere.
+        rest: those behind them; the first is not there.
+        near: what is there instead, and is called much like that.
     """
 
-    def __init__(self, path: str, name: str, near: Sequence[str]) -> None:
-        found = f"; did you mean {' or '.join(near)}?" if near else ""
-        super().__init__(f"There is no {name!r} in {path or '/'}{found}")
-        self.path = path
-        self.name = name
-        self.near = near
+    def __init__(self, above: Sequence[str], rest: Sequence[str], near: Sequence[str]) -> None:
+        self.above = tuple(above)
+        self.rest = tuple(rest)
+        self.near = tuple(near)
+        super().__init__()
+
+    def __str__(self) -> str:
+        """For people."""
+        found = f"; did you mean {' or '.join(self.near)}?" if self.near else ""
+        return f"There is no {self.rest[0]!r} in {self.path or '/'}{found}"
+
+    @property
+    def path(self) -> str:
+        """How far the path leads somewhere, as a link has it."""
+        return link(self.above) if self.above else ""
 
 
 @dataclass(frozen=True)
@@ -127,7 +136,7 @@ class Node:
 
 def link(names: Iterable[str]) -> str:
     """The path of some parts, percent-encoded."""
-    return "/" + "/".join(quote(name, safe="", errors="replace") for name in names)
+    return "/" + "/".join(quote(name, safe="!", errors="replace") for name in names)
 
 
 class Tree:
@@ -177,7 +186,7 @@ class Tree:
         """
         head = names[0] if names else ""
         if head != ROOT:
-            raise NothingThere("", head, near(head, [ROOT]))
+            raise NothingThere((), names or [""], near(head, [ROOT]))
         place = PLACES[""]
         rest = list(names[1:])
         while rest and (below := self._below(place, rest[0])) is not None:
@@ -187,8 +196,8 @@ class Tree:
         if rest and place.has_entries:
             identity = rest.pop(0)
             if not has_gone and identity not in self.entries(place):
-                here = Node(place).path
-                raise NothingThere(here, identity, near(identity, self.entries(place)))
+                close = near(identity, self.entries(place))
+                raise NothingThere(Node(place).names, [identity, *rest], close)
         node = Node(place, identity)
         return self._value_below(node, rest) if rest else node
 
@@ -204,9 +213,9 @@ class Tree:
                 if one.name == rest[0]:
                     return Node(node.place, node.id, one)
         if rest[0] in {one.name for one in fields}:
-            raise NothingThere(f"{node.path}/{rest[0]}", rest[1], ())
+            raise NothingThere((*node.names, rest[0]), rest[1:], ())
         names = [*node.place.children, *(one.name for one in fields)]
-        raise NothingThere(node.path, rest[0], near(rest[0], names))
+        raise NothingThere(node.names, rest, near(rest[0], names))
 
 
 def near(name: str, names: Iterable[str]) -> list[str]:

@@ -169,10 +169,10 @@ def _differing(
     values: tuple[Value, ...],
     wanted: str | None = None,
 ) -> Iterator[tuple[str, str]]:
-    names = ["amps", *resource.path.split("/"), *([] if identity is None else [identity])]
+    path = link(["amps", *resource.path.split("/"), *([] if identity is None else [identity])])
     for index, field in enumerate(resource.fields):
         if wanted in (None, field.name) and (earlier is None or earlier[index] != values[index]):
-            yield link([*names, field.name]), text_of(field, values[index])
+            yield f"{path}/{field.name}", text_of(field, values[index])
 
 
 def _gone(

@@ -9,6 +9,7 @@ last sample is complete, there is one sample less, which is counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from server.statistics.sample import Entry, Sample, Source
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 SLICE_SECONDS: Final = 0.000_5
 """How long entries are taken before others have their turn."""
 
-_TAKEN_BETWEEN_LOOKS: Final = 8
+_TAKEN_AT_ONCE: Final = 8
 """Entries that are taken before it is looked at the clock: some microseconds each at most."""
 
 
@@ -90,8 +91,8 @@ class Collector:
         if self._left is None:
             return False
         end = self._elapsed() + SLICE_SECONDS
-        for taken, _ in enumerate(self._left, 1):
-            if taken % _TAKEN_BETWEEN_LOOKS == 0 and self._elapsed() >= end:
+        for _ in self._left:
+            if self._elapsed() >= end:
                 return True
         self._left = None
         return False
@@ -108,7 +109,7 @@ class Collector:
         self._turns.queue(self)
 
     def _sampled(self, due: float) -> Iterator[None]:
-        """Take a sample, an entry at a time, and hand it on."""
+        """Take a sample, some entries at a time, and hand it on."""
         elapsed = self._elapsed()
         self.lag = max(elapsed - due, 0.0)
         taken_at = self._clock.now()
@@ -116,8 +117,10 @@ class Collector:
         for source in self._sources:
             taken = entries[source.resource.path] = list[Entry]()
             try:
-                for entry in source.entries():
-                    taken.append(entry)
+                found, count = source.entries(), -1
+                while len(taken) > count:
+                    count = len(taken)
+                    taken.extend(islice(found, _TAKEN_AT_ONCE))
                     yield
             except Exception as error:  # a defect: all others are still of interest
                 self._tell(source, error)

@@ -8,7 +8,6 @@ after the first failure: `recording` decides what then happens.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
@@ -18,10 +17,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from server.base.data_files import FileInUseError, lock, version_mismatch
 from server.statistics import layout, takeover
 from server.statistics.resources import LIFETIMES
 from server.statistics.sample import Entry, Snapshot
 from server.statistics.schema import Field, Resource, Value
+from server.statistics.shared_index import SharedIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +51,10 @@ class ForeignDatabaseError(Exception):
     """A file is a database that cannot be gone on with. The text says why."""
 
 
+class LaterDatabaseError(Exception):
+    """A file is a database that a later version of this program has made. The text says so."""
+
+
 @dataclass(slots=True)
 class _Writing:
     """What writing the samples of one resource takes.
@@ -76,12 +81,14 @@ class Database:
     Raises:
         sqlite3.Error: it cannot be opened.
         ForeignDatabaseError: it is none of this program's.
+        LaterDatabaseError: it is one of a later version.
     """
 
     def __init__(self, path: str, *, indexed: bool = False) -> None:
         self.path = path
         self._claim = None if path == MEMORY else _claim(path)
         self.connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+        self._index = None if path == MEMORY else SharedIndex(path)
         self._newest: int | None = None
         self._writings: list[_Writing] = []
         try:
@@ -231,6 +238,8 @@ class Database:
         Raises:
             sqlite3.Error: that is not possible.
         """
+        if self._index is not None:
+            self._index.check()
         self.connection.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
         if self._pragma("freelist_count"):
             return True
@@ -246,7 +255,11 @@ class Database:
         """
         self.connection.execute("BEGIN IMMEDIATE")
         try:
+            if self._index is not None:
+                self._index.look()
             yield
+            if self._index is not None:
+                self._index.check()
             self.connection.execute("COMMIT")
         except BaseException:
             if self.connection.in_transaction:
@@ -255,7 +268,11 @@ class Database:
 
     def close(self) -> None:
         """Let the file go."""
+        if self._index is not None:
+            self._index.spoil()
         self.connection.close()
+        if self._index is not None:
+            self._index.close()
         if self._claim is not None:
             os.close(self._claim)
             self._claim = None
@@ -264,13 +281,11 @@ class Database:
         is_new = not self._number("SELECT count(*) FROM sqlite_master")
         if is_new:
             self.connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        elif (
-            self._pragma("application_id") != layout.APPLICATION_ID
-            or self._pragma("user_version") != layout.FORMAT
-        ):
-            raise ForeignDatabaseError(
-                "it has not been made by this program, or by another version"
-            )
+        elif self._pragma("application_id") != layout.APPLICATION_ID:
+            raise ForeignDatabaseError("it has not been made by this program")
+        elif (version := self._pragma("user_version")) != layout.FORMAT:
+            why = version_mismatch(version, layout.FORMAT)
+            raise LaterDatabaseError(why) if version > layout.FORMAT else ForeignDatabaseError(why)
         self.connection.execute("PRAGMA journal_mode = WAL").fetchall()
         self.connection.execute("PRAGMA synchronous = NORMAL")
         self.connection.execute("PRAGMA secure_delete = OFF").fetchall()
@@ -356,10 +371,10 @@ def _claim(path: str) -> int:
     except OSError as error:
         raise sqlite3.OperationalError(error.strerror) from None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        lock(descriptor)
+    except FileInUseError as holder:
         os.close(descriptor)
-        raise sqlite3.OperationalError("another instance records statistics in it") from None
+        raise sqlite3.OperationalError(f"{holder} records statistics in it") from None
     except OSError:
         pass  # a file system that knows no such locks
     return descriptor

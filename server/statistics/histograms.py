@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from server.statistics.sources.names import distinct
+from server.statistics.sources.names import topic_ids
 
 if TYPE_CHECKING:
     from server.base.histogram import Histogram
@@ -40,7 +40,7 @@ def distributions(engine: Engine) -> list[Distribution]:
         engine: has the counters.
     """
     queues = list(engine.topics.queues or ())
-    ids = distinct((one.name, one.message_type.name) for one in queues)
+    ids = topic_ids((one.name, one.message_type.name) for one in queues)
     found = [
         Distribution(
             "turn",

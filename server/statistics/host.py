@@ -65,8 +65,13 @@ class _Times(NamedTuple):
     user: int
 
 
+_BEGINNING: Final = _Times(0, 0, 0, 0)
+
+
 class Cpus:
     """host/cpus: what each processor has been doing, and all of them.
+
+    The first time that is since the host was started: an idle processor is not a busy one.
 
     Args:
         proc: where the kernel shows it.
@@ -81,8 +86,8 @@ class Cpus:
     def entries(self) -> Iterator[Entry]:
         """See `Source.entries`."""
         now = dict(map(_cpu, (line for line in _lines(self._path) if line.startswith("cpu"))))
-        for name, times in (now or {"all": _Times(0, 0, 0, 0)}).items():
-            yield Entry(name, (), _shares(times, self._before.get(name, times)))
+        for name, times in (now or {"all": _BEGINNING}).items():
+            yield Entry(name, (), _shares(times, self._before.get(name, _BEGINNING)))
         self._before = now
 
 

@@ -1,9 +1,10 @@
 """The thread of statistics: completes samples, shows and records them, and answers what is asked.
 
 It does one thing at a time. A sample comes first: it gets the figures that are read here, host and
-process, becomes a snapshot, is `latest` and told to whoever watches, and is recorded. Then come
-questions, one by one, each small enough for a sample to wait for. In between it tidies up, a step
-and a pause at a time: what is old is thinned out, what an action asks for is done.
+process, becomes a snapshot, is `latest` and told to whoever watches, and is recorded. In between it
+tidies up, a step and a pause at a time: what is old is thinned out, what actions ask for is done.
+Questions are answered from the file by another thread (`reader.py`). Only if statistics are in
+memory are they answered here, one by one, each small enough for a sample to wait for.
 
     keeper = Keeper(path, interval_ms, log, sources=[*host_sources(), *process_sources()])
     keeper.start()
@@ -27,9 +28,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from config_schema.version import AMPS_VERSION
-from server.statistics.history import History
 from server.statistics.own import Lifetimes, OwnFigures
 from server.statistics.rates import Rates
+from server.statistics.reader import MOST_QUESTIONS, BusyError, Question, Reader
 from server.statistics.recording import Recording
 from server.statistics.retention import remove, remove_lifetimes
 from server.statistics.sample import Entry, Sample, Snapshot, Source
@@ -37,15 +38,13 @@ from server.statistics.timestamps import from_unix, to_text
 
 if TYPE_CHECKING:
     from server.base.log import Log
+    from server.statistics.history import History
 
 _T = TypeVar("_T")
 _Job = Callable[[], None]
 
 MOST_SAMPLES: Final = 2
 """Samples that wait for the thread; if more come, the oldest is dropped."""
-
-MOST_QUESTIONS: Final = 1_000
-"""Questions that wait for the thread; more are refused."""
 
 _CLOSE_SECONDS: Final = 10.0
 
@@ -56,10 +55,6 @@ _LOOK_SECONDS: Final = 5.0
 """Between two looks whether there is something to tidy up."""
 
 _END: Final = object()
-
-
-class BusyError(Exception):
-    """More questions wait for the database than it will answer in a reasonable time."""
 
 
 class Keeper:
@@ -104,7 +99,8 @@ class Keeper:
         self._watchers: tuple[Callable[[Snapshot], None], ...] = ()
         self._wake = threading.Condition()
         self._samples: deque[Sample] = deque()
-        self._questions: deque[tuple[Future[Any], _Job]] = deque()
+        self._questions: deque[Question] = deque()
+        self._reader = Reader(self._put)
         self._chores: deque[tuple[Future[Any], Generator[None, None, None]]] = deque()
         self._tidy_at = 0.0
         self._is_closing = False
@@ -146,7 +142,7 @@ class Keeper:
         return stop
 
     def ask(self, question: Callable[[History], _T]) -> Future[_T]:
-        """Have a question answered on the thread of statistics.
+        """Have a question answered, on another thread.
 
         Args:
             question: takes what has been recorded; it reads no more than a page or a moment.
@@ -155,16 +151,24 @@ class Keeper:
             What will have the answer; `BusyError` if there are too many questions, sqlite3.Error if
             it cannot be read.
         """
-        future: Future[_T] = Future()
+        asked = Question(question)
+        if self._reader.can_answer:
+            self._reader.ask(asked)
+        else:
+            self._put(asked)
+        return asked.answer
+
+    def _put(self, question: Question) -> None:
+        """Have a question answered on the thread of statistics."""
         with self._wake:
             if self._is_closing:
-                future.cancel()
+                question.answer.cancel()
             elif len(self._questions) >= MOST_QUESTIONS:
-                future.set_exception(BusyError("too many questions wait for the statistics"))
+                problem = BusyError("too many questions wait for the statistics")
+                question.answer.set_exception(problem)
             else:
-                self._questions.append((future, lambda: self._answer(question, future)))
+                self._questions.append(question)
                 self._wake.notify()
-        return future
 
     def truncate(self, age_seconds: float) -> Future[int]:
         """Remove samples that are older than an age, in seconds.
@@ -184,6 +188,7 @@ class Keeper:
 
     def close(self) -> None:
         """Record what has come and that the instance has ended; give up what takes too long."""
+        self._reader.close()  # who writes goes last, and leaves one file
         with self._wake:
             self._is_closing = True
             self._wake.notify()
@@ -215,8 +220,11 @@ class Keeper:
         return future
 
     def _run(self) -> None:
-        self._recording = Recording(self._path, self._log, indexed=self._indexed)
+        self._recording = Recording(
+            self._path, self._log, indexed=self._indexed, let_go=self._reader.let_go
+        )
         self._note_lifetime("started")
+        self._reader.read(self._recording.place)
         while (job := self._next()) is not None:
             try:
                 job()
@@ -236,20 +244,24 @@ class Keeper:
                 if seconds <= 0:
                     return self._tidy_up
                 if self._questions:
-                    return self._questions.popleft()[1]
+                    question = self._questions.popleft()
+                    return lambda: question.put_to(lambda: self._recording.history)
                 self._wake.wait(seconds)
 
     def _work_off(self, sample: Sample) -> None:
         begun = time.perf_counter()
         taken = {**sample.entries, **self._read_here()}
         snapshot = self._rates.complete(replace(sample, entries=taken))
+        self._reader.expect()
         self.latest = snapshot
         for told in self._watchers:
             self._tell(told, snapshot)
         written = time.perf_counter()
         self._recording.write(taken, snapshot)
         done = time.perf_counter()
-        self._own.note(self._recording, commit=done - written, whole=done - begun)
+        self._reader.read(self._recording.place)
+        queries = self._recording.queries + self._reader.queries
+        self._own.note(self._recording, queries=queries, commit=done - written, whole=done - begun)
         self._complain_of_dropped()
 
     def _read_here(self) -> Mapping[str, list[Entry]]:
@@ -277,14 +289,6 @@ class Keeper:
         if dropped > self._complained_of:
             self._log.emit("05-0002", count=dropped - self._complained_of)
             self._complained_of = dropped
-
-    def _answer(self, question: Callable[[History], _T], future: Future[_T]) -> None:
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            future.set_result(question(self._recording.history))
-        except Exception as error:
-            future.set_exception(error)
 
     def _tidy_up(self) -> None:
         """Take a step of what an action wants, or else of what time wants."""
@@ -322,8 +326,8 @@ class Keeper:
     def _end(self) -> None:
         with suppress(sqlite3.Error):
             self._note_lifetime("shutdown")
-        for future, _ in self._questions:
-            future.cancel()
+        for question in self._questions:
+            question.answer.cancel()
         for future, steps in self._chores:
             steps.close()
             future.cancel()

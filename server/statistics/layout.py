@@ -12,9 +12,11 @@ Source: AMPS Monitoring Guide, Table Reference.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from server.base.data_files import version_mismatch
 from server.statistics.resources import RESOURCES
 from server.statistics.schema import Field, Kind, Resource, Type
 
@@ -23,6 +25,10 @@ APPLICATION_ID: Final = 0x414D5047
 
 FORMAT: Final = 1
 """Of the tables; another number is a database that this program cannot go on with."""
+
+HEADER_SIZE: Final = 100
+_HEADER: Final = struct.Struct(">16s44xI4xI")  # what it is, user version, application id
+_SQLITE: Final = b"SQLite format 3\0"
 
 RECORDED: Final = tuple(resource for resource in RESOURCES if resource.table)
 
@@ -38,6 +44,21 @@ _OWN: Final = (
     ),
     f"CREATE INDEX IF NOT EXISTS {LIVES}_LAST ON {LIVES}(base, last)",
 )
+
+
+def later_version(header: bytes) -> str | None:
+    """Say why a file is not gone on with that a later version has made; None of any other file.
+
+    Args:
+        header: its first `HEADER_SIZE` bytes.
+
+    Source: SQLite, Database File Format, 1.3 The Database Header.
+    """
+    if len(header) < HEADER_SIZE:
+        return None
+    magic, version, application = _HEADER.unpack_from(header)
+    is_later = (magic, application) == (_SQLITE, APPLICATION_ID) and version > FORMAT
+    return version_mismatch(version, FORMAT) if is_later else None
 
 
 def static(resource: Resource) -> str:

@@ -61,11 +61,12 @@ class OwnFigures:
         )
         yield Entry("", self._fixed, moving)
 
-    def note(self, recording: Recording, *, commit: float, whole: float) -> None:
+    def note(self, recording: Recording, *, queries: int, commit: float, whole: float) -> None:
         """Take note of a sample that has been recorded.
 
         Args:
             recording: where.
+            queries: questions that have been answered so far.
             commit: seconds that this took.
             whole: seconds that it took altogether.
         """
@@ -73,7 +74,7 @@ class OwnFigures:
         self._is_in_memory = recording.database.path == MEMORY
         self._growth = max(0, size - self._size)
         self._size = size
-        self._queries = recording.queries
+        self._queries = queries
         self._last = round(whole * _MICROSECONDS)
         self._committing += round(commit * _MICROSECONDS)
         self._samples += 1

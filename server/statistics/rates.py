@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from operator import itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from server.statistics.resources import RESOURCES
 from server.statistics.sample import Entry, Sample, Snapshot
@@ -22,8 +22,19 @@ _AT_ONCE: Final = 500
 """Entries that are worked on before the engine's thread may run."""
 
 
+class _Completed(NamedTuple):
+    """An entry, and what it has come to."""
+
+    entry: Entry
+    rates: tuple[Value, ...]
+    values: tuple[Value, ...]
+
+
 class Completion:
-    """Completes the entries of one resource, sample after sample."""
+    """Completes the entries of one resource, sample after sample.
+
+    What has not changed, as most subscriptions never do, is what it was.
+    """
 
     def __init__(self, resource: Resource) -> None:
         given = [field.name for field in resource.given]
@@ -32,7 +43,7 @@ class Completion:
         place = {name: at for at, name in enumerate([*fixed, *given, *(one.name for one in rates)])}
         self._counters = tuple(given.index(field.of) for field in rates)
         self._in_order = _picker([place[field.name] for field in resource.fields])
-        self._before: dict[str, Entry] = {}
+        self._before: dict[str, _Completed] = {}
 
     def complete(self, entries: list[Entry], seconds: float) -> dict[str, tuple[Value, ...]]:
         """Return all values by id, in the order of the resource's fields.
@@ -41,23 +52,27 @@ class Completion:
             entries: of this sample.
             seconds: since the sample before; 0 if there is none.
         """
-        completed: dict[str, tuple[Value, ...]] = {}
+        now: dict[str, _Completed] = {}
         for number, entry in enumerate(entries):
             if number % _AT_ONCE == _AT_ONCE - 1:
                 time.sleep(0)
-            rates = self._rates(entry, seconds) if self._counters else ()
-            completed[entry.id] = self._in_order(entry.fixed + entry.moving + rates)
-        if self._counters:
-            self._before = {entry.id: entry for entry in entries}
-        return completed
+            before = self._before.get(entry.id)
+            if before is not None and before.entry is entry and not any(before.rates):
+                now[entry.id] = before
+            else:
+                rates = self._rates(entry, before, seconds)
+                values = self._in_order(entry.fixed + entry.moving + rates)
+                now[entry.id] = _Completed(entry, rates, values)
+        self._before = now
+        return {identity: one.values for identity, one in now.items()}
 
-    def _rates(self, entry: Entry, seconds: float) -> tuple[Value, ...]:
+    def _rates(self, entry: Entry, before: _Completed | None, seconds: float) -> tuple[Value, ...]:
         if seconds <= 0:
             return (0,) * len(self._counters)
-        before = self._before.get(entry.id)
-        if before is None or before.fixed is not entry.fixed:
+        if before is None or before.entry.fixed is not entry.fixed:
             return tuple(_rate(entry.moving[at], 0, seconds) for at in self._counters)
-        return tuple(_rate(entry.moving[at], before.moving[at], seconds) for at in self._counters)
+        moving = before.entry.moving
+        return tuple(_rate(entry.moving[at], moving[at], seconds) for at in self._counters)
 
 
 def _rate(now: Value, before: Value, seconds: float) -> int:

@@ -4,7 +4,7 @@ A file may be full, read-only, locked, damaged, or somebody else's. Whatever it 
 statistics go on in memory, and once a minute the file is tried again. What has been recorded in
 memory meanwhile is moved to it then. Nothing is destroyed: what is damaged, and a database that has
 other tables, AMPS's own for instance, is renamed, and can be read by `amps-sqlite3`. What is no
-database at all is not even renamed.
+database at all is not even renamed, nor is what a later version of this program has made.
 """
 
 from __future__ import annotations
@@ -15,8 +15,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from server.statistics.database import MEMORY, Database, ForeignDatabaseError
+from server.statistics.database import (
+    MEMORY,
+    Database,
+    ForeignDatabaseError,
+    LaterDatabaseError,
+)
 from server.statistics.history import History
+from server.statistics.reader import Place
 from server.statistics.retention import Thinning
 from server.statistics.sample import Entry, Snapshot
 from server.statistics.schema import Value
@@ -43,6 +49,7 @@ class Recording:
         log: where problems are written.
         indexed: see `layout.statements`.
         clock: seconds, never going back.
+        let_go: has those who read the file close it, before it is closed here.
     """
 
     def __init__(
@@ -52,20 +59,29 @@ class Recording:
         *,
         indexed: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        let_go: Callable[[], None] = lambda: None,
     ) -> None:
         self.path = path
         self._log = log
         self._indexed = indexed
         self._clock = clock
+        self._let_go = let_go
         self._retry_at = 0.0
         self._has_renamed = False
         self._queries = 0
+        self._opened = 0
         self._use_first(self._open())
 
     @property
     def is_in_place(self) -> bool:
         """Whether samples are recorded where they are to be."""
         return self.database.path == self.path
+
+    @property
+    def place(self) -> Place | None:
+        """The file that can be read; None if samples are recorded in memory."""
+        path = self.database.path
+        return None if path == MEMORY else Place(path, self._opened)
 
     @property
     def queries(self) -> int:
@@ -113,18 +129,20 @@ class Recording:
 
     def _use(self, database: Database) -> None:
         self._queries += self.history.queries
+        self._let_go()
         self.database.close()
         self._use_first(database)
 
     def _use_first(self, database: Database) -> None:
         self.database = database
+        self._opened += 1
         self.history = History(database.connection)
         self._thinning = Thinning(database)
 
     def _open(self) -> Database:
         try:
             return Database(self.path, indexed=self._indexed)
-        except (sqlite3.Error, ForeignDatabaseError) as error:
+        except (sqlite3.Error, ForeignDatabaseError, LaterDatabaseError) as error:
             return self._without(error)
 
     def _without(self, error: Exception) -> Database:
@@ -145,7 +163,7 @@ class Recording:
         self._retry_at = self._clock() + RETRY_SECONDS
         try:
             database = Database(self.path, indexed=self._indexed)
-        except (sqlite3.Error, ForeignDatabaseError):
+        except (sqlite3.Error, ForeignDatabaseError, LaterDatabaseError):
             return  # as has been said
         try:
             count = database.take_over(self.database)

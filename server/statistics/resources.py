@@ -180,6 +180,19 @@ CPU: Final = Resource(
     ),
 )
 
+LATENCIES: Final = Resource(
+    "instance/latencies",
+    "latency",
+    "AMPERAGE_LATENCIES",
+    (
+        fixed("about", "what it is"),
+        cumulative("count", "how many have been measured"),
+        snapshot("mean", "microseconds, of those since the last sample", REAL),
+        snapshot("percentile_99", "microseconds that 99 of 100 of these stayed within", REAL),
+        cumulative("total", "microseconds of all of them"),
+    ),
+)
+
 LIFETIMES: Final = Resource(
     "instance/lifetimes",
     "lifetime",
@@ -444,10 +457,12 @@ JOURNALS: Final = Resource(
     "AMPERAGE_JOURNALS",
     (
         fixed("file_name", "the file"),
+        snapshot("held_by", "who still needs it, the first few of them", TEXT),
         snapshot("is_archived", "1 if it is in the archive"),
         snapshot("is_compressed", "1 if it is compressed"),
         snapshot("max_timestamp", "when its newest entry was recorded", TEXT),
         snapshot("min_timestamp", "when its oldest entry was recorded", TEXT),
+        snapshot("size", "bytes, decompressed"),
     ),
 )
 
@@ -509,6 +524,47 @@ VIEWS: Final = Resource(
     ),
 )
 
+MESH_INSTANCES: Final = Resource(  # the mesh is not in the Monitoring Guide
+    "mesh/instances",
+    "instance",
+    "",
+    (
+        snapshot("admin_addr", "where its admin interface is", TEXT),
+        snapshot("admin_scheme", "http or https", TEXT),
+        snapshot("group", "its group", TEXT),
+        snapshot("has_reported", "1 if it has said anything of itself"),
+        snapshot("is_reachable", "1 if links lead there"),
+        snapshot("is_this", "1 if it is this one"),
+        fixed("name", "its name"),
+        snapshot("seconds_ago", "how long ago it said what is known of it"),
+    ),
+)
+
+MESH_LINKS: Final = Resource(
+    "mesh/links",
+    "link",
+    "",
+    (
+        snapshot("bytes_behind", "about how many bytes of the log the destination lacks"),
+        snapshot("destination_group_name", "the destination's group", TEXT),
+        snapshot("destination_name", "the instance that is there, or was last", TEXT),
+        snapshot("is_connected", "1 if there is a connection"),
+        snapshot("is_current", "1 if the source can be reached"),
+        snapshot("messages_behind", "entries of the log that the destination has not stored"),
+        cumulative("messages_out", "messages sent"),
+        rate("messages_out_per_sec", "messages_out", "messages sent a second"),
+        fixed("name", "the Destination's name"),
+        snapshot("replication_type", "sync if publishers wait for it, else async", TEXT),
+        snapshot("seconds_ago", "how long ago the source said this"),
+        snapshot("seconds_behind", "how long what is not acknowledged has waited"),
+        snapshot("since", "when it was connected, or no more, by the source's clock", TEXT),
+        fixed("source_name", "the instance that sends"),
+        snapshot("state", "not connected, beginning, catching up or replicating", TEXT),
+        snapshot("sync_type", "sync or async, as it is configured", TEXT),
+        snapshot("waits_for", "what keeps it from getting further", TEXT),
+    ),
+)
+
 RESOURCES: Final = (
     HOST,
     HOST_CPUS,
@@ -520,6 +576,7 @@ RESOURCES: Final = (
     CLIENTS,
     CONFLATED_TOPICS,
     CPU,
+    LATENCIES,
     LIFETIMES,
     CONSOLE_LOGGERS,
     FILE_LOGGERS,
@@ -542,5 +599,7 @@ RESOURCES: Final = (
     TRANSPORTS,
     TUNING,
     VIEWS,
+    MESH_INSTANCES,
+    MESH_LINKS,
 )
 """In the order of the tree."""

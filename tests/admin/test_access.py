@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import socket
 from collections.abc import Iterator
 from http.cookies import SimpleCookie
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Final
 
 import pytest
 
-from server.admin.access import COOKIE, Sessions
 from server.admin.configuration_text import shown
 from server.admin.cross_site import CrossSite
 from server.admin.http.messages import Document, Refusal, Request, Response
+from server.security.cookies import COOKIE, Sessions
 from tests.admin.support import Admin, running_admin
+from tests.support.waiting import WAIT_SECONDS
 
 BASIC: Final = """
 <WWWAuthenticate>Basic realm="AMPS Admin"</WWWAuthenticate>
@@ -61,7 +63,21 @@ def test_who_shows_nothing_that_is_accepted_is_asked_to_log_on(admin: Admin, sho
         assert reply.headers["www-authenticate"] == 'Basic realm="AMPS Admin"'
         assert "set-cookie" not in reply.headers
         assert reply.headers["cache-control"] == "no-store"
-    assert admin.server.logs("19-0008") or not shown
+    assert not shown or admin.server.logs("19-0008")
+
+
+def test_who_watches_has_to_log_on_again_after_a_reset(admin: Admin) -> None:
+    credentials = basic("ann")
+    reset = "/amps/administrator/authorization/authentication/reset"
+    with socket.create_connection(("127.0.0.1", admin.port), WAIT_SECONDS) as connection:
+        connection.sendall(
+            b"GET /amps/instance/name?watch HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+            b"Authorization: %s\r\n\r\n" % credentials.encode()
+        )
+        stream = connection.makefile("rb")
+        assert any(line.startswith(b"event: node") for line in stream)
+        assert admin.ask(reset, "POST", Authorization=credentials).status == 200
+        assert b"event: gone" not in stream.read()
 
 
 def test_who_logs_on_gets_a_cookie_that_stands_for_that(admin: Admin) -> None:
@@ -134,6 +150,63 @@ def test_what_the_instance_says_of_logons_is_said_of_this_interface(tmp_path: Pa
     back = "<Authentication><Module>amps-default-authentication-module</Module></Authentication>"
     with running_admin(tmp_path, back, elements) as admin:
         assert admin.ask("/amps").status == 200
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "Basic",
+        "Basic ",
+        "Basic !!!",
+        "Basic " + base64.b64encode(b"\xff\xfe:x").decode(),
+        "Basic " + base64.b64encode(b"ann, without a password").decode(),
+        "Bearer abc",
+        "Negotiate YII=",
+        '"',
+    ],
+)
+def test_what_cannot_be_read_is_refused_where_anybody_is_accepted(
+    open_admin: Admin, shown: str
+) -> None:
+    reply = open_admin.ask("/amps.json", Authorization=shown)
+    assert reply.status == 401
+    assert reply.headers["www-authenticate"] == 'Basic realm="x"'
+    assert "set-cookie" not in reply.headers
+    assert open_admin.ask("/amps.json").status == 200
+    assert open_admin.ask("/amps.json", Authorization=basic("")).status == 200
+
+
+@pytest.fixture(scope="module")
+def open_admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
+    """One whose module accepts anybody."""
+    section = """
+      <WWWAuthenticate>Basic realm="x"</WWWAuthenticate>
+      <Authentication><Module>amps-default-authentication-module</Module></Authentication>
+    """
+    with running_admin(tmp_path_factory.mktemp("open"), section) as running:
+        yield running
+
+
+PROBED: Final = ("/healthz", "/healthz.json", "/readyz", "/readyz.json", "/metrics")
+
+
+def test_probes_and_scrapes_need_a_logon_as_all_else(admin: Admin) -> None:
+    for path in (*PROBED, "/metrics/detailed?family=clients"):
+        assert admin.ask(path).status == 401
+        assert admin.ask(path, Authorization=basic("prometheus")).status == 200
+
+
+def test_probes_and_scrapes_may_be_for_everybody(tmp_path: Path) -> None:
+    """The expression is that of docs/monitoring.md."""
+    refuse = "<Entitlement><Module>amps-default-no-entitlement-module</Module></Entitlement>"
+    logon = BASIC.partition("<AnonymousPaths>")[0]
+    exempt = "<AnonymousPaths>^/(healthz|readyz|metrics)</AnonymousPaths>"
+    with running_admin(tmp_path, logon + exempt + refuse) as admin:
+        for path in (*PROBED, "/metrics/detailed?family=clients"):
+            assert admin.ask(path).status == 200
+        for path in ("/", "/amps", "/amps/metrics", "/amps.json", "/amps/administrator"):
+            assert admin.ask(path).status == 401
+        assert admin.ask("/amps", Authorization=basic("ann")).status == 403
 
 
 def test_entitlement_decides_about_what_is_shown(tmp_path: Path) -> None:
@@ -280,12 +353,44 @@ SHOWN = [
     ),
     ("<InetAddr>http://host:80/a@b</InetAddr>", "<InetAddr>http://host:80/a@b</InetAddr>"),
     ("<Name>a</Name> <!-- é -->", "<Name>a</Name> <!-- é -->"),
+    ("<X>http://me:p@ss@host/a</X>", "<X>http://me:********@host/a</X>"),
+    ("<InetAddr>me:pass@host:9</InetAddr>", "<InetAddr>me:********@host:9</InetAddr>"),
+    (
+        "<URI>http://h/p?token=a&amp;user=me&amp;api_key=b#c</URI>",
+        "<URI>http://h/p?token=********&amp;user=me&amp;api_key=********#c</URI>",
+    ),
+    ("<Header>X-Api-Key: a b</Header>", "<Header>X-Api-Key: ********</Header>"),
+    ("<Header>Vary: Accept</Header>", "<Header>Vary: Accept</Header>"),
+    ("<Header>Set-Cookie: a=b; c</Header>", "<Header>Set-Cookie: ********</Header>"),
+    (
+        """<Command>curl -u me:a --header "Authorization: Bearer b" -o c</Command>""",
+        """<Command>curl -u me:******** --header "Authorization: ********" -o c</Command>""",
+    ),
+    (
+        """<Command>curl --user 'me:a b' -Ume:c 'X-Auth-Token:d&amp;e'</Command>""",
+        """<Command>curl --user 'me:********' -Ume:******** 'X-Auth-Token:********'</Command>""",
+    ),
+    (
+        """<Command>A_SECRET=a x --api-key "b c" --token d --pins e</Command>""",
+        """<Command>A_SECRET=******** x --api-key "********" --token ******** --pins e</Command>""",
+    ),
+    ("<Command>say Bearer a.b-c==</Command>", "<Command>say Bearer ********</Command>"),
+    ("<A>Basic realm=one</A><B>Basic authentication</B>",) * 2,
+    ("<Filter>/design='a' AND /key=3</Filter>",) * 2,
 ]
 
 
 @pytest.mark.parametrize(("text", "expected"), SHOWN)
 def test_what_is_secret_in_a_configuration_is_hidden(text: str, expected: str) -> None:
     assert shown(text) == expected
+    assert shown(expected) == expected
+
+
+def test_values_of_secret_variables_are_hidden_wherever_they_are() -> None:
+    """Not in the names of elements, and not if they are too short to be told from other words."""
+    text = "<Name><X>a&amp;bc</X><Y>see a&amp;bc: Name</Y><Z>a</Z></Name>"
+    expected = "<Name><X>********</X><Y>see ********: ********</Y><Z>a</Z></Name>"
+    assert shown(text, {"a&bc", "Name", "a"}) == expected
 
 
 def test_cookies_are_what_browsers_read(admin: Admin) -> None:

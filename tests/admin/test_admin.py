@@ -136,6 +136,14 @@ def test_the_first_page_says_that_there_are_no_queries(admin: Admin) -> None:
     reply = admin.ask("/")
     assert reply.status == 200
     assert "__sql=false" in reply.text
+
+
+def test_without_the_console_the_first_page_describes_the_instance(tmp_path: Path) -> None:
+    described = "<Description>A &lt;test&gt;</Description>"
+    with running_admin(tmp_path, "<Galvanometer>disabled</Galvanometer>", described) as plain:
+        reply = plain.ask("/")
+    assert reply.status == 200
+    assert "__sql=false" in reply.text
     assert "A &lt;test&gt;" in reply.text
 
 
@@ -235,10 +243,10 @@ def events(connection: socket.socket) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield name, json.loads(value)
 
 
-def watch(admin: Admin, path: str) -> socket.socket:
+def watch(admin: Admin, path: str, parts: str = "") -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", admin.port), WAIT_SECONDS)
     connection.sendall(
-        f"GET {path}?watch HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode()
+        f"GET {path}?watch={parts} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode()
     )
     return connection
 
@@ -276,6 +284,50 @@ def test_whoever_watches_many_is_told_who_comes_and_goes(admin: Admin) -> None:
         for _, found in coming:
             if path in found["gone"]:
                 break
+
+
+def test_whoever_watches_parts_is_told_of_these(admin: Admin) -> None:
+    parts = "host/memory,instance/memory/caches,instance/processors"
+    with watch(admin, "/amps", parts) as connection:
+        coming = events(connection)
+        _, found = next(coming)
+        host, instance = found["amps"]["host"], found["amps"]["instance"]
+        assert [name for name, one in host.items() if isinstance(one, dict | list)] == ["memory"]
+        below = {name for name, one in instance.items() if isinstance(one, dict | list)}
+        assert below == {"memory", "processors"}
+        assert set(instance["memory"]) == {"rss", "vmsize", "caches"}
+        with admin.server.log_on("unseen"):
+            wait_until(lambda: client_of(admin, "unseen") is not None)
+            _, change = next(coming)
+        assert not [path for path in change["changed"] if path.startswith("/amps/instance/clients")]
+        assert "/amps/instance/uptime" in change["changed"]
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/amps/instance?watch=procesors", "did you mean processors"),
+        ("/amps/instance?watch=processors,", "There is no '' to watch"),
+        ("/amps/instance/clients/1?watch=2", "There is no"),
+        ("/amps?watch=../amps", "There is no '../amps' to watch in /amps"),
+    ],
+)
+def test_parts_that_are_not_there_cannot_be_watched(admin: Admin, path: str, meant: str) -> None:
+    with admin.server.log_on("first"):
+        wait_until(lambda: client_of(admin, "first") is not None)
+        reply = admin.ask(path.replace("clients/1", f"clients/{client_of(admin, 'first')}"))
+    assert reply.status == 400
+    assert meant in reply.text
+
+
+def test_how_long_things_take_is_known_of_each_interval(admin: Admin) -> None:
+    def turn() -> dict[str, str]:
+        tree = admin.tree("/amps/instance/latencies/turn.json")
+        found: dict[str, str] = tree["amps"]["instance"]["latencies"][0]
+        return found
+
+    names = ("mean", "percentile_99", "count", "total")
+    wait_until(lambda: all(float(turn()[name]) > 0 for name in names))
 
 
 def test_watchers_that_vanish_between_two_samples_are_let_go_in_silence(tmp_path: Path) -> None:

@@ -84,9 +84,9 @@ def test_there_is_a_way_to_everything_that_can_be_done(admin: Admin) -> None:
         if one["id"] != "minidump":  # which acts
             assert admin.ask(one["path"]).status == 200
     (topic,) = below(admin.ask(f"{TOP}/sow.json").json)["sow"]
-    assert topic["compact"] == f"{TOP}/sow/orders/compact"
-    page = admin.ask(f"{TOP}/queues/work").text
-    assert f'href="{TOP}/queues/work/enable_proxied_transfer"' in page
+    assert topic["compact"] == f"{TOP}/sow/orders!json/compact"
+    page = admin.ask(f"{TOP}/queues/work!json").text
+    assert f'href="{TOP}/queues/work!json/enable_proxied_transfer"' in page
 
 
 def test_a_client_is_disconnected(admin: Admin) -> None:
@@ -122,26 +122,31 @@ def test_a_transport_is_disabled_and_enabled(admin: Admin) -> None:
 
 def test_what_is_done_once_says_so(admin: Admin) -> None:
     for path, said in {
-        "/sow/orders/compact": "orders has been compacted.",
-        "/queues/work/enable_proxied_transfer": "Proxied transfer of work is enabled.",
+        "/sow/orders!json/compact": "orders!json has been compacted.",
+        "/queues/work!json/enable_proxied_transfer": "Proxied transfer of work!json is enabled.",
         "/authorization/entitlement/reset": "entitlement has been reset.",
         "/authorization/authentication/reset": "authentication has been reset.",
         "/diagnostics/dump": "The state of the queues has been written to the log.",
     }.items():
         reply = admin.ask(TOP + path)
         assert (reply.status, said in reply.text) == (200, True), reply.text
-    admin.comes("/amps/instance/queues/work/proxied_transfer", "1")
+    admin.comes("/amps/instance/queues/work!json/proxied_transfer", "1")
     assert admin.server.logs("31-0010 ")
 
 
 def test_a_minidump_has_what_grows_and_what_waits(admin: Admin) -> None:
-    admin.comes("/amps/instance/sow/orders/valid_keys", "0")
+    admin.comes("/amps/instance/sow/orders!json/valid_keys", "0")
     reply = admin.ask(f"{TOP}/minidump.json")
     assert reply.status == 200
     said = below(reply.json)["minidump"]
     assert said.startswith("Minidump written to ")
     text = Path(said.removeprefix("Minidump written to ").removesuffix(".")).read_text()
-    for part in ("instance/sow at 2", "orders memory_bytes", "work queue_depth", "\ntasks: "):
+    for part in (
+        "instance/sow at 2",
+        "orders!json memory_bytes",
+        "work!json queue_depth",
+        "\ntasks: ",
+    ):
         assert part in text
 
 
@@ -255,7 +260,7 @@ def test_our_pages_and_those_that_are_allowed_do(admin: Admin, headers: dict[str
     [
         ("/nothing", 404),
         ("/clients/999999/disconnect", 404),
-        ("/sow/orders/explode", 404),
+        ("/sow/orders!json/explode", 404),
         ("/transports/none/disable", 404),
         ("/replication/none/downgrade", 404),
         ("/diagnostics/dump/deeper", 404),

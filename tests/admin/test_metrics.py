@@ -94,7 +94,7 @@ def test_values_follow_what_was_done(admin: Admin) -> None:
         assert value_of(series, "amperage_sow_inserts_total", **orders) == 5
         assert value_of(series, "amperage_sow_updates_total", **orders) == 2
         assert value_of(series, "amperage_sow_records", **orders) == 5
-        assert value_of(series, "amperage_queue_messages", queue="work") == 3
+        assert value_of(series, "amperage_queue_messages", queue="work!json") == 3
         external = {"processor": "external"}
         name = "amperage_processor_received_messages_total"
         assert value_of(series, name, **external) == sent_in_all
@@ -105,7 +105,7 @@ def test_values_follow_what_was_done(admin: Admin) -> None:
             message, _ = _queued(consumer)
             consumer.send({"c": "sow_delete", "t": "work", "bm": message["bm"], "cid": "9"})
         name = "amperage_queue_time_to_acknowledge_seconds_count"
-        _comes(admin, 3, name, queue="work")
+        _comes(admin, 3, name, queue="work!json")
     _comes(admin, 0, "amperage_transport_clients", **transport)
     series = series_of(read_text(admin.ask("/metrics").text))
     name = "amperage_transport_received_messages_total"

@@ -82,6 +82,86 @@ def test_the_dashboard_can_be_imported_anywhere() -> None:
     assert len(taken) == len(set(taken))
 
 
+_UNITS: Final = {"s", "Bps", "mps", "short", "ops", "percentunit", "cps", "iops", "bytes"}
+"""Names of Grafana's that are used (its format registry has all)."""
+
+_PANEL: Final[dict[str, type]] = {
+    "id": int,
+    "type": str,
+    "title": str,
+    "gridPos": dict,
+}
+_QUERIES: Final[dict[str, type]] = {
+    "datasource": dict,
+    "targets": list,
+    "fieldConfig": dict,
+    "options": dict,
+}
+_OPTIONS: Final[dict[str, dict[str, set[str]]]] = {
+    "timeseries": {"legend": {"displayMode", "placement"}, "tooltip": {"mode"}},
+    "stat": {
+        "reduceOptions": {"calcs", "fields", "values"},
+        "colorMode": set(),
+        "graphMode": set(),
+    },
+}
+_MODEL: Final[dict[str, type]] = {
+    "uid": str,
+    "title": str,
+    "tags": list,
+    "timezone": str,
+    "editable": bool,
+    "graphTooltip": int,
+    "time": dict,
+    "refresh": str,
+    "schemaVersion": int,
+    "version": int,
+    "templating": dict,
+    "annotations": dict,
+    "panels": list,
+}
+"""What Grafana's JSON model of a dashboard, of a panel and of one with queries must have."""
+
+
+def _fits(model: dict[str, type], given: dict[str, Any]) -> None:
+    for name, kind in model.items():
+        assert type(given.get(name)) is kind, f"{name} of {given.get('title')}"
+
+
+def test_the_dashboard_fits_the_model_of_grafana() -> None:
+    dashboard = _dashboard()
+    _fits(_MODEL, dashboard)
+    assert 36 <= dashboard["schemaVersion"] <= 41, "Grafana brings older ones up to date"
+    assert len(dashboard["uid"]) <= 40
+    assert set(dashboard["time"]) == {"from", "to"}
+    assert isinstance(dashboard["annotations"]["list"], list)
+    names = [one["name"] for one in dashboard["templating"]["list"]]
+    assert names == ["datasource", "job", "instance"], "one may depend on those before it"
+    for one in dashboard["templating"]["list"][1:]:
+        assert (one["type"], one["query"]["query"]) == ("query", one["definition"])
+        assert one["refresh"] == 2, "when the time range changes"
+    for panel in dashboard["panels"]:
+        _fits(_PANEL, panel)
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        assert place["h"] > 0
+        if panel["type"] == "row":
+            assert (panel["collapsed"], panel["panels"]) == (False, [])
+            continue
+        _fits(_QUERIES, panel)
+        assert panel["fieldConfig"]["defaults"]["unit"] in _UNITS
+        assert panel["fieldConfig"]["overrides"] == []
+        options = _OPTIONS[panel["type"]]
+        assert set(panel["options"]) == set(options)
+        assert all(set(panel["options"][one]) >= set(its) for one, its in options.items() if its)
+        refs = [target["refId"] for target in panel["targets"]]
+        assert len(set(refs)) == len(refs) > 0
+        for target in panel["targets"]:
+            used = set(re.findall(r"\$(\w+|{\w+})", target["expr"]))
+            assert used <= {"job", "instance", "__rate_interval"}
+            assert {"job", "instance"} <= used, "a panel is about what has been chosen"
+
+
 @pytest.fixture
 def promtool() -> str:
     found = shutil.which("promtool")
@@ -125,17 +205,47 @@ def test_a_real_prometheus_scrapes_it(tmp_path: Path, admin: Admin) -> None:
         wait_until(lambda: _asked(port, "amperage_transport_enabled") == ["1"])
         wait_until(lambda: _asked(port, "amperage_replication_connected") == ["0"])
         assert _asked(port, 'up{job="amperage"}') == ["1"]
-        for expression in _rules() + _queries():
-            usable = expression.replace("$__rate_interval", "1m").replace("$job", ".*")
-            if not usable.startswith("label_values"):
-                _asked(port, usable.replace("$instance", ".*"))
+        for expression in _rules():
+            _asked(port, expression)
+        wait_until(lambda: _found(port, "rate(amperage_statistics_samples_total[1m])") != [])
+        _look_at_panels(port)
     finally:
         process.kill()
         process.wait()
 
 
+def _look_at_panels(port: int) -> None:
+    """Ask what the dashboard asks: legends name labels that the answers have."""
+    answered = 0
+    for panel in _dashboard()["panels"]:
+        for target in panel.get("targets", ()):
+            found = _found(port, _chosen(target["expr"]))
+            answered += bool(found)
+            for name in re.findall(r"{{(\w+)}}", target["legendFormat"]):
+                assert all(name in one["metric"] for one in found), (panel["title"], name)
+    assert answered > 30
+    for one in _dashboard()["templating"]["list"][1:]:
+        inner = re.fullmatch(r"label_values\((.*), (\w+)\)", one["definition"])
+        assert inner is not None
+        found = _found(port, _chosen(inner[1]))
+        assert found
+        assert all(inner[2] in series["metric"] for series in found)
+
+
+def _chosen(expression: str) -> str:
+    """An expression as Grafana asks it, with everything chosen."""
+    for name, value in (("__rate_interval", "1m"), ("job", ".*"), ("instance", ".*")):
+        expression = expression.replace(f"${name}", value)
+    return expression
+
+
 def _asked(port: int, expression: str) -> list[str]:
     """The values of an expression; none as long as Prometheus does not answer."""
+    return [one["value"][1] for one in _found(port, expression)]
+
+
+def _found(port: int, expression: str) -> list[Any]:
+    """The series that an expression gives; none as long as Prometheus does not answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS)
     try:
         connection.request("GET", f"/api/v1/query?query={quote(expression)}")
@@ -149,4 +259,5 @@ def _asked(port: int, expression: str) -> list[str]:
         return []
     answer = json.loads(body)
     assert answer["status"] == "success", (expression, answer)
-    return [one["value"][1] for one in answer["data"]["result"]]
+    found: list[Any] = answer["data"]["result"]
+    return found

@@ -73,5 +73,5 @@ def test_priorities_are_those_of_the_messages(admin: Admin) -> None:
 
 
 def queue(admin: Admin, name: str = "work") -> dict[str, Any]:
-    details: dict[str, Any] = admin.tree(f"/amps/instance/queues/{name}/details")
+    details: dict[str, Any] = admin.tree(f"/amps/instance/queues/{name}!json/details")
     return details

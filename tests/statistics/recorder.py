@@ -1,13 +1,17 @@
 """A process that records statistics until it is ended, and says what it has recorded.
 
 python -m tests.statistics.recorder kept FILE       by a keeper, as a server does
-python -m tests.statistics.recorder small FILE HOLDER    on the disk that a process holds
+python -m tests.statistics.recorder hurried FILE    in a hurry to write to the file again
+python -m tests.statistics.recorder wide FILE       the same, with a WAL file whose index is large
 """
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from typing import Final
@@ -42,20 +46,31 @@ def _keep(path: str) -> None:
     with kept(path, PrintingLog()) as keeper:
         for at in count(round(time.time() - NOON)):
             taken = take(keeper, clients.sample(at, _present(at))).timestamp
-            print(
-                *keeper.ask(partial(History.timestamps, first=taken, last=taken)).result(),
-                flush=True,
-            )
+            asked = keeper.ask(partial(History.timestamps, first=taken, last=taken))
+            with suppress(sqlite3.Error):  # the file may be changed for another
+                print(*asked.result(), flush=True)
 
 
-def _hurry(path: str) -> None:
+def _hurry(path: str, rows: int = 0) -> None:
     clients = Clients()
     clock = lambda: _TIMES * time.monotonic()  # noqa: E731
     writing = Writing(Recording(path, PrintingLog(), clock=clock))
+    database = writing.recording.database
+    if rows:
+        database.connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+        with database.transaction():
+            database.connection.execute("CREATE TABLE pad(x)")
+            for _ in range(rows):
+                database.connection.execute("INSERT INTO pad VALUES(?)", ("x" * 4_000,))
     for at in count(round(time.time() - NOON)):
         print(writing.write(clients.sample(at, _present(at))).timestamp, flush=True)
         time.sleep(0.01)
 
 
 if __name__ == "__main__":
-    {"kept": _keep, "hurried": _hurry}[sys.argv[1]](sys.argv[2])
+    modes: dict[str, Callable[[str], None]] = {
+        "kept": _keep,
+        "hurried": _hurry,
+        "wide": partial(_hurry, rows=6_000),
+    }
+    modes[sys.argv[1]](sys.argv[2])

@@ -49,6 +49,38 @@ def test_tables_have_the_names_and_columns_of_amps(tmp_path: Path) -> None:
     assert all(one.startswith(("AMPERAGE_", "sqlite_")) for one in names(path) - known)
 
 
+def test_a_file_of_an_earlier_version_gets_what_it_lacks(tmp_path: Path) -> None:
+    """Versions add fields and resources; what was recorded without them stays, and has none."""
+    path, clients, log = tmp_path / "stats.db", Clients(), RecordingLog()
+    with recorded(path) as writing:
+        earlier = writing.write(clients.sample(0, {"1": 5}))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ALTER TABLE ICLIENTS_DYNAMIC DROP COLUMN messages_out")
+        connection.execute("ALTER TABLE ICLIENTS_STATIC DROP COLUMN transport")
+        connection.execute("ALTER TABLE ITRANSPORTS_DYNAMIC DROP COLUMN bytes_in")
+        for table in ("AMPERAGE_QUERIES_DYNAMIC", "AMPERAGE_QUERIES_STATIC"):
+            connection.execute(f"DROP TABLE {table}")
+        connection.commit()
+    with recorded(path, log) as writing:
+        later = writing.write(clients.sample(10, {"1": 7}))
+        history = writing.recording.history
+        assert writing.recording.is_in_place
+        found = {name: history.values(CLIENTS, "1", name) for name in ("messages_out", "bytes_in")}
+        transport = history.values(CLIENTS, "1", "transport", later.timestamp)
+        snapshot = history.snapshot(earlier.timestamp)
+    at = [earlier.timestamp, later.timestamp]
+    assert found["messages_out"] == list(zip(at, ["", 7], strict=True))
+    assert found["bytes_in"] == list(zip(at, [5, 7], strict=True))
+    assert [value for _, value in transport] == ["1 since 0"]
+    assert snapshot is not None
+    assert "1" in snapshot.entries[CLIENTS.path]
+    assert log.entries == []
+    for resource in RECORDED:
+        for kind, fields in (("STATIC", resource.fixed), ("DYNAMIC", resource.moving)):
+            there = columns(path, f"{resource.table}_{kind}")
+            assert {one.name for one in fields} <= set(there)
+
+
 def test_an_index_on_static_id_stays_once_it_is_there(tmp_path: Path) -> None:
     path, index = tmp_path / "stats.db", "AMPERAGE_ICLIENTS_STATIC_ID"
     for indexed, expected in ((False, False), (True, True), (False, True)):

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from server.statistics.history import History
-from server.statistics.keeper import MOST_QUESTIONS, BusyError, Keeper
+from server.statistics.keeper import Keeper
+from server.statistics.reader import MOST_QUESTIONS, BusyError
 from server.statistics.resources import CLIENTS, HOST_CPUS, LIFETIMES, STATISTICS
 from server.statistics.sample import Entry
 from server.statistics.schema import Resource, Value
@@ -104,6 +105,55 @@ def test_questions_are_refused_when_too_many_wait() -> None:
         assert waiting[0].cancel()
         held.release()
         assert waiting[-1].result(WAIT_SECONDS) == []
+
+
+def test_samples_go_on_while_a_question_reads_the_file(tmp_path: Path) -> None:
+    """Questions about memory are small, and answered where samples are recorded."""
+    clients = Clients()
+    with kept(tmp_path / "stats.db") as keeper:
+        take(keeper, clients.sample(0, {"1": 1}))
+        wait_until(lambda: keeper.ask(History.timestamps).result(WAIT_SECONDS) != [])
+        held = Held(keeper)
+        behind = keeper.ask(History.timestamps)
+        for at in range(1, 4):
+            take(keeper, clients.sample(at, {"1": at}))
+        with closing(sqlite3.connect(tmp_path / "stats.db")) as other:
+            rows = "SELECT count(*) FROM AMPERAGE_SAMPLES"
+            wait_until(lambda: other.execute(rows).fetchone() == (4,))
+        assert not behind.done()
+        held.release()
+        assert len(behind.result(WAIT_SECONDS)) == 4
+
+
+def test_what_has_been_told_is_found(tmp_path: Path) -> None:
+    clients = Clients()
+    with kept(tmp_path / "stats.db") as keeper:
+        for at in range(30):
+            latest = take(keeper, clients.sample(at, {"1": at}))
+            found = keeper.ask(History.timestamps).result(WAIT_SECONDS)
+            assert found[-1] == latest.timestamp
+
+
+def test_a_file_that_takes_the_place_of_another_is_read(tmp_path: Path) -> None:
+    clients, path = Clients(), tmp_path / "stats.db"
+    with kept(path) as keeper:
+        take(keeper, clients.sample(0, {"1": 1}))
+        assert len(keeper.ask(History.timestamps).result(WAIT_SECONDS)) == 1
+        for file in tmp_path.iterdir():
+            file.unlink()
+        latest = take(keeper, clients.sample(1, {"1": 2}))
+        assert keeper.ask(History.timestamps).result(WAIT_SECONDS) == [latest.timestamp]
+
+
+def test_too_many_questions_about_a_file_are_refused(tmp_path: Path) -> None:
+    with kept(tmp_path / "stats.db") as keeper:
+        take(keeper, Clients().sample(0, {}))
+        held = Held(keeper)
+        waiting = [keeper.ask(History.timestamps) for _ in range(MOST_QUESTIONS)]
+        with pytest.raises(BusyError):
+            keeper.ask(History.timestamps).result(WAIT_SECONDS)
+        held.release()
+        assert len(waiting[-1].result(WAIT_SECONDS)) == 1
 
 
 def test_what_fails_fails_for_whoever_asked() -> None:

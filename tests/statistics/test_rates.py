@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -29,6 +30,16 @@ def test_a_rate_is_growth_in_a_second_as_a_whole_number() -> None:
     assert value(second, "1", "bytes_in_per_sec") == 10
     assert value(second, "2", "bytes_in_per_sec") == 50  # it came since the sample before
     assert type(value(second, "1", "bytes_in_per_sec")) is int
+
+
+def test_the_rate_of_what_stays_as_it_is_falls_to_nothing() -> None:
+    rates, clients = Rates(), Clients()
+    rates.complete(clients.sample(0, {"1": 1000}))
+    same = clients.sample(10, {"1": 1100})
+    later = [replace(same, elapsed=elapsed) for elapsed in (10.0, 20.0, 30.0)]
+    found = [value(rates.complete(one), "1", "bytes_in_per_sec") for one in later]
+    assert found == [10, 0, 0]
+    assert value(rates.complete(clients.sample(40, {"1": 1300})), "1", "bytes_in_per_sec") == 20
 
 
 @pytest.mark.parametrize("later", [10.0, 0.0])

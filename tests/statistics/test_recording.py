@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import sqlite3
@@ -20,6 +21,7 @@ from server.statistics.layout import SAMPLES
 from server.statistics.recording import RETRY_SECONDS, Recording
 from server.statistics.resources import CLIENTS
 from tests.core.support import RecordingLog
+from tests.support.modes import bound_by_modes
 from tests.support.server import ROOT, environment
 from tests.support.small_disk import small_disk
 
@@ -89,6 +91,29 @@ def test_a_locked_file_is_made_up_for_later(tmp_path: Path) -> None:
     recorded.check_all_is_there()
 
 
+def test_a_file_that_is_read_only_is_made_up_for_when_it_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "stats.db"
+    before = Recorded(path)
+    before.write()
+    before.recording.close()
+    content = path.read_bytes()
+    path.chmod(0o444)
+    with bound_by_modes():
+        recorded = Recorded(path)
+        recorded.stamps = list(before.stamps)
+        recorded.write()
+        recorded.now += RETRY_SECONDS
+        recorded.write()
+        assert recorded.ids == ["1B-0001"]
+        assert str(recorded.log.entries[0][1]["what"]) == "Permission denied"
+        assert path.read_bytes() == content
+        path.chmod(0o644)
+        recorded.now += RETRY_SECONDS
+        recorded.write()
+        assert recorded.ids == ["1B-0001", "1B-0002"]
+    recorded.check_all_is_there()
+
+
 def test_what_is_in_memory_is_written_at_the_end(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path / "missing" / "stats.db")
     recorded.write()
@@ -104,7 +129,7 @@ def test_only_one_instance_records_in_a_file(tmp_path: Path) -> None:
     first.write()
     second.write()
     assert (first.ids, second.ids) == ([], ["1B-0001"])
-    assert str(second.log.entries[0][1]["what"]) == "another instance records statistics in it"
+    assert str(second.log.entries[0][1]["what"]) == "this process records statistics in it"
     first.check_all_is_there()
     second.recording.close()
 
@@ -249,3 +274,46 @@ def test_a_full_disk_costs_nothing_but_memory(tmp_path: Path) -> None:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         found = {one for (one,) in connection.execute(f"SELECT timestamp FROM {SAMPLES}")}
         assert found >= said
+
+
+@pytest.mark.parametrize(("how", "size"), [("hurried", 0), ("hurried", 4096), ("wide", 32_768)])
+def test_an_index_that_loses_its_content_costs_nothing(tmp_path: Path, how: str, size: int) -> None:
+    """What of the map the file has no more would be the end of the process."""
+    path = tmp_path / "stats.db"
+    with _recorder(how, path) as process:
+        lines = _lines(process)
+        said = {int(next(lines)) for _ in range(5)}
+        index = Path(f"{path}-shm")
+        assert index.stat().st_size > size
+        os.truncate(index, size)
+        for line in lines:
+            if line == "1B-0001":
+                break
+            said.add(int(line))
+        for line in lines:
+            if line == "1B-0002":
+                break
+            said.add(int(line))
+        said |= {int(next(lines)) for _ in range(5)}
+        process.kill()
+        process.wait()
+    _check(path, said)
+
+
+def test_an_index_that_loses_its_content_ends_nobody_who_reads(tmp_path: Path) -> None:
+    path = tmp_path / "stats.db"
+    with _recorder("kept", path) as process:
+        lines = _lines(process)
+        said = {int(next(lines)) for _ in range(5)}
+        os.truncate(f"{path}-shm", 0)
+        said |= {int(line) for line in iter(lambda: next(lines), "1B-0001") if line}
+        assert all(next(lines) for _ in range(10)), "it goes on in memory, and is read there"
+        process.kill()
+        process.wait()
+    _check(path, said)
+
+
+def _check(path: Path, said: set[int]) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert said <= {one for (one,) in connection.execute(f"SELECT timestamp FROM {SAMPLES}")}

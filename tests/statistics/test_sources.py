@@ -10,7 +10,7 @@ from server.statistics.resources import CLIENTS, SOW, SUBSCRIPTIONS
 from server.statistics.sample import Entry, Source
 from server.statistics.schema import Resource, Value
 from server.statistics.sources.clients import ClientsSource
-from server.statistics.sources.names import distinct
+from server.statistics.sources.names import topic_ids
 from server.statistics.sources.processors import ProcessorsSource
 from server.statistics.sources.sow import SowSource
 from server.statistics.sources.subscriptions import SubscriptionsSource
@@ -44,15 +44,14 @@ def processors(core: Core) -> tuple[ClientsSource, ProcessorsSource]:
 @pytest.mark.parametrize(
     ("names", "ids"),
     [
-        ([("a", "json"), ("b", "json")], ["a", "b"]),
-        ([("a", "json"), ("b", "fix"), ("a", "fix")], ["a-json", "b", "a-fix"]),
+        ([("a", "json"), ("b", "fix"), ("a", "fix")], ["a!json", "b!fix", "a!fix"]),
         ([], []),
     ],
 )
 def test_topics_with_the_same_name_are_told_apart(
     names: list[tuple[str, str]], ids: list[str]
 ) -> None:
-    assert distinct(names) == ids
+    assert topic_ids(names) == ids
 
 
 def test_moments_and_durations_are_texts() -> None:
@@ -71,7 +70,7 @@ def test_records_that_are_there_at_the_start_do_not_count(core: Core) -> None:
     counts = "insert_count", "update_count", "delete_count", "valid_keys"
 
     def counted() -> tuple[Value, ...]:
-        found = taken(source)["records"]
+        found = taken(source)["records!json"]
         return tuple(found[name] for name in counts)
 
     assert counted() == (0, 0, 0, 2)
@@ -120,6 +119,51 @@ def test_a_subscription_that_replaces_another_is_another(core: Core) -> None:
     assert int(second.id) > int(first.id)
 
 
+def test_subscriptions_that_come_and_go_are_noticed(core: Core) -> None:
+    """Those of a client are taken together while they are the same."""
+    source = SubscriptionsSource(core.engine)
+    peers = [core.log_on(f"peer {number}") for number in range(3)]
+
+    def subscribe(number: int) -> None:
+        peers[number % 3].send({"c": "subscribe", "t": f"t{number}", "sub_id": str(number)})
+
+    def there() -> set[Value]:
+        entries = list(source.entries())
+        assert len({entry.id for entry in entries}) == len(entries)
+        return {values(SUBSCRIPTIONS, entry)["topic"] for entry in entries}
+
+    for number in range(450):
+        subscribe(number)
+    assert there() == there() == {f"t{number}" for number in range(450)}
+    for number in (0, 4, 447):
+        peers[number % 3].send({"c": "unsubscribe", "sub_id": str(number)})
+    subscribe(1000)
+    assert there() == {f"t{n}" for n in (*range(450), 1000) if n not in (0, 4, 447)}
+    kept = {entry.id: entry for entry in source.entries()}
+    peers[1].leave()
+    left = list(source.entries())
+    assert 290 < len(left) < 310
+    assert all(kept[entry.id] is entry for entry in left)
+
+
+def test_a_client_that_does_nothing_stays_as_it_is_until_it_does_something(core: Core) -> None:
+    source = ClientsSource(core.engine)
+    peer, other = core.log_on("peer"), core.log_on("other")
+    peer.send({"c": "subscribe", "t": "plain", "sub_id": "1"})
+    first = {entry.id: entry for entry in source.entries()}
+    assert {entry.id: entry for entry in source.entries()} == first
+    other.send({"c": "publish", "t": "plain"}, b"{}")
+    found = {values(CLIENTS, entry)["client_name"]: entry for entry in source.entries()}
+    received, sent = (values(CLIENTS, found[name]) for name in ("peer", "other"))
+    before = values(CLIENTS, first[found["peer"].id])
+    assert int(received["messages_out"]) == int(before["messages_out"]) + 1
+    assert sent["messages_in"] == 2
+    peer.send({"c": "unsubscribe", "sub_id": "1"})
+    found = {values(CLIENTS, entry)["client_name"]: entry for entry in source.entries()}
+    assert values(CLIENTS, found["peer"])["subscription_count"] == 0
+    assert source.all_totals.messages_in == 5
+
+
 def test_a_client_that_logs_on_becomes_another(core: Core) -> None:
     source = ClientsSource(core.engine)
     peer = core.connect()
@@ -135,6 +179,6 @@ def test_a_client_that_logs_on_becomes_another(core: Core) -> None:
 def test_a_topic_is_named_as_it_is(core: Core) -> None:
     core.keep(topic_spec("/id", name="records"))
     found = taken(SowSource(core.engine.stores, core.engine.topics, core.clock.elapsed))
-    assert found["records"]["topic"] == "records"
-    assert found["records"]["resident_percent"] == 100
-    assert set(found["records"]) == {field.name for field in (*SOW.fixed, *SOW.given)}
+    assert found["records!json"]["topic"] == "records"
+    assert found["records!json"]["resident_percent"] == 100
+    assert set(found["records!json"]) == {field.name for field in (*SOW.fixed, *SOW.given)}

@@ -99,7 +99,7 @@ EXPECTED: Final[dict[tuple[str, str], dict[str, str]]] = {
         "subscription_count": "0",
     },
     ("instance/clients", "denied"): {"denied_reads": "2", "denied_writes": "1"},
-    ("instance/conflated_topics", "slowly"): {
+    ("instance/conflated_topics", "slowly!json"): {
         "conflation_ratio": REAL,
         "filter": "/n > 0",
         "interval": r"0\.1s",
@@ -182,7 +182,7 @@ EXPECTED: Final[dict[tuple[str, str], dict[str, str]]] = {
     ("instance/processors", "sow"): {"matches_found": str(2 * 3 + 2), "matches_found_bytes": SOME},
     ("instance/processors", "replication"): {"matches_found": "3", "matches_found_bytes": SOME},
     ("instance/queries", ""): {"queued_queries": "0"},
-    ("instance/queues", "work"): {
+    ("instance/queues", "work!json"): {
         "age_of_oldest_lease": REAL,
         "backlog": str(LEASED),
         "deferred_ack_count": "0",
@@ -205,7 +205,7 @@ EXPECTED: Final[dict[tuple[str, str], dict[str, str]]] = {
         "client_name": "first!to-second@second!sync!amps-replication",
         "client_type": "destination",
         "connect_time": MOMENT,
-        "destination_admin_addr": "",
+        "destination_admin_addr": r"127\.0\.0\.1:\d+",
         "destination_group_name": "second",
         "destination_name": "second",
         "disconnect_count": "0",
@@ -217,7 +217,7 @@ EXPECTED: Final[dict[tuple[str, str], dict[str, str]]] = {
         "replication_type": "sync",
         "seconds_behind": "0",
     },
-    ("instance/sow", "records"): {
+    ("instance/sow", "records!json"): {
         "delete_count": "1",
         "device": ".*",
         "historical_granularity": "1s",
@@ -237,9 +237,9 @@ EXPECTED: Final[dict[tuple[str, str], dict[str, str]]] = {
         "update_count": "2",
         "valid_keys": "3",
     },
-    ("instance/sow", "totals"): {"valid_keys": "2", "insert_count": "2"},
-    ("instance/sow", "slowly"): {"valid_keys": "3"},
-    ("instance/sow", "work"): {
+    ("instance/sow", "totals!json"): {"valid_keys": "2", "insert_count": "2"},
+    ("instance/sow", "slowly!json"): {"valid_keys": "3"},
+    ("instance/sow", "work!json"): {
         "insert_count": str(QUEUED),
         "delete_count": "1",
         "valid_keys": str(QUEUED - 1),
@@ -277,7 +277,7 @@ EXPECTED: Final[dict[tuple[str, str], dict[str, str]]] = {
         "type": "tcp",
     },
     ("instance/tuning", ""): {"NUMA": "enabled|disabled"},
-    ("instance/views", "totals"): {
+    ("instance/views", "totals!json"): {
         "conflation": "none",
         "conflation_ratio": REAL,
         "grouping": "/kind",
@@ -340,4 +340,6 @@ def test_journals_are_listed(walk: Walk) -> None:
     for name, one in journals.items():
         assert one["file_name"] == name
         assert (one["is_archived"], one["is_compressed"]) == ("0", "0")
+        assert one["held_by"] == "being written"
+        assert int(one["size"]) > 0
         assert from_text(one["min_timestamp"]) <= from_text(one["max_timestamp"])

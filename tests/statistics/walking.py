@@ -281,7 +281,7 @@ def walked(first_directory: Path, second_directory: Path) -> Iterator[Walk]:
         walk = Walk(first)
         settled = {"is_connected": "1", "messages_out": "3", "seconds_behind": "0"}
         walk.until("instance/replication", "to-second", **settled)
-        walk.until("instance/sow", "slowly", valid_keys="3")
-        walk.until("instance/queues", "work", backlog=str(LEASED))
+        walk.until("instance/sow", "slowly!json", valid_keys="3")
+        walk.until("instance/queues", "work!json", backlog=str(LEASED))
         walk.until("instance/processors", "all", denied_writes="1")
         yield walk

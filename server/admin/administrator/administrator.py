@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from server.admin.access import Access, Visitor
     from server.admin.cross_site import CrossSite
     from server.admin.engine_side import EngineSide
+    from server.admin.trail import Trail
     from server.base.log import Log
 
 ADMINISTRATOR: Final = "administrator"
@@ -52,7 +53,8 @@ class Administrator:
         access: says who may.
         cross_site: says whose pages may have it done.
         engine_side: does it.
-        log: told what has been done, and who asked.
+        trail: told what has been done, and who asked.
+        log: likewise.
     """
 
     def __init__(
@@ -61,12 +63,14 @@ class Administrator:
         access: Access,
         cross_site: CrossSite,
         engine_side: EngineSide,
+        trail: Trail,
         log: Log,
     ) -> None:
         self._groups = groups
         self._access = access
         self._cross_site = cross_site
         self._engine_side = engine_side
+        self._trail = trail
         self._log = log
 
     async def answer(self, request: Request, visitor: Visitor) -> Response:
@@ -85,10 +89,10 @@ class Administrator:
         if found is not None and found.deed is not None:
             text = await self._do(request, visitor, found.id, found.deed)
             return _say(names, text, is_json=is_json)
-        if request.method == "POST":
-            raise Refusal(405, "Only what does something is asked for with POST.")
         if found is None and not _leads_on(there, below):
             raise Refusal(404, f"There is no {request.path}. What there is begins with {_path()}.")
+        if request.method == "POST":
+            raise Refusal(405, "Only what does something is asked for with POST.")
         shown = await self._shown(visitor, _below(there, below, found))
         return _list(names, shown, is_json=is_json)
 
@@ -113,6 +117,7 @@ class Administrator:
             listed = ", ".join(missing)
             raise Refusal(400, f"A request for {deed.name} needs the parameters {listed}.")
         who = f"user {visitor.user!r}" if visitor.user else ""
+        self._trail.acted(visitor.user, request.peer, request.path)
         self._log.emit("19-0011", path=request.path, address=request.peer, who=who)
         try:
             done = await self._engine_side.perform(lambda: deed.do(entry, parameters))

@@ -12,8 +12,8 @@ from server.admin.administrator.deeds import Deed, Group, Parameters, Undone
 from server.base.octets import to_octets
 from server.journal import JournalError
 from server.sow.store import StoreError
-from server.statistics.sources.names import distinct
-from server.topics.queue_report import report
+from server.statistics.sources.names import topic_ids
+from server.topics.queues.report import report
 from server.transports.listener import TransportError
 from server.upkeep.compacting import compact
 from server.upkeep.journal_keeping import Deed as JournalDeed
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from server.core.session import Session
     from server.links.replication import Replication
     from server.sow.topic import SowTopic
-    from server.topics.queue_topic import QueueTopic
+    from server.topics.queues.topic import QueueTopic
 
 _Thing = TypeVar("_Thing")
 
@@ -134,7 +134,7 @@ def _minidump(services: Services) -> Deed:
 
 def _queues(services: Services) -> Group:
     queues = list(services.engine.topics.queues or ())
-    ids = distinct((queue.name, queue.message_type.name) for queue in queues)
+    ids = topic_ids((queue.name, queue.message_type.name) for queue in queues)
     there: dict[str, QueueTopic] = dict(zip(ids, queues, strict=True))
 
     async def change(enabled: bool, name: str, _parameters: Parameters) -> str:
@@ -205,7 +205,7 @@ def _with_sync(replication: Replication | None, name: str) -> Replication:
 
 def _sow(services: Services) -> Group:
     topics = list(services.engine.stores.topics)
-    ids = distinct((sow.spec.name, sow.spec.message_type) for sow in topics)
+    ids = topic_ids((sow.spec.name, sow.spec.message_type) for sow in topics)
     there: dict[str, SowTopic] = dict(zip(ids, topics, strict=True))
 
     async def give_back(name: str, _parameters: Parameters) -> str:

@@ -55,7 +55,7 @@ def _around(node: Node) -> Iterator[tuple[str, str]]:
         yield name, name
     if node.id is not None and node.field is not None and node.place.resource is not None:
         entry = node.place.resource.entry
-        yield f"{entry} id='{_attribute(node.id)}'", entry
+        yield f"{entry} id='{attribute(node.id)}'", entry
 
 
 def _name_of(node: Node) -> str:
@@ -93,7 +93,7 @@ def _entries(tree: Tree, place: Place, identities: Iterable[str], indent: str) -
     whole = f"{indent}<{resource.entry} id='%s'>\n{lines}\n{indent}</{resource.entry}>"
     for identity in identities:
         values = map(escape, texts(tree.entries(place)[identity]))
-        yield whole % (_attribute(identity), *values)
+        yield whole % (attribute(identity), *values)
 
 
 def escape(text: str) -> str:
@@ -103,6 +103,6 @@ def escape(text: str) -> str:
     return _UNFIT.sub("\ufffd", text).translate(_ESCAPES)
 
 
-def _attribute(text: str) -> str:
+def attribute(text: str) -> str:
     """A text as an attribute has it, whose line ends would become blanks."""
     return escape(text).replace("\n", "&#10;").replace("\t", "&#9;")

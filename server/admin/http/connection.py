@@ -41,9 +41,12 @@ from server.admin.http.messages import (
 )
 from server.admin.http.under_way import UnderWay
 from server.base.log import Log
+from server.security.certificates import user_of
 
 Answer = Callable[[Request], Awaitable[Response]]
 """Whoever answers requests. It may raise `Refusal`."""
+
+_TLS_HANDSHAKE: Final = b"\x16"
 
 _references = itertools.count(1)
 
@@ -74,6 +77,9 @@ class Host(Protocol):
     def progressed(self, connection: Connection) -> None:
         """The peer has done something."""
 
+    def handshake_failed(self, address: str, reason: str) -> None:
+        """A peer asks for TLS, and there is none; see `Told`."""
+
 
 class Connection:
     """A connection, from when it is accepted to its end.
@@ -97,6 +103,7 @@ class Connection:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
         self._peer = _address(writer.get_extra_info("peername"))
         self._is_encrypted = writer.get_extra_info("sslcontext") is not None
+        self._certificate_user = user_of(writer.get_extra_info("peercert") or {})
         self._method = "GET"  # of the request at hand
         self.awaits_peer = True
         writer.transport.set_write_buffer_limits(high=MOST_UNREAD)
@@ -132,6 +139,8 @@ class Connection:
         except Refusal as refusal:
             return await self._refuse(refusal)
         except h11.RemoteProtocolError as error:
+            if self._http.trailing_data[0][:1] == _TLS_HANDSHAKE:
+                self._host.handshake_failed(self._peer, "it has no TLS, and was sent TLS")
             text = f"The request is no HTTP: {error}."
             return await self._refuse(Refusal(error.error_status_hint, text))
         if request is None:
@@ -219,7 +228,16 @@ class Connection:
             known = headers.get(name.decode("ascii"))
             text = value.decode("latin-1")
             headers[name.decode("ascii")] = text if known is None else f"{known}, {text}"
-        return Request(self._method, path, query, headers, body, self._peer, self._is_encrypted)
+        return Request(
+            self._method,
+            path,
+            query,
+            headers,
+            body,
+            self._peer,
+            self._is_encrypted,
+            self._certificate_user,
+        )
 
     # answers
 

@@ -20,8 +20,11 @@ MOST_UNREAD: Final = 128 * 1024
 MOST_TARGET: Final = 8 * 1024
 """Bytes of a path with its query."""
 
-MOST_HEAD: Final = 32 * 1024
-"""Bytes of a request line and its headers."""
+MOST_HEAD: Final = 72 * 1024
+"""Bytes of a request line and its headers.
+
+A Kerberos ticket of a user who is in very many groups takes 64 KB of them.
+"""
 
 MOST_HEADERS: Final = 100
 """Headers of a request."""

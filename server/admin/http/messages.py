@@ -16,6 +16,7 @@ from server.admin.http.limits import MOST_PARAMETERS
 HTML: Final = "text/html; charset=utf-8"
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
+XML: Final = "application/xml; charset=utf-8"
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -47,6 +48,7 @@ class Request:
         body: its body.
         peer: the address of whoever sent it, for the log.
         is_encrypted: whether it came over TLS.
+        certificate_user: whom the certificate of its connection names; empty without one.
     """
 
     method: str
@@ -56,6 +58,7 @@ class Request:
     body: bytes = b""
     peer: str = ""
     is_encrypted: bool = False
+    certificate_user: str = ""
 
     @cached_property
     def segments(self) -> tuple[str, ...]:

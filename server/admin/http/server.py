@@ -12,6 +12,7 @@ from typing import Final
 from server.admin.http.connection import Answer, Connection
 from server.admin.http.limits import PIECE, Limits
 from server.admin.http.under_way import UnderWay
+from server.base.complaints import Complaints, host_of, on_running_loop
 from server.base.log import Log
 from server.transports.descriptors import DescriptorReserve
 from server.transports.tls_acceptor import TlsAcceptor
@@ -34,6 +35,7 @@ class HttpServer:
         answer: see above.
         headers: see above.
         log: see above.
+        complaints: writes what peers cause that are refused.
         limits: see above.
         under_way: what is being sent.
     """
@@ -49,6 +51,7 @@ class HttpServer:
         self.answer = answer
         self.headers = headers
         self.log = log
+        self.complaints = Complaints(log, on_running_loop)
         self._descriptors = descriptors
         self.limits = limits or Limits()
         self.under_way = UnderWay()
@@ -69,8 +72,14 @@ class HttpServer:
                 self._acceptors.append(await loop.create_server(self._protocol, sock=listening))
             else:
                 self._acceptors.append(
-                    TlsAcceptor(listening, context, self._protocol, self._descriptors)
+                    TlsAcceptor(listening, context, self._protocol, self._descriptors, self)
                 )
+
+    def use_context(self, context: ssl.SSLContext) -> None:
+        """Secure connections that come from now on in another way."""
+        for acceptor in self._acceptors:
+            if isinstance(acceptor, TlsAcceptor):
+                acceptor.context = context
 
     async def close(self) -> None:
         """Accept no more, and end all connections, whatever they are about."""
@@ -80,6 +89,13 @@ class HttpServer:
         for connection in list(self._connections):
             self._cut_off(connection)
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def handshake_failed(self, address: str, reason: str) -> None:
+        """See `Told`."""
+        self.complaints.emit("19-0005", host_of(address), address=address, reason=reason)
+
+    def nothing_said(self, address: str) -> None:
+        """See `Told`; browsers do that, who open connections in advance."""
 
     def progressed(self, connection: Connection) -> None:
         """The peer of a connection has done something."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from server.core.readings import NOTHING
 from server.statistics.resources import CLIENTS
 from server.statistics.sample import Entry
 from server.statistics.sources.texts import moment
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from server.statistics.schema import Value
 
 _MICROSECONDS: Final = 1_000_000
+
+_GIVEN: Final = [field.name for field in CLIENTS.given]
+_BYTES_IN: Final = _GIVEN.index("bytes_in")
+_MESSAGES_IN: Final = _GIVEN.index("messages_in")
+_BYTES_OUT: Final = _GIVEN.index("bytes_out")
+_SUBSCRIPTIONS: Final = _GIVEN.index("subscription_count")
 
 
 class Totals(NamedTuple):
@@ -34,8 +41,25 @@ class Totals(NamedTuple):
 _NOTHING: Final = Totals(0, 0, 0, 0, 0, 0, 0)
 
 
+class _Known(NamedTuple):
+    """A client as it was in a sample.
+
+    Attributes:
+        options: those of its logon; other ones tell that it has logged on since.
+        entry: its entry.
+        is_quiet: whether nothing was on its way or under way.
+    """
+
+    options: object
+    entry: Entry
+    is_quiet: bool
+
+
 class ClientsSource:
     """The clients.
+
+    Of most clients nothing has changed since the last sample, which is seen by what they have sent
+    and got: their entries stay, and nobody asks the system about their sockets.
 
     Args:
         engine: has their sessions.
@@ -51,8 +75,7 @@ class ClientsSource:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        # what was fixed of those in the last sample, with what it depends on, by number
-        self._known: dict[int, tuple[object, tuple[Value, ...]]] = {}
+        self._known: dict[int, _Known] = {}  # those of the last sample, by number
         self.totals: Mapping[str, Totals] = {}
         self.connected: Mapping[str, int] = {}
         self.queries = 0
@@ -64,27 +87,27 @@ class ClientsSource:
         Whoever goes while the sample is taken is still summed up, and is not shown.
         """
         earlier, self._known = self._known, {}
-        totals = {
-            transport: Totals(*vars(departed).values())
+        sums = {
+            transport: list[int](vars(departed).values())
             for transport, departed in self._engine.departed.items()
         }
-        connected: dict[str, int] = dict.fromkeys(totals, 0)
+        connected: dict[str, int] = dict.fromkeys(sums, 0)
         queries = memory = 0
         for session in list(self._engine.sessions):
-            number = session.number
+            number, transport = session.number, session.entrance.transport
             queries += len(session.queries)
             memory += session.memory_of_commands
-            transport = session.entrance.transport
-            totals[transport] = _plus(totals[transport], session)
+            _add(sums[transport], session)
             if not session.is_open:
                 continue
             connected[transport] += 1
             known = earlier.get(number)
-            if known is None or known[0] is not session.options:  # it has logged on
-                known = session.options, _fixed(session)
+            if known is None or not _is_as_before(session, known):
+                known = _look(session, known)
             self._known[number] = known
-            yield Entry(str(number), known[1], _moving(session))
-        self.totals, self.connected = totals, connected
+            yield known.entry
+        self.totals = {transport: Totals(*counts) for transport, counts in sums.items()}
+        self.connected = connected
         self.queries, self.memory = queries, memory
 
     @property
@@ -97,17 +120,40 @@ class ClientsSource:
         return self.totals.get(transport, _NOTHING)
 
 
-def _plus(totals: Totals, session: Session) -> Totals:
+def _add(sums: list[int], session: Session) -> None:
+    """Add to the sums what a session has counted; see `Totals`."""
     intake, outbox = session.intake, session.outbox
-    return Totals(
-        totals.bytes_in + intake.bytes_in,
-        totals.messages_in + intake.messages_in,
-        totals.bytes_out + outbox.bytes_out,
-        totals.messages_out + outbox.messages_out,
-        totals.denied_reads + session.denied_reads,
-        totals.denied_writes + session.denied_writes,
-        totals.sessions + 1,
+    sums[0] += intake.bytes_in
+    sums[1] += intake.messages_in
+    sums[2] += outbox.bytes_out
+    sums[3] += outbox.messages_out
+    sums[4] += session.denied_reads
+    sums[5] += session.denied_writes
+    sums[6] += 1
+
+
+def _is_as_before(session: Session, known: _Known) -> bool:
+    """Whether a client has the same entry as in the sample before."""
+    intake, outbox, moving = session.intake, session.outbox, known.entry.moving
+    return (
+        known.is_quiet
+        and moving[_BYTES_IN] == intake.bytes_in
+        and moving[_MESSAGES_IN] == intake.messages_in
+        and moving[_BYTES_OUT] == outbox.bytes_out
+        and moving[_SUBSCRIPTIONS] == len(session.subscriptions)
+        and known.options is session.options
+        and not (session.queries or intake.is_waiting)
     )
+
+
+def _look(session: Session, known: _Known | None) -> _Known:
+    """Make the entry of a client, with what was fixed before if it still is."""
+    readings = session.look()
+    is_same = known is not None and known.options is session.options
+    fixed = known.entry.fixed if known is not None and is_same else _fixed(session)
+    entry = Entry(str(session.number), fixed, _moving(session, readings))
+    is_quiet = readings == NOTHING and not session.queries
+    return _Known(session.options, entry, is_quiet)
 
 
 def _fixed(session: Session) -> tuple[Value, ...]:
@@ -124,9 +170,8 @@ def _fixed(session: Session) -> tuple[Value, ...]:
     )
 
 
-def _moving(session: Session) -> tuple[Value, ...]:
+def _moving(session: Session, readings: Readings) -> tuple[Value, ...]:
     intake, outbox = session.intake, session.outbox
-    readings = session.look()
     return (
         intake.bytes_in,
         outbox.bytes_out,

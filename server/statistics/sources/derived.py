@@ -9,7 +9,7 @@ from config_schema.spec import ConflatedTopicSpec, ViewSpec
 from server.sow.topic import SowTopic
 from server.statistics.resources import CONFLATED_TOPICS, VIEWS
 from server.statistics.sample import Entry
-from server.statistics.sources.names import distinct
+from server.statistics.sources.names import topic_ids
 from server.statistics.sources.texts import interval
 from server.topics.conflated import ConflatedTopic
 from server.topics.view import View
@@ -39,7 +39,7 @@ class ConflatedTopicsSource:
             if isinstance(one, ConflatedTopicSpec)
         }
         topics = [one for one in stores.keepers if isinstance(one, ConflatedTopic)]
-        ids = distinct((one.name, one.type_name) for one in topics)
+        ids = topic_ids((one.name, one.type_name) for one in topics)
         self._topics = [
             (name, topic, _conflation(described[topic.name, topic.type_name], stores))
             for name, topic in zip(ids, topics, strict=True)
@@ -67,7 +67,7 @@ class ViewsSource:
             (one.name, one.message_type): one for one in specs if isinstance(one, ViewSpec)
         }
         views = [one for one in stores.keepers if isinstance(one, View)]
-        ids = distinct((one.name, one.type_name) for one in views)
+        ids = topic_ids((one.name, one.type_name) for one in views)
         self._views = [
             (name, view, _definition(described[view.name, view.type_name]))
             for name, view in zip(ids, views, strict=True)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from server.queues.states import FOREIGN
 from server.statistics.resources import QUEUES
 from server.statistics.sample import Entry
-from server.statistics.sources.names import distinct
+from server.statistics.sources.names import topic_ids
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
     from server.statistics.schema import Value
-    from server.topics.queue_topic import QueueTopic
+    from server.topics.queues.topic import QueueTopic
 
 _MICROSECONDS = 1_000_000
 
@@ -30,7 +30,7 @@ class QueuesSource:
 
     def __init__(self, queues: Iterable[QueueTopic], clock: Clock) -> None:
         topics = list(queues)
-        ids = distinct((one.name, one.message_type.name) for one in topics)
+        ids = topic_ids((one.name, one.message_type.name) for one in topics)
         self._clock = clock
         self._queues = [
             (name, one, _fixed(one), one.core.counters.expired_leases)

@@ -54,7 +54,7 @@ def _moving(own: OwnDestination, behind: int, *, is_sync: bool) -> tuple[Value, 
     return (
         own.bytes_out,
         _moment(own.connected_at),
-        "",  # which admin interface it has, another instance does not say
+        own.admin.address,
         own.way.group,
         own.way.peer,
         own.disconnects,

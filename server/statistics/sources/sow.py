@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 from server.sow.topic import SowTopic
 from server.statistics.resources import SOW
 from server.statistics.sample import Entry
-from server.statistics.sources.names import distinct
+from server.statistics.sources.names import topic_ids
 from server.statistics.sources.texts import interval
 
 if TYPE_CHECKING:
     from server.statistics.schema import Value
     from server.topics.keeper import Keeper
-    from server.topics.queue_topic import QueueTopic
+    from server.topics.queues.topic import QueueTopic
     from server.topics.stores import Stores
     from server.topics.table import TopicTable
 
@@ -39,7 +39,7 @@ class SowSource:
 
     def __init__(self, stores: Stores, topics: TopicTable, elapsed: Callable[[], float]) -> None:
         keepers = list(stores.keepers)
-        ids = distinct((one.name, one.type_name) for one in keepers)
+        ids = topic_ids((one.name, one.type_name) for one in keepers)
         self._topics = [
             _Queued(name, queue, keeper)
             if (queue := _queue_of(keeper, topics)) is not None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 
 from server.expressions import to_text
 from server.replays.replay import Replay
+from server.security.permissions import Permission
 from server.statistics.resources import PAGINATIONS, SUBSCRIPTIONS
 from server.statistics.sample import Entry
 from server.subscriptions.record_audience import RecordAudience
@@ -17,14 +19,41 @@ if TYPE_CHECKING:
     from server.subscriptions.result_set import ResultSet
     from server.subscriptions.subscription import Subscription
 
-_NOTHING = (0, "", 0.0)
+_NOTHING: Final = (0, "", 0.0)
 """The moving values of a subscription that has nothing of queues, and is not read for."""
+
+_AT_ONCE: Final = 64
+"""Subscriptions of which entries are made before others have their turn: a microsecond each."""
+
+
+class _Block:
+    """The subscriptions of one client, as they were in a sample.
+
+    Args:
+        session: the client.
+
+    Attributes:
+        made: what tells whether there are others now; see `_made`.
+        still: the entries of those that never change, in portions.
+        moving: the others, with their entries.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.made = _made(session)
+        self.still: list[list[Entry]] = []
+        self.moving: dict[Subscription, Entry] = {}
+
+
+def _made(session: Session) -> tuple[int, int]:
+    """What is the same for as long as a client has the same subscriptions."""
+    return session.subscriptions_placed, len(session.subscriptions)
 
 
 class SubscriptionsSource:
     """The subscriptions of all clients.
 
-    Nearly all of them have no figures that change: their entries are made once.
+    Nearly all of them have no figures that change: their entries are made once, and are taken
+    together for as long as their client begins and ends no subscription.
 
     Args:
         engine: has their sessions.
@@ -37,23 +66,50 @@ class SubscriptionsSource:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._known: dict[int, Entry] = {}  # the entries of the last sample
+        self._known: dict[int, _Block] = {}  # those of the last sample, by number of the session
         self.results: dict[ResultSet, list[Subscription]] = {}
 
     def entries(self) -> Iterator[Entry]:
         """See `Source.entries`."""
+        return chain.from_iterable(self._portions())
+
+    def _portions(self) -> Iterator[list[Entry]]:
         earlier, self._known = self._known, {}
         self.results = {}
         for session in list(self._engine.sessions):
-            for subscription in list(session.subscriptions.values()):
-                entry = earlier.get(subscription.number)
-                if entry is None:
-                    entry = self._made(session, subscription)
-                moving = self._moving(subscription)
-                if moving != entry.moving:
-                    entry = entry._replace(moving=moving)
-                self._known[subscription.number] = entry
-                yield entry
+            block = earlier.get(session.number)
+            if block is not None and block.made == _made(session):
+                self._known[session.number] = block
+                yield from block.still
+                for subscription, entry in block.moving.items():
+                    moved = self._moved(subscription, entry)
+                    block.moving[subscription] = moved
+                    yield [moved]
+            elif session.subscriptions:
+                yield from self._make(session, block)
+
+    def _make(self, session: Session, before: _Block | None) -> Iterator[list[Entry]]:
+        """Find out which subscriptions a client has now."""
+        block = _Block(session)
+        known = {} if before is None else _by_id(before)
+        subscriptions = list(session.subscriptions.values())
+        for first in range(0, len(subscriptions), _AT_ONCE):
+            still: list[Entry] = []
+            for subscription in subscriptions[first : first + _AT_ONCE]:
+                entry = known.get(str(subscription.number)) or self._made(session, subscription)
+                if _never_changes(subscription):
+                    still.append(entry)
+                else:
+                    block.moving[subscription] = self._moved(subscription, entry)
+            block.still.append(still)
+            yield still
+        yield from ([entry] for entry in block.moving.values())
+        self._known[session.number] = block
+
+    def _moved(self, subscription: Subscription, entry: Entry) -> Entry:
+        """The entry of a subscription that may have changed."""
+        moving = self._moving(subscription)
+        return entry if moving == entry.moving else entry._replace(moving=moving)
 
     def _moving(self, subscription: Subscription) -> tuple[int, str, float]:
         if subscription.page is not None and (results := self._results_of(subscription)):
@@ -74,7 +130,7 @@ class SubscriptionsSource:
         fixed = (
             subscription.bookmark or "",
             str(session.number),
-            "",  # entitlement adds no filters
+            _entitlement_filter(session, subscription),
             "" if subscription.filter is None else to_text(subscription.filter),
             session.message_type,
             subscription.options or "",
@@ -83,6 +139,25 @@ class SubscriptionsSource:
             subscription.selector.text,
         )
         return Entry(str(subscription.number), fixed, _NOTHING)
+
+
+def _entitlement_filter(session: Session, subscription: Subscription) -> str:
+    """What entitlement adds to a subscription's filter; of regular expressions it differs."""
+    selector = subscription.selector
+    if selector.is_regex:
+        return ""
+    return session.permit(Permission.READ_TOPIC, selector.text).filter_text
+
+
+def _by_id(block: _Block) -> dict[str, Entry]:
+    entries = chain(chain.from_iterable(block.still), block.moving.values())
+    return {entry.id: entry for entry in entries}
+
+
+def _never_changes(subscription: Subscription) -> bool:
+    """Whether a subscription has no figures that do."""
+    parts = subscription.page, subscription.consumer, subscription.replay
+    return all(part is None for part in parts)
 
 
 class PaginationsSource:

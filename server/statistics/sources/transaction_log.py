@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.statistics.resources import JOURNALS, TRANSACTION_LOG
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from server.statistics.schema import Resource, Value
 
 _MICROSECONDS: Final = 1_000_000
+_MOST_HOLDERS: Final = 3
 _BAR: Final = 40
 """Characters of the longest bar of a histogram."""
 
@@ -52,13 +54,20 @@ class JournalsSource:
     Args:
         journal: the log; None if there is none.
         archive: where its files are archived.
+        holders: tells who needs the log, and from which txid on, the least first.
     """
 
     resource: Resource = JOURNALS
 
-    def __init__(self, journal: Journal | None, archive: Path | None) -> None:
+    def __init__(
+        self,
+        journal: Journal | None,
+        archive: Path | None,
+        holders: Callable[[], Sequence[tuple[int, str]]] = tuple,
+    ) -> None:
         self._journal = journal
         self._archive = archive
+        self._holders = holders
         self._fixed: dict[str, tuple[Value, ...]] = {}
 
     def entries(self) -> Iterator[Entry]:
@@ -66,6 +75,7 @@ class JournalsSource:
         if self._journal is None:
             return
         earlier, self._fixed = self._fixed, {}
+        holders = self._holders()
         for file in self._journal.files:
             name = file.name
             fixed = earlier.get(name)
@@ -76,8 +86,18 @@ class JournalsSource:
             last = self._journal.last_timestamp if seal is None else seal.last_timestamp
             is_archived = self._archive is not None and file.path.parent == self._archive
             is_compressed = file.path.suffix == ".gz"
-            moving = int(is_archived), int(is_compressed), _moment(last), _moment(_first(file))
-            yield Entry(name, fixed, moving)
+            yield Entry(
+                name,
+                fixed,
+                (
+                    _held_by(file, holders),
+                    int(is_archived),
+                    int(is_compressed),
+                    _moment(last),
+                    _moment(_first(file)),
+                    file.size,
+                ),
+            )
 
 
 class HistogramSource:
@@ -98,6 +118,18 @@ class HistogramSource:
         if histogram is None:
             return
         yield Entry("", (), (_drawn(histogram), histogram.most, histogram.least or 0))
+
+
+def _held_by(file: JournalFile, holders: Sequence[tuple[int, str]]) -> str:
+    """Who needs a file, of those who need the log from some entry on."""
+    end = file.end_txid
+    if end is None:
+        return "being written"
+    needing = bisect_left(holders, (end,))
+    shown = [whose for _, whose in holders[: min(needing, _MOST_HOLDERS)]]
+    if needing > len(shown):
+        shown.append(f"{needing - len(shown)} more")
+    return ", ".join(shown)
 
 
 def _first(file: JournalFile) -> int:

@@ -1,0 +1,23 @@
+"""What paths below /amps have in common: they may end with the form that is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+FORMS: Final = ("json", "xml", "csv", "rnc")
+"""Suffixes of paths."""
+
+
+def taken_apart(names: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """The path without the form, and the form; empty for a page.
+
+    Args:
+        names: the parts of the path, decoded.
+    """
+    if not names:
+        return (), ""
+    stem, _, form = names[-1].rpartition(".")
+    if stem and form in FORMS:
+        return (*names[:-1], stem), form
+    return tuple(names), ""

@@ -1,0 +1,51 @@
+"""`/console/actions.json`: the actions, when each last ran, what came of it, and when it runs next.
+
+Moments are seconds since 1970, durations are seconds, and what is not known is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from server.admin.http.messages import JSON, Document, Request, Response
+
+if TYPE_CHECKING:
+    from actions.runner import ActionState
+    from server.admin.access import Access, Visitor
+    from server.admin.engine_side import EngineSide
+
+PATH: Final = ("console", "actions.json")
+
+
+class ActionStates:
+    """Shows what has become of the actions.
+
+    Args:
+        states: tells it; called on the engine's thread.
+        access: says who may see it.
+        engine_side: is asked.
+    """
+
+    def __init__(
+        self,
+        states: Callable[[], Sequence[ActionState]],
+        access: Access,
+        engine_side: EngineSide,
+    ) -> None:
+        self._states = states
+        self._access = access
+        self._engine_side = engine_side
+
+    async def answer(self, _request: Request, visitor: Visitor) -> Response:
+        """Show it.
+
+        Raises:
+            Refusal: the visitor may not see it.
+        """
+        await self._access.require(visitor, "/" + "/".join(PATH).removesuffix(".json"))
+        states = await self._engine_side.ask(self._states)
+        content = msgspec.json.encode({"actions": states})
+        return Response(Document(content, JSON), headers=[("Cache-Control", "no-store")])

@@ -1,0 +1,61 @@
+"""Where the page finds the transport for queries: SQLTransport, SQLTransportInetAddr.
+
+Source: AMPS User Guide, Enabling Queries and Subscriptions in Galvanometer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from config_schema.spec import AdminSpec, InstanceSpec
+    from server.admin.http.messages import Request
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTransport:
+    """The transport for queries.
+
+    Attributes:
+        port: where it listens, on the host that serves the page.
+        is_secure: whether it is TLS.
+        elsewhere: where it is instead, as browsers see it; it may lack the scheme.
+    """
+
+    port: int
+    is_secure: bool
+    elsewhere: str | None
+
+    def url(self, request: Request) -> str:
+        """Where it is for whoever has sent a request."""
+        if self.elsewhere:
+            scheme = "wss" if request.is_encrypted or self.is_secure else "ws"
+            return self.elsewhere if "://" in self.elsewhere else f"{scheme}://{self.elsewhere}"
+        try:
+            host = urlsplit(f"//{request.headers.get('host', '')}").hostname or "localhost"
+        except ValueError:
+            host = "localhost"
+        named = f"[{host}]" if ":" in host else host
+        return f"{'wss' if self.is_secure else 'ws'}://{named}:{self.port}"
+
+    def sources(self, request: Request) -> list[str]:
+        """What the page that a request is for has to be allowed to connect with."""
+        try:
+            where = urlsplit(self.url(request))
+        except ValueError:
+            return []
+        if where.netloc.startswith("["):  # a policy has no form for these addresses
+            return [f"{where.scheme}://*:{self.port}"]
+        return [f"{where.scheme}://{where.netloc}"]
+
+
+def query_transport(spec: InstanceSpec, admin: AdminSpec) -> QueryTransport | None:
+    """The transport for queries; None if the configuration has none."""
+    found = next((one for one in spec.transports if one.name == admin.sql_transport), None)
+    if found is None or found.inet_addr is None:
+        return None
+    return QueryTransport(
+        found.inet_addr.port, found.tls is not None, admin.sql_transport_inet_addr
+    )

@@ -1,0 +1,91 @@
+"""What the page must know of the instance and of whoever looks at it, and what they may do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from config_schema.version import VERSION
+from server.admin.http.messages import JSON, Document, Request, Response
+from server.console.assets import CONSOLE
+
+if TYPE_CHECKING:
+    from config_schema.spec import AdminSpec, InstanceSpec
+    from server.admin.access import Access, Visitor
+    from server.console.queries import QueryTransport
+
+SESSION: Final = "session.json"
+MAY: Final = "may.json"
+
+_MILLISECOND: Final = 1_000_000
+_NOT_KEPT: Final = ("Cache-Control", "no-store")
+
+
+class SessionPage:
+    """Answers requests for `/console/session.json` and `/console/may.json`.
+
+    Args:
+        spec: the instance's description.
+        admin: that of the admin interface.
+        base: the path of the page's files, by which the page knows whether it is of this server.
+        queries: the transport for queries, if there is one.
+        access: says who may see what.
+    """
+
+    def __init__(
+        self,
+        spec: InstanceSpec,
+        admin: AdminSpec,
+        base: str,
+        queries: QueryTransport | None,
+        access: Access,
+    ) -> None:
+        self._known = {
+            "name": spec.name,
+            "group": spec.group,
+            "description": spec.description or "",
+            "environment": spec.environment or "",
+            "version": VERSION,
+            "interval": admin.interval // _MILLISECOND,
+            "base": base,
+        }
+        self._queries = queries
+        self._access = access
+
+    async def session(self, request: Request, visitor: Visitor) -> Response:
+        """What the page must know at once.
+
+            interval    milliseconds between samples
+            base        the path of the page's files
+            user        as whom one has logged on; empty for nobody
+            is_asked    whether entitlement is asked for each deed: see `may`
+            queries     the URL of the transport for queries; null if there is none
+
+        Raises:
+            Refusal: the visitor may not see it.
+        """
+        await self._access.require(visitor, f"/{CONSOLE}/session")
+        return _document(
+            {
+                **self._known,
+                "user": visitor.user,
+                "is_asked": self._access.has_entitlement,
+                "queries": None if self._queries is None else self._queries.url(request),
+            }
+        )
+
+    async def may(self, request: Request, visitor: Visitor) -> Response:
+        """Which of some paths the visitor may ask for; `paths` has one in a line.
+
+        Raises:
+            Refusal: the visitor may not see it.
+        """
+        await self._access.require(visitor, f"/{CONSOLE}/may")
+        paths = request.query.get("paths", "").split("\n")
+        refused = await self._access.refused(visitor, paths)
+        return _document({path: path not in refused for path in paths})
+
+
+def _document(known: object) -> Response:
+    return Response(Document(msgspec.json.encode(known), JSON), headers=[_NOT_KEPT])

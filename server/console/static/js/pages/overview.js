@@ -1,0 +1,214 @@
+// The instance at a glance: is it well, what does it do, and how was that within the last hour.
+
+import { html, useEffect, useState } from "../html.js";
+import { Chart, Legend } from "../charts.js";
+import { brief, bytes, count, duration, percent } from "../format.js";
+import { useLastHour } from "../history.js";
+import { useLive } from "../live.js";
+import { Figure, PageHead } from "../parts.js";
+import { request } from "../request.js";
+import { href } from "../route.js";
+import { useRefusal } from "../session.js";
+
+const PARTS = [
+  "host/disks",
+  "instance/cpu",
+  "instance/latencies",
+  "instance/memory",
+  "instance/processors",
+  "instance/queues",
+  "instance/replication",
+  "instance/transports",
+  "instance/views",
+].join(",");
+
+/** The line of one leaf. @param {string} label @param {string} path @param {number} [scale] @returns {import("../history.js").Line} */
+function leaf(label, path, scale = 1) {
+  return {
+    label,
+    scale,
+    leaves: (tree) => (tree.at(path) === undefined ? [] : [`/${path}`]),
+    now: (tree) => (tree.at(path) === undefined ? null : tree.number(path) * scale),
+  };
+}
+
+/**
+ * The line of a field of all entries at a path.
+ * @param {string} label
+ * @param {string} path
+ * @param {string} field
+ * @param {"sum" | "max"} [joined]
+ * @returns {import("../history.js").Line}
+ */
+function entries(label, path, field, joined = "sum") {
+  return {
+    label,
+    joined,
+    leaves: (tree) => tree.entries(path).map((entry) => `/${path}/${encodeURIComponent(entry.id)}/${field}`),
+    now: (tree) => {
+      const values = tree.entries(path).map((entry) => Number(entry[field] ?? 0));
+      if (!values.length) return null;
+      return joined === "sum" ? values.reduce((one, other) => one + other, 0) : Math.max(...values);
+    },
+  };
+}
+
+const ALL = "amps/instance/processors/all";
+const MICROSECONDS = 1e-6;
+
+/** @typedef {{ title: string, format: (value: number) => string, lines: import("../history.js").Line[], least?: number, isThere?: (tree: import("../tree.js").Tree) => boolean, link?: string }} Panel */
+
+/** @type {Panel[]} */
+const PANELS = [
+  {
+    title: "Messages a second",
+    format: brief,
+    lines: [leaf("in", `${ALL}/messages_received_per_sec`), leaf("out", `${ALL}/matches_found_per_sec`)],
+  },
+  {
+    title: "Bytes a second",
+    format: bytes,
+    least: 1_024,
+    lines: [leaf("in", `${ALL}/messages_received_bytes_per_sec`), leaf("out", `${ALL}/matches_found_bytes_per_sec`)],
+  },
+  {
+    title: "Connections",
+    format: brief,
+    link: href("clients"),
+    lines: [entries("clients", "amps/instance/transports", "client_count")],
+  },
+  {
+    title: "Turns of the engine",
+    format: duration,
+    least: 0.001,
+    lines: [
+      leaf("mean", "amps/instance/latencies/turn/mean", MICROSECONDS),
+      leaf("99th percentile", "amps/instance/latencies/turn/percentile_99", MICROSECONDS),
+    ],
+  },
+  {
+    title: "Writes of the transaction log",
+    format: duration,
+    least: 0.001,
+    link: href("journals"),
+    isThere: (tree) => tree.at("amps/instance/latencies/log_write") !== undefined,
+    lines: [
+      leaf("mean", "amps/instance/latencies/log_write/mean", MICROSECONDS),
+      leaf("99th percentile", "amps/instance/latencies/log_write/percentile_99", MICROSECONDS),
+    ],
+  },
+  {
+    title: "Memory",
+    format: bytes,
+    least: 1_048_576,
+    lines: [leaf("resident", "amps/instance/memory/rss")],
+  },
+  {
+    title: "Processor",
+    format: percent,
+    least: 10,
+    lines: [leaf("of one", "amps/instance/cpu/total_percent")],
+  },
+  {
+    title: "Disks, bytes a second",
+    format: bytes,
+    least: 1_024,
+    isThere: (tree) => tree.entries("amps/host/disks").length > 0,
+    lines: [
+      entries("written", "amps/host/disks", "write_bytes_per_sec"),
+      entries("read", "amps/host/disks", "read_bytes_per_sec"),
+    ],
+  },
+  {
+    title: "Replication, behind",
+    format: duration,
+    least: 1,
+    isThere: (tree) => tree.entries("amps/instance/replication").length > 0,
+    lines: [entries("furthest destination", "amps/instance/replication", "seconds_behind", "max")],
+  },
+];
+
+/** @param {{ session: import("../session.js").Session }} props */
+export function Page({ session }) {
+  const { tree } = useLive("/amps", PARTS);
+  const panels = PANELS.filter((panel) => !panel.isThere || panel.isThere(tree));
+  return html`
+    <${PageHead} title="Overview" about=${session.description} />
+    <${Readiness} moment=${tree.moment} />
+    <${Figures} tree=${tree} session=${session} />
+    ${tree.moment &&
+    html`<div class="panels">
+      ${panels.map((panel) => html`<${PanelView} key=${panel.title} panel=${panel} tree=${tree} />`)}
+    </div>`}
+  `;
+}
+
+/** @param {{ tree: import("../tree.js").Tree, session: import("../session.js").Session }} props */
+function Figures({ tree, session }) {
+  const destinations = tree.entries("amps/instance/replication");
+  const connected = destinations.filter((one) => Number(one.is_connected)).length;
+  const disks = tree.entries("amps/host/disks");
+  const least = Math.min(...disks.map((disk) => Number(disk.file_system_free_percent)));
+  return html`
+    <dl class="figures">
+      <${Sum} label="Clients" tree=${tree} place="transports" field="client_count" session=${session} link=${href("clients")} />
+      <${Sum} label="Waiting in queues" tree=${tree} place="queues" field="queue_depth" session=${session} link=${href("queues")} />
+      <${Sum} label="Updates not in views" tree=${tree} place="views" field="queue_depth" session=${session} link=${href("topics", { tab: "views" })} />
+      ${destinations.length > 0 &&
+      html`<${Figure}
+        label="Destinations connected"
+        value=${`${connected} of ${destinations.length}`}
+        tone=${connected < destinations.length ? "bad" : ""}
+      />`}
+      ${disks.length > 0 &&
+      html`<${Figure} label="Least disk free" value=${percent(least)} tone=${least < 10 ? "bad" : ""} />`}
+    </dl>
+  `;
+}
+
+/**
+ * The sum of a field over all entries of a place; what may not be seen is not nothing.
+ * @param {{ label: string, tree: import("../tree.js").Tree, place: string, field: string, session: import("../session.js").Session, link: string }} props
+ */
+function Sum({ label, tree, place, field, session, link }) {
+  const path = `amps/instance/${place}`;
+  const refusal = useRefusal(`/${path}`, session);
+  const value = refusal || !tree.moment ? undefined : tree.sum(path, field);
+  return html`<${Figure} label=${label} value=${count(value)} link=${link} about=${refusal} />`;
+}
+
+/** @param {{ panel: Panel, tree: import("../tree.js").Tree }} props */
+function PanelView({ panel, tree }) {
+  const points = useLastHour(tree, panel.lines);
+  const labels = panel.lines.map((line) => line.label);
+  return html`
+    <section class="panel">
+      <header>
+        <h2>${panel.link ? html`<a href=${panel.link}>${panel.title}</a>` : panel.title}</h2>
+        <${Legend} lines=${panel.lines} tree=${tree} format=${panel.format} />
+      </header>
+      <${Chart} points=${points} labels=${labels} format=${panel.format} label=${panel.title} least=${panel.least} />
+    </section>
+  `;
+}
+
+/** Whether clients should come here, asked with each sample. @param {{ moment: string }} props */
+function Readiness({ moment }) {
+  const [problems, setProblems] = useState(/** @type {string[]} */ ([]));
+  useEffect(() => {
+    if (!moment) return;
+    request("/readyz").then(
+      async (answer) => {
+        const text = await answer.text();
+        setProblems(answer.status === 503 ? text.trim().split("\n") : []);
+      },
+      () => {},
+    );
+  }, [moment]);
+  return html`
+    <div role="status" class="notice bad" hidden=${!problems.length}>
+      <strong>Not ready.</strong>
+      <ul>${problems.map((line) => html`<li>${line}</li>`)}</ul>
+    </div>
+  `;
+}

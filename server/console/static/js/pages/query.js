@@ -1,0 +1,113 @@
+// Queries and subscriptions: records once, records as they change, or messages as they come. The query
+// is in the URL; what is typed is not in there before it is run.
+
+import { html, useEffect, useState } from "../html.js";
+import { PageHead } from "../parts.js";
+import { change } from "../route.js";
+import { Expression } from "../query/expression.js";
+import { LogonForm, NoTransport, PhaseShown, TopicFields, topicOption, Trouble, useTopics } from "../query/parts.js";
+import { Results } from "../query/results.js";
+import { logOnWith, useRun } from "../query/run.js";
+import { useSample } from "../query/sample.js";
+
+const MODES = {
+  once: { label: "Records, once", command: "sow" },
+  live: { label: "Records, and as they change", command: "sow_and_subscribe" },
+  messages: { label: "Messages as they come", command: "subscribe" },
+};
+const FIRST_TOP = "1000";
+const SAMPLE = { c: "sow", top_n: "20", o: "non_regex_topic" };
+
+/** @typedef {{ topic: string, regex: string, type: string, filter: string, by: string, top: string, mode: keyof typeof MODES }} Query */
+
+/** What the URL asks for. @param {Record<string, string>} params @returns {Query} */
+function queryOf({ topic = "", regex = "", type = "json", filter = "", by = "", top = FIRST_TOP, mode = "live" }) {
+  return { topic, regex, type, filter, by, top, mode: mode in MODES ? /** @type {keyof typeof MODES} */ (mode) : "live" };
+}
+
+/** @param {Query} query @returns {import("../query/run.js").Plan} */
+function planOf({ topic, regex, type, filter, by, top, mode }) {
+  const areMessages = mode === "messages";
+  const header = { c: MODES[mode].command, t: topic, f: filter.trim() };
+  const shows = `${topicOption(regex)}timestamp`;
+  if (areMessages) return { type, areMessages, ends: false, command: () => ({ ...header, o: `${shows},bookmark` }) };
+  const query = { ...header, orderby: by.trim(), top_n: top === "all" ? "" : top };
+  const o = mode === "live" ? `${shows},bookmark,oof` : shows;
+  return { type, areMessages, ends: mode === "once", command: () => ({ ...query, o }) };
+}
+
+/** @param {{ params: Record<string, string>, session: import("../session.js").Session }} props */
+export function Page({ params, session }) {
+  if (!session.queries) return html`<${PageHead} title="Query" /><${NoTransport} />`;
+  return html`<${Queries} params=${params} url=${session.queries} />`;
+}
+
+/** @param {{ params: Record<string, string>, url: string }} props */
+function Queries({ params, url }) {
+  const query = queryOf(params);
+  const [draft, setDraft] = useState(query);
+  const [times, setTimes] = useState(0);
+  const [isHeld, setHeld] = useState(false);
+  const topics = useTopics();
+  const run = useRun(query.topic ? planOf(query) : null, url, [...Object.values(query), times]);
+  const known = topics.find((one) => one.topic === draft.topic && one.type === draft.type);
+  const sample = useSample(url, query.topic === draft.topic ? undefined : known, SAMPLE);
+  const paths = run && query.topic === draft.topic ? run.records.paths : sample;
+  useEffect(() => setDraft(query), Object.values(query));
+  const edit = (/** @type {Partial<Query>} */ changes) => setDraft((before) => ({ ...before, ...changes }));
+  const again = () => {
+    setHeld(false);
+    setTimes(times + 1);
+  };
+  const submit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const { top, ...others } = draft;
+    change({ ...others, top: top || "all", id: null }, { isStep: true });
+    again();
+  };
+  const isRunning = run !== null && !run.isOver;
+  const hasResults = run !== null && (run.phase !== "failed" || run.records.rows.size > 0);
+  const areRecords = draft.mode !== "messages";
+  return html`
+    <${PageHead} title="Query"><${PhaseShown} run=${run} word=${isHeld && isRunning ? "Paused" : undefined} /></${PageHead}>
+    <form class="query" onSubmit=${submit}>
+      <div class="fields">
+        <${TopicFields} topics=${topics} topic=${draft.topic} type=${draft.type} regex=${draft.regex} onChange=${edit} />
+        <label class="field">
+          Show
+          <select name="mode" value=${draft.mode} onChange=${(/** @type {any} */ event) => edit({ mode: event.currentTarget.value })}>
+            ${Object.entries(MODES).map(([name, { label }]) => html`<option value=${name}>${label}</option>`)}
+          </select>
+        </label>
+      </div>
+      <${Expression} label="Filter" kind="filter" value=${draft.filter} paths=${paths}
+        placeholder="/price > 100 AND /shop LIKE '^north'" onChange=${(/** @type {string} */ filter) => edit({ filter })} />
+      <div class="fields">
+        ${areRecords &&
+        html`
+          <${Expression} label="Order by" kind="order_by" value=${draft.by} paths=${paths}
+            placeholder="/price DESC" onChange=${(/** @type {string} */ by) => edit({ by })} />
+          <label class="field short">
+            Records at first
+            <input name="top" inputmode="numeric" pattern="[1-9][0-9]*|all" title="a number, or all" value=${draft.top}
+              onInput=${(/** @type {any} */ event) => edit({ top: event.currentTarget.value })} />
+          </label>
+        `}
+        <div class="buttons left">
+          <button class="main">Run</button>
+          <button type="button" class="outlined" aria-pressed=${isHeld} disabled=${!isRunning} onClick=${() => setHeld(!isHeld)}>Pause</button>
+          <button type="button" class="outlined" disabled=${!isRunning} onClick=${() => run?.stop()}>Stop</button>
+        </div>
+      </div>
+    </form>
+    <${Trouble} run=${run} />
+    ${run?.phase === "refused" &&
+    html`<${LogonForm} reason=${run.reason} onLogon=${(/** @type {any} */ given) => {
+      logOnWith(given);
+      again();
+    }} />`}
+    ${hasResults
+      ? html`<${Results} key=${times} page="query" run=${run} params=${params} what=${run.plan.areMessages ? "messages" : "records"} isHeld=${isHeld} descending=${run.plan.areMessages} />`
+      : run === null && html`<p class="hint">Choose a topic and run the query. Its link can be sent to somebody else.</p>`}
+  `;
+}

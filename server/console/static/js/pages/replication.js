@@ -1,0 +1,106 @@
+// The instances that replicate to one another, and the links between them, as far as they tell.
+
+import { html, useMemo } from "../html.js";
+import { DeedButton } from "../deed.js";
+import { visible } from "../format.js";
+import { useLive } from "../live.js";
+import { Mesh } from "../mesh.js";
+import { Aside, Found, PageHead, Search, Values } from "../parts.js";
+import { change, href } from "../route.js";
+import { useRefusal } from "../session.js";
+import { usePageTable } from "../tables/source.js";
+import { useTableState } from "../tables/state.js";
+import { Table } from "../tables/table.js";
+
+const LINKS = "amps/mesh/links";
+
+/** @type {import("../tables/arrange.js").Column[]} */
+const COLUMNS = [
+  { key: "source_name", label: "From", width: 9 },
+  { key: "to", label: "To", width: 9 },
+  { key: "state", label: "State", width: 11 },
+  { key: "waiting", label: "Publishers", width: 8, about: "whether they wait for it" },
+  { key: "messages_behind", label: "Behind", kind: "count", width: 7, about: "messages that are not stored there" },
+  { key: "bytes_behind", label: "Bytes", kind: "bytes", width: 7 },
+  { key: "seconds_behind", label: "Time", kind: "seconds", width: 6, about: "for how long the oldest of these has waited" },
+  { key: "messages_out_per_sec", label: "Sent/s", kind: "rate", width: 6 },
+  { key: "since", label: "Since", kind: "moment", width: 7, about: "when it was connected, or disconnected" },
+  { key: "waits_for", label: "Waits for", width: 16 },
+];
+const STATE = COLUMNS.findIndex((column) => column.key === "state");
+
+/** @param {{ params: Record<string, string>, session: import("../session.js").Session }} props */
+export function Page({ params, session }) {
+  const { tree, standing } = useLive("/amps/mesh");
+  const { wanted, props } = useTableState(params, { sort: "source_name" });
+  const entries = useMemo(() => tree.entries(LINKS).map(linkOf), [tree.moment]);
+  const shown = usePageTable(entries, COLUMNS, wanted, tree.moment);
+  const refusal = useRefusal(`/${LINKS}`, session, standing);
+  const entry = shown.selected;
+  return html`
+    <${PageHead} title="Replication">
+      <${Search} label="Find links" value=${wanted.find} onFind=${(/** @type {string} */ find) => change({ find })} />
+      <${Found} found=${shown.found} total=${shown.total} what="links" refusal=${refusal} />
+    </${PageHead}>
+    <${Mesh} instances=${tree.entries("amps/mesh/instances")} links=${entries} moment=${tree.moment} />
+    <div class=${entry ? "with-beside" : ""}>
+      <${Table}
+        ...${props}
+        label="Links"
+        columns=${COLUMNS}
+        shown=${shown}
+        isMarked=${(/** @type {any[]} */ cells) => cells[STATE] !== "replicating"}
+        empty=${refusal || (wanted.find ? "No link is like this." : "This instance replicates to nobody, and nobody to it.")}
+      />
+      ${entry && html`<${Link} entry=${entry} back=${href("replication", { ...params, id: "" })} session=${session} />`}
+    </div>
+  `;
+}
+
+/** @param {import("../tree.js").Entry} entry */
+function linkOf(entry) {
+  const isDowngraded = entry.sync_type === "sync" && entry.replication_type !== "sync";
+  return {
+    ...entry,
+    to: entry.destination_name || entry.name,
+    state: Number(entry.is_current) ? entry.state : `unknown (was ${entry.state})`,
+    waiting: isDowngraded ? "no: downgraded" : entry.replication_type === "sync" ? "wait" : "do not wait",
+  };
+}
+
+/** @param {{ entry: any, back: string, session: import("../session.js").Session }} props */
+function Link({ entry, back, session }) {
+  const isOurs = entry.source_name === session.name;
+  return html`
+    <${Aside} title=${`${visible(entry.source_name)} to ${visible(entry.to)}`} back=${back}>
+      ${isOurs
+        ? html`<p class="buttons left">${deedsOf(entry).map((deed) => html`<${DeedButton} deed=${deed} session=${session} name=${entry.name} unless=${deed.unless} />`)}</p>`
+        : html`<p class="hint">What can be done about it is done at ${visible(entry.source_name)}.</p>`}
+      <${Values} path=${`/${LINKS}/${encodeURIComponent(entry.id)}`} entry=${entry} leave=${["to", "waiting"]} />
+    </${Aside}>
+  `;
+}
+
+/** @param {any} entry */
+function deedsOf(entry) {
+  const path = `/amps/administrator/replication/${encodeURIComponent(entry.name)}`;
+  const name = visible(entry.name);
+  return [
+    { path: `${path}/reconnect`, label: "Reconnect", title: `Reconnect ${name}?`, text: "The connection is closed, and made again.", unless: "" },
+    {
+      path: `${path}/downgrade`,
+      label: "Downgrade",
+      title: `Downgrade ${name}?`,
+      text: "Publishers do not wait for this destination any more. Should this instance fail, what they have published may not be there.",
+      isGrave: true,
+      unless: entry.replication_type === "sync" ? "" : "Nobody waits for it.",
+    },
+    {
+      path: `${path}/upgrade`,
+      label: "Upgrade",
+      title: `Upgrade ${name}?`,
+      text: "Publishers wait for this destination again.",
+      unless: entry.replication_type === "sync" ? "It is waited for." : "",
+    },
+  ];
+}

@@ -1,0 +1,53 @@
+// What is shown, to take away.
+
+import { valueOf } from "../tables/arrange.js";
+import { recognized, textOf } from "../amps/bodies.js";
+
+/** @typedef {import("./records.js").Row} Row */
+
+/**
+ * Rows as lines of values (RFC 4180), under the names of the columns.
+ * @param {Row[]} rows
+ * @param {import("../tables/arrange.js").Column[]} columns
+ */
+export function csv(rows, columns) {
+  const lines = [columns.map((column) => column.label), ...rows.map((row) => columns.map((column) => String(valueOf(row, column))))];
+  return lines.map((line) => `${line.map(quoted).join(",")}\r\n`).join("");
+}
+
+/** @param {string} text */
+function quoted(text) {
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+/**
+ * Rows as a list of headers and bodies; what is JSON stays JSON, and what is no text becomes base64.
+ * @param {Row[]} rows
+ */
+export function json(rows) {
+  return JSON.stringify(rows.map((row) => ({ header: row.header, ...bodyOf(row) })), null, 2);
+}
+
+const CHUNK = 8_192;
+
+/** @param {Row} row */
+function bodyOf({ type, body }) {
+  const text = textOf(body);
+  if (text !== null) {
+    const { form, value } = recognized(type, text);
+    return { body: form === "json" ? value : text };
+  }
+  let binary = "";
+  for (let at = 0; at < body.length; at += CHUNK) binary += String.fromCharCode(...body.subarray(at, at + CHUNK));
+  return { base64: btoa(binary) };
+}
+
+/** Let the browser save something. @param {string} name @param {string} type @param {string | Uint8Array} content */
+export function download(name, type, content) {
+  const url = URL.createObjectURL(new Blob([/** @type {any} */ (content)], { type }));
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}

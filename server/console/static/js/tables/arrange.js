@@ -1,0 +1,72 @@
+// Which rows of a table are shown, and in which order. Runs in the worker and on the page.
+
+/**
+ * @typedef {"text" | "number" | "count" | "rate" | "bytes" | "seconds" | "microseconds" | "percent" | "moment" | "instant" | "flag"} Kind
+ *
+ * @typedef {object} Column
+ * @property {string} key     the field of an entry
+ * @property {string} label
+ * @property {Kind} [kind]    text unless it is said
+ * @property {number} [width] in units of the font; columns of text share what is left
+ * @property {string} [about] for whoever points at it
+ * @property {(row: any) => string | number} [of] computes it, if it is no field
+ *
+ * @typedef {object} View
+ * @property {string} find        words that are all to be found in a row; `field=value` for one field
+ * @property {string} sort        key of a column
+ * @property {boolean} descending
+ */
+
+/**
+ * The rows that a view has, in its order.
+ * @template {{ id: string }} Row
+ * @param {Iterable<Row>} rows
+ * @param {Column[]} columns
+ * @param {View} view
+ * @returns {Row[]}
+ */
+export function arrange(rows, columns, view) {
+  const isFound = finder(columns, view.find);
+  const found = [];
+  for (const row of rows) if (isFound(row)) found.push(row);
+  const column = columns.find((one) => one.key === view.sort);
+  if (!column) return found;
+  const sign = view.descending ? -1 : 1;
+  const keyed = found.map((row) => ({ row, key: sortKey(row, column) }));
+  keyed.sort((one, other) => sign * compare(one.key, other.key) || compare(Number(one.row.id), Number(other.row.id)));
+  return keyed.map(({ row }) => row);
+}
+
+/** The value of a cell. @param {any} row @param {Column} column */
+export function valueOf(row, column) {
+  return column.of ? column.of(row) : row[column.key] ?? "";
+}
+
+/** Whether cells of a column are numbers. @param {Column} column */
+export function isNumeric(column) {
+  return !["text", "moment", "instant", undefined].includes(column.kind);
+}
+
+/** @param {any} row @param {Column} column */
+function sortKey(row, column) {
+  const value = valueOf(row, column);
+  return isNumeric(column) ? Number(value) : String(value).toLowerCase();
+}
+
+/** @param {string | number} one @param {string | number} other */
+function compare(one, other) {
+  if (one === other || (one !== one && other !== other)) return 0;
+  return one < other ? -1 : 1;
+}
+
+/** @param {Column[]} columns @param {string} text */
+function finder(columns, text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const tests = words.map((word) => {
+    const [, field, value] = /^([a-z_]+)=(.*)$/.exec(word) ?? [];
+    if (field) return (/** @type {any} */ row) => String(row[field] ?? "").toLowerCase() === value;
+    return (/** @type {any} */ row) =>
+      columns.some((column) => String(valueOf(row, column)).toLowerCase().includes(word));
+  });
+  return (/** @type {any} */ row) => tests.every((test) => test(row));
+}

@@ -1,0 +1,68 @@
+"""How long things have taken since the last sample, by which somebody sees when it was slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from server.statistics.resources import LATENCIES
+from server.statistics.sample import Entry
+
+if TYPE_CHECKING:
+    from server.base.histogram import Histogram
+    from server.statistics.histograms import Distribution
+    from server.statistics.schema import Resource, Value
+
+_SHARE: Final = 0.99
+
+
+class LatenciesSource:
+    """Those of the instance as a whole.
+
+    Args:
+        distributions: all that are measured; those that are times, and of no entry, are shown.
+    """
+
+    resource: Resource = LATENCIES
+
+    def __init__(self, distributions: Iterable[Distribution]) -> None:
+        self._growing = [
+            (one.name, (one.about,), _Growing(one.histogram))
+            for one in distributions
+            if one.unit == "microseconds" and not one.entry
+        ]
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        for name, fixed, growing in self._growing:
+            yield Entry(name, fixed, growing.since_last())
+
+
+class _Growing:
+    """A histogram, and what it was when it was last looked at."""
+
+    def __init__(self, histogram: Histogram) -> None:
+        self._histogram = histogram
+        self._counts = [0] * len(histogram.counts)
+        self._total = 0
+
+    def since_last(self) -> tuple[Value, ...]:
+        """The moving values of an entry."""
+        counts, total = list(self._histogram.counts), self._histogram.total
+        new = [now - before for now, before in zip(counts, self._counts, strict=True)]
+        spent = total - self._total
+        self._counts, self._total = counts, total
+        measured = sum(new)
+        mean = round(spent / measured, 3) if measured else 0.0
+        return sum(counts), mean, _percentile(new, measured), total
+
+
+def _percentile(counts: list[int], measured: int) -> float:
+    """What 99 of 100 stay within, as if those of each range were spread evenly over it."""
+    wanted = measured * _SHARE
+    for number, count in enumerate(counts):
+        if count and count >= wanted:
+            low = 0 if number == 0 else 1 << (number - 1)
+            return round(low + low * max(0.0, wanted) / count, 3)
+        wanted -= count
+    return 0.0

@@ -1,0 +1,169 @@
+"""All instances that this one knows of, and what each replicates to others.
+
+What another instance has said of itself is shown as it said it; that of one that is out of reach is
+what was known last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from server.links.admin_addresses import AdminInterface, admin_interface, best
+from server.links.reporting import NOT_CONNECTED
+from server.replication.mesh import MOST_INSTANCES
+from server.statistics.resources import MESH_INSTANCES, MESH_LINKS
+from server.statistics.sample import Entry
+from server.statistics.sources.texts import moment
+
+if TYPE_CHECKING:
+    from server.links.reporting import Reporting
+    from server.replication.mesh import LinkReport, Neighbour, Report
+    from server.statistics.schema import Value
+
+_MICROSECONDS: Final = 1_000_000
+_MOST_LINKS: Final = 4_096
+
+
+class _Known(NamedTuple):
+    """What an instance has said.
+
+    Attributes:
+        report: the last that it has.
+        seconds: how long ago.
+        is_reachable: whether it can be reached.
+    """
+
+    report: Report
+    seconds: int
+    is_reachable: bool
+
+
+class MeshInstancesSource:
+    """The instances.
+
+    Args:
+        own: what this one says of itself.
+        reporting: what it hears of others; None if it has no part in replication.
+    """
+
+    resource = MESH_INSTANCES
+
+    def __init__(self, own: Report, reporting: Reporting | None) -> None:
+        self._own = own
+        self._reporting = reporting
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        if self._reporting is None:
+            known_here = _Known(self._own, 0, is_reachable=True)
+            yield _instance(self._own.name, known_here, (), is_this=True)
+            return
+        mesh = self._reporting.mesh
+        known, seen, reachable = _known(self._reporting), mesh.seen(), mesh.reachable()
+        names = [*known, *_others(known, seen)]
+        for name in names[: MOST_INSTANCES + 1]:
+            is_this = name == self._own.name
+            by_others = seen.get(name, ())
+            if name in known:
+                yield _instance(name, known[name], by_others, is_this=is_this)
+            else:
+                yield _unheard(name, by_others, is_reachable=name in reachable)
+
+
+class MeshLinksSource:
+    """What they replicate to one another.
+
+    Args:
+        reporting: what this one hears of others; None if it has no part in replication.
+    """
+
+    resource = MESH_LINKS
+
+    def __init__(self, reporting: Reporting | None) -> None:
+        self._reporting = reporting
+        self._fixed: dict[tuple[str, str], tuple[Value, ...]] = {}
+
+    def entries(self) -> Iterator[Entry]:
+        """See `Source.entries`."""
+        if self._reporting is None:
+            return
+        known = _known(self._reporting)
+        links = [
+            (name, one, link)
+            for name, one in known.items()
+            for link in {link.destination: link for link in one.report.links}.values()
+        ]
+        earlier, self._fixed = self._fixed, {}
+        for name, one, link in links[:_MOST_LINKS]:
+            key = name, link.destination
+            fixed = self._fixed[key] = earlier.get(key, (link.destination, name))
+            yield Entry(_link_id(name, link.destination), fixed, _moving(one, link))
+
+
+def _known(reporting: Reporting) -> dict[str, _Known]:
+    """What instances have said, by their names; this one first."""
+    own, now, reachable = reporting.report(), reporting.now, reporting.mesh.reachable()
+    found = {own.name: _Known(own, 0, is_reachable=True)}
+    for name, one in sorted(reporting.mesh.known.items()):
+        seconds = max(now - one.made_at, 0) // _MICROSECONDS
+        found[name] = _Known(one.report, seconds, name in reachable)
+    return found
+
+
+def _others(known: Mapping[str, _Known], seen: Mapping[str, object]) -> list[str]:
+    """The names of instances that are there or were, and have said nothing."""
+    named = {link.peer for one in known.values() for link in one.report.links if link.peer}
+    return sorted((named | set(seen)) - set(known))
+
+
+def _instance(name: str, known: _Known, seen: Sequence[Neighbour], *, is_this: bool) -> Entry:
+    """An entry.
+
+    Args:
+        name: its name.
+        known: what it has said.
+        seen: what those say of it that have links with it, or have had.
+        is_this: whether it is this one.
+    """
+    report = known.report
+    admin = admin_interface(report.admin, is_secure=report.is_secure)
+    address, scheme = admin if admin.address else _seen_at(seen)
+    moving = (address, scheme, report.group, 1, int(known.is_reachable), int(is_this))
+    return Entry(name, (name,), (*moving, known.seconds))
+
+
+def _unheard(name: str, seen: Sequence[Neighbour], *, is_reachable: bool) -> Entry:
+    """An entry for an instance that has said nothing of itself."""
+    address, scheme = _seen_at(seen)
+    group = seen[0].group if seen else ""
+    return Entry(name, (name,), (address, scheme, group, 0, int(is_reachable), 0, 0))
+
+
+def _seen_at(seen: Sequence[Neighbour]) -> AdminInterface:
+    """Where an instance is looked at, as others see that."""
+    return best(admin_interface(one.admin, is_secure=one.is_secure) for one in seen)
+
+
+def _moving(one: _Known, link: LinkReport) -> tuple[Value, ...]:
+    return (
+        link.bytes_behind,
+        link.group,
+        link.peer,
+        int(link.state != NOT_CONNECTED),
+        int(one.is_reachable),
+        link.messages_behind,
+        link.messages_out,
+        "sync" if link.is_waited_for else "async",
+        one.seconds,
+        link.seconds_behind,
+        moment(link.since / _MICROSECONDS if link.since else None),
+        link.state,
+        link.sync_type,
+        link.waits_for,
+    )
+
+
+def _link_id(source: str, destination: str) -> str:
+    """What tells a link from all others, whatever names have in them."""
+    return f"{source.replace('%', '%25').replace('!', '%21')}!{destination}"

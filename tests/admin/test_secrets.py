@@ -1,0 +1,116 @@
+"""Credentials in configurations: no command, no log and no page shows them, wherever they stand."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from server.tools import amps_doctor
+from tests.support.server import RunningServer, amp_server, free_port, running_server
+from tests.tools.support import contents
+
+ELEMENTS = """
+  <Admin><InetAddr>127.0.0.1:{port}</InetAddr><Header>X-Api-Key: hidden{n}1</Header></Admin>
+  <Modules><Module><Name>web</Name><Library>libamps_http_entitlement.so</Library><Options>
+    <ResourceURI>http://h/p?token=hidden{n}2&amp;api_key=${{API_KEY}}&amp;of={n}</ResourceURI>
+  </Options></Module></Modules>
+  <Actions><Action>
+    <On><Module>amps-action-on-schedule</Module><Options><Every>1h</Every></Options></On>
+    <Do><Module>amps-action-do-execute-system</Module><Options>
+      <Command>curl -u me:hidden{n}3 -H "Authorization: Bearer hidden{n}4" h/${{PW}}/{n}</Command>
+    </Options></Do>
+  </Action></Actions>
+"""
+OPTIONS = ("-D", "PW=hidden by its name", "-DAPI_KEY=hidden5", "-D", "PLACE=here")
+SECRET = re.compile("hidden.{,9}")
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[RunningServer]:
+    elements = ELEMENTS.format(port=port, n=0)
+    directory = tmp_path_factory.mktemp("a")
+    with running_server(directory, elements=elements, prepare=begin, options=OPTIONS) as one:
+        yield one
+
+
+def begin() -> None:
+    """Let the process be called as a server that is started from a shell."""
+    sys.argv = ["ampServer", *OPTIONS, "config.xml"]
+
+
+@pytest.fixture
+def config(server: RunningServer) -> Path:
+    return server.log_file.parent / "config.xml"
+
+
+def test_the_log_of_the_start(server: RunningServer) -> None:
+    log = server.log()
+    assert SECRET.findall(log) == []
+    assert "PLACE=here" in re.search("00-0030.*", log)[0]  # type: ignore[index]
+    assert "PW=********" in log
+    assert "token=********&amp;api_key=********&amp;of=0" in log
+
+
+def test_the_configuration_that_is_served(server: RunningServer, port: int) -> None:
+    assert server.process.poll() is None
+    with urlopen(f"http://127.0.0.1:{port}/amps/instance/config.xml") as reply:
+        text = reply.read().decode()
+    assert SECRET.findall(text) == []
+    assert 'curl -u me:******** -H "Authorization: ********" h/********/0' in text
+
+
+COMMANDS = {
+    "--explain": ["--explain", "OLD", "ResourceURI", "Command", "Header"],
+    "--explain --json": ["--explain", "--json", "OLD", "ResourceURI", "Command", "Header"],
+    "--explain-actions": ["--explain-actions", "OLD"],
+    "--diff": ["--diff", "OLD", "NEW"],
+    "--diff --json": ["--diff", "--json", "OLD", "NEW"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_a_command_prints(name: str, config: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new.xml"
+    text = config.read_text()
+    new.write_text(text.replace("hidden0", "hidden1").replace("of=0", "of=1").replace("/0<", "/1<"))
+    paths = {"OLD": config, "NEW": new}
+    run = amp_server(*OPTIONS, *(paths.get(word, word) for word in COMMANDS[name]))
+    assert SECRET.findall(run.stdout + run.stderr) == []
+    assert "curl -u me:********" in run.stdout
+    assert "h/********/" in run.stdout
+
+
+def test_what_the_doctor_packs(
+    config: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    amps_doctor.main(["--config", str(config), *OPTIONS])
+    (archive,) = tmp_path.glob("*.tar.gz")
+    files = contents(archive)
+    assert "h/********/0" in files["configuration/config.xml"]
+    for text in (capsys.readouterr().out, *files.values()):
+        assert SECRET.findall(text) == []
+
+
+def test_an_address_with_a_password_is_quoted_without_it(tmp_path: Path) -> None:
+    path = tmp_path / "config.xml"
+    path.write_text(
+        "<AMPSConfig><Name>a</Name><Admin><InetAddr>me:hidden@host:9007</InetAddr></Admin>"
+        "</AMPSConfig>"
+    )
+    run = amp_server("--verify-config", path)
+    assert run.returncode == 1
+    assert "Admin/InetAddr: 'me:********@host:9007' is not an address" in run.stderr

@@ -1,0 +1,109 @@
+"""What visitors of the admin interface may see is kept while they are there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from server.admin.access import Access, Visitor
+from server.admin.engine_side import EngineSide
+from server.admin.http.messages import Refusal
+from server.admin.permissions import VisitorPermissions
+from server.admin.trail import Trail
+from server.security.cookies import Sessions
+from server.security.permissions import EVERYTHING, STRANGER, Permission, Permit
+from tests.core.support import Core
+
+
+class Counted:
+    """A module that counts who is there."""
+
+    def __init__(self, answer: Permit = EVERYTHING.answer) -> None:
+        self.answer = answer
+        self.entered = 0
+        self.left = asyncio.Event()
+
+    def enter(self, user: str) -> Counted:
+        self.entered += 1
+        return self
+
+    def forget(self, user: str | None = None) -> None:
+        """There is nothing to forget."""
+
+    def permit(self, permission: Permission, resource: str) -> Permit:
+        return self.answer
+
+    def leave(self) -> None:
+        self.left.set()
+
+
+def test_who_has_not_been_there_for_a_while_has_gone() -> None:
+    async def visit() -> None:
+        module = Counted()
+        permissions = VisitorPermissions(module, idle=0.05)
+        permissions.find("ann")
+        permissions.find("ann")
+        assert module.entered == 1
+        await asyncio.wait_for(module.left.wait(), 60)
+        permissions.find("ann")
+        assert module.entered == 2
+
+    asyncio.run(visit())
+
+
+def test_who_is_there_stays() -> None:
+    async def visit() -> None:
+        module = Counted()
+        permissions = VisitorPermissions(module, idle=3600)
+        permissions.find("ann")
+        permissions.find("ann")
+        assert (module.entered, module.left.is_set()) == (1, False)
+        permissions.forget("ann")
+        assert module.left.is_set()
+
+    asyncio.run(visit())
+
+
+def test_strangers_are_asked_about_again() -> None:
+    async def visit() -> None:
+        module = Counted(STRANGER)
+        permissions = VisitorPermissions(module, idle=3600)
+        permissions.find("ann")
+        permissions.find("ann")
+        assert module.entered == 2
+
+    asyncio.run(visit())
+
+
+@pytest.mark.parametrize(
+    ("answer", "challenge", "status"),
+    [
+        (STRANGER, 'Basic realm="x"', 401),  # they have shown a cookie
+        (STRANGER, "", 403),  # they have just logged on
+        (Permit(False), 'Basic realm="x"', 403),
+    ],
+)
+def test_whom_nothing_is_known_of_is_asked_to_log_on(
+    answer: Permit, challenge: str, status: int
+) -> None:
+    async def visit() -> None:
+        loop = asyncio.get_running_loop()
+        admin: Any = SimpleNamespace(session_options="", anonymous_paths=None)
+
+        def post(call: Callable[[], None]) -> None:
+            loop.call_soon(call)
+
+        permissions = VisitorPermissions(Counted(answer))
+        core, engine_side = Core(), EngineSide(post)
+        trail = Trail(core.engine.audit, "counted", engine_side)
+        access = Access(admin, None, permissions, engine_side, trail, core.log, Sessions())
+        with pytest.raises(Refusal) as refused:
+            await access.require(Visitor("ann", challenge=challenge), "/amps")
+        assert refused.value.status == status
+        assert bool(refused.value.headers) == (status == 401)
+
+    asyncio.run(visit())
