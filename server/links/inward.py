@@ -54,7 +54,7 @@ class Inward:
             peer, frame, replication.acknowledgement.settled
         )
         self._answer = next(self._answers, None)
-        line.log.emit("1F-0006", client=client)
+        line.tell("1F-0006", client)
         replication.events.tell(LinkEvent.CONNECT_INCOMING, self._way)
 
     def end(self) -> None:
@@ -64,7 +64,7 @@ class Inward:
 
     def say_it_ended(self) -> None:
         """Tell whoever wants to know that the link has been closed."""
-        self._line.log.emit("1F-0008", client=self._way.client)
+        self._line.tell("1F-0008", self._way.client)
         self._line.replication.events.tell(LinkEvent.DISCONNECT_INCOMING, self._way)
 
     # What comes.
@@ -80,9 +80,8 @@ class Inward:
         Raises:
             ProtocolError: it is not what has to come next, or makes no sense.
         """
-        size = sum(sum(map(len, run.data)) for run in batch.runs)
-        self._unacknowledged += size
-        self._line.replication.received.add(sum(len(run.data) for run in batch.runs), size)
+        self._unacknowledged += batch.size
+        self._line.replication.received.add(batch.entries, batch.size)
         self._note(self._receiver.take(batch))
 
     def owe(self, frame: Owed) -> None:

@@ -94,6 +94,9 @@ class Line(Protocol):
     def go_on_in(self, seconds: float) -> None:
         """Look after both directions after some time, or before."""
 
+    def tell(self, message: str, client: str) -> None:
+        """Log that something has happened to a direction of the link; see `Comings.tell`."""
+
     def complain(self, message: str, *aspects: object, **fields: object) -> None:
         """Log something about the other end that may come again and again: now and then.
 

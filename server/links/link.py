@@ -20,8 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from server.links.admin_addresses import NOWHERE, AdminInterface, host_of, seen
 from server.links.inward import Inward
 from server.links.line import NEVER
 from server.links.outward import Outward
@@ -46,14 +48,18 @@ from server.replication import (
     peer_of,
 )
 from server.replication.frames import Word
+from server.security.later import when_decided
 
 if TYPE_CHECKING:
     from config_schema.together import InstanceDescription
     from server.base.log import Log
+    from server.links.comings import Comings
     from server.links.conflicts import Conflicts
     from server.links.line import Conduit, Demand, Turns
     from server.links.replication import Replication
     from server.replication import Peer
+    from server.security.later import Later
+    from server.topics.incoming_permits import Judge
 
 BEAT_SECONDS: Final = 1.0
 """How often each end says that it is there."""
@@ -90,6 +96,10 @@ class Host(Protocol):
     def conflicts(self) -> Conflicts:
         """Says when two messages have one name."""
 
+    @property
+    def comings(self) -> Comings:
+        """Says that links begin and end."""
+
     def after(self, seconds: float, then: Callable[[], None]) -> Callable[[], None]:
         """Call once, later; returns what cancels that."""
 
@@ -104,6 +114,15 @@ class Host(Protocol):
 
     def hear(self, peer: str, word: Word) -> None:
         """The instance at the other end says something."""
+
+    def tell_another(self, link: Link, before: str, *, is_empty: bool) -> None:
+        """The instance at the other end is another one than before.
+
+        Args:
+            link: the link with it.
+            before: the identity of the log that the one of its name had.
+            is_empty: whether its log is.
+        """
 
     def complain(self, message: str, who: str, *aspects: object, **fields: object) -> None:
         """Log something that may come again and again: now and then.
@@ -145,7 +164,10 @@ class Link:
         conduit: the connection.
         transport: name of the transport that the connection was made by.
         destination: the Destination that the connection was made for; None if it was accepted.
+        reached_at: the host where the other end was reached; empty if the connection was accepted.
         admit: says why somebody who connects is not let in, by user and password; None if they are.
+            That may take a while, in which nothing else is taken from the connection.
+        judge: says why what comes for a topic must not be recorded; None to have all recorded.
         falls_short: says why a destination must not be sent anything over the connection.
         outcome: told once whether the link has come to be.
 
@@ -160,6 +182,8 @@ class Link:
         stage: how far it has come.
         hello: what the other end has said.
         description: what it has said of its configuration.
+        log_before: the identity of the log that the instance of its name had before, as long as
+            that has to be said; else None.
     """
 
     def __init__(
@@ -169,7 +193,9 @@ class Link:
         transport: str,
         *,
         destination: str | None = None,
-        admit: Callable[[str, str], str | None] = lambda _user, _password: None,
+        reached_at: str = "",
+        admit: Callable[[str, str], Later[str | None]] = lambda _user, _password: None,
+        judge: Judge | None = None,
         falls_short: Demand = lambda _: None,
         outcome: Callable[[bool], None] = lambda _: None,
     ) -> None:
@@ -182,8 +208,11 @@ class Link:
         self.stage = Stage.GREETING
         self.hello: Hello | None = None
         self.description: InstanceDescription | None = None
+        self.log_before: str | None = None
         self._host = host
         self._transport = transport
+        self._judge: Final = judge
+        self._reached_at: Final = reached_at
         self._outcome: Callable[[bool], None] | None = outcome
         self._reader = FrameReader(MOST_BEFORE_HELLO)
         self._begun = self._heard = self.elapsed()
@@ -191,6 +220,7 @@ class Link:
         self._inward: Inward | None = None
         self._is_queued = False
         self._is_woken = False  # while it was at work
+        self._is_deciding = False  # whether the other end is let in
         self._is_paused = False
         self._words_waiting = 0  # said since the connection was ready last
         self._cancel_timer: Callable[[], None] | None = None
@@ -237,6 +267,13 @@ class Link:
         return self.hello
 
     @property
+    def admin(self) -> AdminInterface:
+        """Where the other end has its admin interface, as far as it has said anything."""
+        if self.description is None:
+            return NOWHERE
+        return seen(self.description, self._reached_at or host_of(self.conduit.address))
+
+    @property
     def is_for_both(self) -> bool:
         """Whether both ends send over it; who has connected does, and who accepted has said so."""
         return self.met.sends if self.is_ours else self.destination is not None
@@ -258,6 +295,7 @@ class Link:
         self._settle(came_to_be=True)
         if self.destination is not None:
             own = self.replication.destinations[self.destination]
+            own.admin, own.trouble = self.admin, ""
             self._outward = Outward(self, own, self._peer, self.conduit.address, self._transport)
 
     def say(self, word: Word) -> None:
@@ -350,9 +388,30 @@ class Link:
         self._cancel_timer = None
         self.wake()
 
+    def tell(self, message: str, client: str) -> None:
+        """See `Line`."""
+        self._host.comings.tell(message, client)
+
     def complain(self, message: str, *aspects: object, **fields: object) -> None:
         """See `Line`."""
-        self._host.complain(message, self.address, *aspects, other=self.address, **fields)
+        if self.destination is not None and "reason" in fields:
+            self.replication.destinations[self.destination].note_trouble(fields["reason"])
+        self._host.complain(
+            message,
+            self.address,
+            *aspects,
+            instance=self.replication.instance,
+            other=self.address,
+            role=self._role,
+            **fields,
+        )
+
+    @property
+    def _role(self) -> str:
+        """What the other end is to this instance, as its configuration calls it."""
+        if self.destination is not None:
+            return f"destination {self.destination}"
+        return f"connected to transport {self._transport}"
 
     def _give_up(self, message: str, problem: str) -> None:
         """Close the link: there is no going on with it."""
@@ -449,6 +508,8 @@ class Link:
 
     def _take_next(self) -> bool:
         """Deal with the next frame, if there is one and it is its time."""
+        if self._is_deciding:
+            return False
         if self._inward is not None and self._inward.is_stalled:
             return self._inward.go_on()
         frame = self._reader.next()
@@ -463,9 +524,7 @@ class Link:
             self.close()
             return
         if self.stage is Stage.GREETING:
-            if not isinstance(frame, Hello):
-                raise ProtocolError(f"says {type(frame).__name__} before who it is")
-            self._host.meet(self, frame)
+            self._meet(frame)
             return
         if self.stage is Stage.SPARE:
             self._host.take_up(self)
@@ -477,7 +536,7 @@ class Link:
             case Ack():
                 self._source_of(frame).acknowledge(frame)
             case Resume() | Knowledge():
-                self._source_of(frame).resume(frame)
+                self._resume(frame)
             case Begin():
                 self._begin(frame)
             case Word():
@@ -485,13 +544,46 @@ class Link:
             case Hello():
                 raise ProtocolError("says twice who it is")
 
+    def _meet(self, frame: Frame) -> None:
+        if not isinstance(frame, Hello):
+            raise ProtocolError(f"says {type(frame).__name__} before who it is")
+        if self.is_ours:
+            self._host.meet(self, frame)
+            return
+        self._is_deciding = True
+        when_decided(self.admit(frame.user, frame.password), partial(self._decided, frame))
+
+    def _decided(self, hello: Hello, refusal: str | None) -> None:
+        """The other end is let in, or not."""
+        self._is_deciding = False
+        if self.stage is not Stage.GREETING:
+            return
+        if refusal is not None:
+            self.refuse(refusal)
+            return
+        self._host.meet(self, hello)
+        self.wake()
+
     def _begin(self, frame: Begin) -> None:
         replication = self.replication
         if self._inward is not None:
             raise ProtocolError("asks twice where to go on")
         if replication.description.listens is None:
             raise ProtocolError(f"replicates to {replication.instance}, which takes nothing")
+        replication.permits.begin(self._peer.name, self._judge)
         self._inward = Inward(self, self._peer, frame, self.conduit.address, self._transport)
+        self._see_whether_it_is_another(is_empty=frame.last < frame.first)
+
+    def _resume(self, frame: Resume | Knowledge) -> None:
+        self._source_of(frame).resume(frame)
+        if isinstance(frame, Knowledge):
+            self._see_whether_it_is_another(is_empty=not frame.had)
+
+    def _see_whether_it_is_another(self, *, is_empty: bool) -> None:
+        """It is known now whether the log of the other end is empty: say it if that is new."""
+        before, self.log_before = self.log_before, None
+        if before is not None:
+            self._host.tell_another(self, before, is_empty=is_empty)
 
     def _source_of(self, frame: Frame) -> Outward:
         if self._outward is None:

@@ -21,6 +21,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from server.links import identities
+from server.links.admin_addresses import AdminInterface
+from server.links.comings import Comings
 from server.links.conflicts import Conflicts
 from server.links.greeting import GreetingError, described, destination_of, failed, validate
 from server.links.link import BEAT_SECONDS, Link, Shortfall, Stage
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from server.links.line import Conduit, Demand, Turns
     from server.links.replication import OwnDestination, Replication
     from server.replication import Parcel, Word
+    from server.security.later import Later
+    from server.topics.incoming_permits import Judge
 
 _SAY_AGAIN_SECONDS: Final = 60.0
 _MOST_SAID: Final = 1000
@@ -55,12 +60,14 @@ class Peer(NamedTuple):
         description: what it says of itself.
         destination: the name of the destination that it is; None if nothing is sent there.
         sends: whether it sends here.
+        admin: where its admin interface is.
     """
 
     name: str
     description: InstanceDescription
     destination: str | None
     sends: bool
+    admin: AdminInterface
 
 
 Listener: TypeAlias = Callable[[str, bytes], None]
@@ -81,6 +88,7 @@ class Links:
         turns: see above.
         log: see above.
         conflicts: says when two messages have one name.
+        comings: says that links begin and end.
     """
 
     def __init__(self, replication: Replication, turns: Turns, clock: Clock, log: Log) -> None:
@@ -88,6 +96,7 @@ class Links:
         self.turns: Final = turns
         self.log: Final = log
         self.conflicts: Final = Conflicts(clock, log)
+        self.comings: Final = Comings(clock, log)
         self._clock = clock
         self._description = msgspec.msgpack.encode(replication.description)
         self._links: set[Link] = set()
@@ -95,6 +104,7 @@ class Links:
         self._watchers: list[Callable[[], None]] = []
         self._listeners: dict[str, Listener] = {}
         self._listen: Callable[[str, str, str, bytes], None] = _ignore
+        self.listen(identities.SUBJECT, replication.identities.hear)
         self._courier: Final = Courier(replication.instance, replication.nonce)
         self._said: dict[tuple[object, ...], float] = {}
         self._ticked = turns.elapsed()
@@ -108,7 +118,8 @@ class Links:
         self,
         conduit: Conduit,
         transport: str,
-        admit: Callable[[str, str], str | None],
+        admit: Callable[[str, str], Later[str | None]],
+        judge: Judge,
         falls_short: Demand,
     ) -> Link:
         """Somebody has connected.
@@ -117,9 +128,10 @@ class Links:
             conduit: the connection.
             transport: name of the transport where that was.
             admit: says why somebody is not let in, by user and password; None if they are.
+            judge: says why what comes for a topic must not be recorded; None if it may be.
             falls_short: says why a destination must not be sent anything over the connection.
         """
-        link = Link(self, conduit, transport, admit=admit, falls_short=falls_short)
+        link = Link(self, conduit, transport, admit=admit, judge=judge, falls_short=falls_short)
         self._links.add(link)
         return link
 
@@ -130,6 +142,7 @@ class Links:
         destination: str,
         credentials: tuple[str, str],
         outcome: Callable[[bool], None],
+        reached_at: str = "",
     ) -> Link:
         """A connection has been made for a destination.
 
@@ -139,8 +152,16 @@ class Links:
             destination: its name.
             credentials: the user and the password to log on with.
             outcome: told once whether the link has come to be.
+            reached_at: the host where the other end was, as the configuration calls it.
         """
-        link = Link(self, conduit, transport, destination=destination, outcome=outcome)
+        link = Link(
+            self,
+            conduit,
+            transport,
+            destination=destination,
+            reached_at=reached_at,
+            outcome=outcome,
+        )
         self._links.add(link)
         user, password = credentials
         self.replication.destinations[destination].user = user
@@ -233,11 +254,8 @@ class Links:
 
     def meet(self, link: Link, hello: Hello) -> None:
         """The other end has said who it is: judge it, and let the link begin."""
-        if not link.is_ours and (reason := link.admit(hello.user, hello.password)) is not None:
-            link.refuse(reason)
-            return
         others = [links[0].met for links in self._by_peer.values()]
-        reason = refusal(self._hello(), hello, others)
+        reason = refusal(self._hello(), hello, others) or self.replication.identities.refusal(hello)
         link.hello = hello
         if reason is not None:
             link.refuse(reason)
@@ -266,6 +284,16 @@ class Links:
         """The other end goes on with a link that was held in reserve."""
         self._keep(link)
 
+    def tell_another(self, link: Link, before: str, *, is_empty: bool) -> None:
+        """The instance at the other end is another one than before; see `Host.tell_another`."""
+        self.replication.identities.tell(
+            link.address,
+            before,
+            link.met.log,
+            lambda body: self.say(link.met.instance, identities.SUBJECT, body),
+            is_empty=is_empty,
+        )
+
     def ended(self, link: Link) -> None:
         """A link is over."""
         self._links.discard(link)
@@ -283,6 +311,9 @@ class Links:
 
     def complain(self, message: str, who: str, *aspects: object, **fields: object) -> None:
         """Log something that may come again and again: if it is new, or once in a while."""
+        own = self.replication.destinations.get(str(fields.get("destination", "")))
+        if own is not None:
+            own.note_trouble(fields.get("reason", fields.get("problem", "")))
         now = self.turns.elapsed()
         key = (message, who.rpartition(":")[0] or who, *aspects)
         said = self._said.pop(key, None)
@@ -358,12 +389,13 @@ class Links:
         is_meant = spec.is_for(hello.instance, hello.group)
         reason = None if is_meant else group_refusal(ours, hello, spec.group)
         if reason is None and not hello.takes:
-            reason = f"{hello.instance} has no transport of type amps-replication"
+            reason = f"{hello.instance} has no transport of type amps-replication: it needs one"
         served = {one.destination for one in self._by_peer.get(hello.instance, ())}
         for other in served - {None, name}:
             reason = reason or (
                 f"{hello.instance} is the destination {other} of {ours.instance} already, and "
-                f"cannot be {name} too: an instance is one destination of another one"
+                f"cannot be {name} too: an instance is one destination of another one; "
+                "remove one of the two"
             )
         if reason is not None:
             return reason
@@ -392,6 +424,7 @@ class Links:
             if not (_is_of(one, link.met) and self._compare(one, link) is Stay.BOTH):
                 one.close()
         self._by_peer.setdefault(name, []).append(link)
+        link.log_before = self.replication.identities.meet(link.met)
         self._courier.connected(name)
         link.open()
         self._tell()
@@ -453,7 +486,8 @@ def _peer(name: str, links: Sequence[Link]) -> Peer:
     description = links[0].description
     assert description is not None  # noqa: S101 - of links that have been met
     destinations = (link.destination for link in links if link.destination is not None)
-    return Peer(name, description, next(destinations, None), any(one.met.sends for one in links))
+    sends = any(one.met.sends for one in links)
+    return Peer(name, description, next(destinations, None), sends, links[0].admin)
 
 
 def _ignore(_to: str, _sender: str, _subject: str, _body: bytes) -> None:

@@ -21,7 +21,6 @@ Source: ours; AMPS has nothing of the kind.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -30,6 +29,7 @@ import msgspec
 from server.base.malformed import MALFORMED
 from server.journal import EVENTS, Damaged, JournalUnreadable, Span
 from server.journal.errors import reason
+from server.links.asking import Answers, Asked, Asking
 from server.links.record_mending import RecordMending
 
 if TYPE_CHECKING:
@@ -42,16 +42,10 @@ if TYPE_CHECKING:
 SUBJECT: Final = "mend"
 """What words between instances are about that come from here."""
 
-MOST_DAMAGED: Final = 1_000
-"""Damaged entries that are asked for at the same time; others are when these have been mended."""
-
 PIECE: Final = 48_000
 """Bytes of a body in one word."""
 
 _MOST_HOPELESS: Final = 100_000
-_TICK_SECONDS: Final = 1.0
-_PATIENCE: Final = 10.0
-"""Seconds to wait for an answer, and for links to be made when damage is found first."""
 
 
 class Want(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
@@ -89,16 +83,6 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final[msgspec.msgpack.Decoder[_Word]] = msgspec.msgpack.Decoder(_Word)
 
 
-@dataclass(slots=True)
-class _Asked:
-    """What an instance has been asked for."""
-
-    damaged: Damaged
-    peer: str
-    since: float
-    data: bytearray = field(default_factory=bytearray)
-
-
 class MendingByPeers:
     """Asks for what is damaged here, and answers who asks.
 
@@ -123,20 +107,18 @@ class MendingByPeers:
         changed: Callable[[int], None],
     ) -> None:
         self._changed: Final = changed
-        self._found_first: float | None = None  # when damage was, in seconds
         self._looking: set[int] = set()
         self._putting_back: set[int] = set()
         self._hopeless: set[int] = set()  # damaged entries that cannot be mended
         self._log: Final = log
         self._known: Final = known
         self._neighbours: Final = neighbours
-        self._clock: Final = clock
         self._written: Final = written
-        self._damaged: dict[int, Damaged] = {}
-        self._tried: dict[int, set[str]] = {}  # by txid, who has been asked in vain
-        self._asked: _Asked | None = None
-        self._answering: set[str] = set()
-        self._cancel: Callable[[], None] | None = None
+        self._data = bytearray()  # of what has been asked for
+        self._asking: Final[Asking[Damaged]] = Asking(
+            neighbours, clock, self._ask, self._say_if_given_up, self._comes_again
+        )
+        self._answers: Final = Answers(log, neighbours, SUBJECT)
         self._records: Final = RecordMending(
             instance,
             log,
@@ -153,10 +135,8 @@ class MendingByPeers:
 
     def close(self) -> None:
         """Mend no more."""
-        self._damaged.clear()
+        self._asking.close()
         self._records.close()
-        if self._cancel is not None:
-            self._cancel()
 
     # What is damaged.
 
@@ -167,25 +147,19 @@ class MendingByPeers:
         is_lost = self._records.is_lost(txid)
         if is_lost is not None:
             return is_lost
-        damaged = self._damaged.get(txid)
+        damaged = self._asking.wanted.get(txid)
         if damaged is None:
             self.look(txid)
             return False
         if self._comes_again(damaged):
             return True
-        is_asked = self._asked is not None and self._asked.damaged is damaged
-        if is_asked or txid in self._putting_back:
-            return False
-        is_early = self._clock.now() - (self._found_first or 0.0) < _PATIENCE
-        return not is_early and self._tried.get(txid, set()).issuperset(self._neighbours.peers)
+        return txid not in self._putting_back and self._asking.is_given_up(txid)
 
     def look(self, txid: int) -> None:
         """Find out what is damaged, from an entry on."""
         if txid in self._looking:
             return
         self._looking.add(txid)
-        if self._found_first is None:
-            self._found_first = self._clock.now()
 
         def look() -> tuple[list[Damaged], list[Gap]]:
             journal = self._log.journal
@@ -205,68 +179,40 @@ class MendingByPeers:
         self._looking.discard(txid)
         self._records.note(gaps)
         for one in found:
-            if len(self._damaged) < MOST_DAMAGED:
-                self._damaged.setdefault(one.txid, one)
-        if txid not in self._damaged and self._records.is_lost(txid) is None:
+            self._asking.want(one.txid, one)
+        if txid not in self._asking.wanted and self._records.is_lost(txid) is None:
             if len(self._hopeless) >= _MOST_HOPELESS:
                 self._hopeless.clear()
             self._hopeless.add(txid)
             if self._log.journal.mending.is_compressed(txid):
                 problem = "their journal has been compressed"
                 self._written.emit("1E-0023", entries=f"from {txid} on", problem=problem)
-        self._go_on()
+        self._asking.go_on()
         self._changed(0)
 
     def _links_changed(self) -> None:
-        peers = self._neighbours.peers
-        for tried in self._tried.values():
-            tried.intersection_update(peers)  # who comes back may have it
-        if self._asked is not None and self._asked.peer not in peers:
-            self._asked = None
         self._records.links_changed()
-        self._go_on()
+        self._asking.links_changed()
+        self._say_if_given_up()
 
     # Asking.
 
-    def _go_on(self) -> None:
-        """Ask for the next damaged entry, if there is somebody to be asked."""
-        if self._asked is not None or not self._damaged:
-            return
-        peers = list(self._neighbours.peers)
-        for txid, damaged in self._damaged.items():
-            if self._comes_again(damaged):
-                continue
-            tried = self._tried.setdefault(txid, set())
-            for peer in peers:
-                if peer not in tried:
-                    tried.add(peer)
-                    self._asked = _Asked(damaged, peer, self._clock.now())
-                    self._ask(self._asked)
-                    return
-        self._changed(0)
+    def _say_if_given_up(self) -> None:
+        """Nobody is asked, so that some may have to be given up."""
+        if self._asking.wanted and self._asking.asked is None:
+            self._changed(0)
 
     def _comes_again(self, damaged: Damaged) -> bool:
         """Whether its publisher has not come further, as far as is known, and sends it again."""
         return 0 < self._known.highest(damaged.client) < damaged.sequence
 
-    def _ask(self, asked: _Asked) -> None:
-        asked.since = self._clock.now()
-        want = Want(asked.damaged.client, asked.damaged.sequence, len(asked.data))
-        self._neighbours.say(asked.peer, SUBJECT, _ENCODER.encode(want))
-        if self._cancel is None:
-            self._cancel = self._clock.call_later(_TICK_SECONDS, self._tick)
+    def _ask(self, asked: Asked[Damaged]) -> None:
+        self._data.clear()
+        self._ask_on(asked)
 
-    def _tick(self) -> None:
-        """See that nobody is waited for in vain."""
-        self._cancel = None
-        asked = self._asked
-        if asked is None:
-            return
-        if self._clock.now() - asked.since > _PATIENCE:
-            self._asked = None
-            self._go_on()
-        if self._asked is not None:
-            self._cancel = self._clock.call_later(_TICK_SECONDS, self._tick)
+    def _ask_on(self, asked: Asked[Damaged]) -> None:
+        want = Want(asked.thing.client, asked.thing.sequence, len(self._data))
+        self._neighbours.say(asked.peer, SUBJECT, _ENCODER.encode(want))
 
     def _hear(self, peer: str, body: bytes) -> None:
         try:
@@ -280,23 +226,25 @@ class MendingByPeers:
 
     def _take(self, peer: str, piece: Piece) -> None:
         """A piece of what has been asked for, or nothing of it."""
-        asked = self._asked
+        asked = self._asking.asked
         if asked is None or peer != asked.peer:
             return
-        damaged = asked.damaged
-        name = damaged.client, damaged.sequence, len(asked.data)
+        damaged = asked.thing
+        name = damaged.client, damaged.sequence, len(self._data)
         if name != (piece.client, piece.sequence, piece.start):
             return
-        asked.data += piece.data
-        if piece.data and len(asked.data) < damaged.length:
-            self._ask(asked)
+        self._data += piece.data
+        if piece.data and len(self._data) < damaged.length:
+            self._asking.wait_on()
+            self._ask_on(asked)
             return
-        self._asked = None
-        data = bytes(asked.data)
+        data = bytes(self._data)
         if damaged.is_body(data):
+            self._asking.asked = None
             self._mend(damaged, data, peer)
         else:
-            self._go_on()
+            self._asking.done()
+            self._say_if_given_up()
 
     def _mend(self, damaged: Damaged, data: bytes, peer: str) -> None:
         self._putting_back.add(damaged.txid)
@@ -317,8 +265,7 @@ class MendingByPeers:
 
         def say(problem: str) -> None:
             self._putting_back.discard(damaged.txid)
-            self._damaged.pop(damaged.txid, None)
-            self._tried.pop(damaged.txid, None)
+            self._asking.forget(damaged.txid)
             if problem:
                 self._hopeless.add(damaged.txid)
                 self._written.emit("1E-0019", txid=damaged.txid, problem=problem)
@@ -326,7 +273,7 @@ class MendingByPeers:
             else:
                 self._written.emit("1E-0018", txid=damaged.txid, other=peer)
                 self._changed(damaged.txid)
-            self._go_on()
+            self._asking.go_on()
 
         # What has come again until now can be found when it is on stable storage.
         self._log.when_durable(lambda: self._log.do_aside(mend, say))
@@ -334,24 +281,17 @@ class MendingByPeers:
     # Answering.
 
     def _answer(self, peer: str, want: Want) -> None:
-        """Send a piece, one at a time to each instance."""
-        if peer in self._answering:
-            return
-        self._answering.add(peer)
+        """Send a piece."""
 
         def find() -> bytes:
             try:
-                return _read(self._log.journal, want.client, want.sequence)
+                data = _read(self._log.journal, want.client, want.sequence)
             except (OSError, JournalUnreadable):
-                return b""
-
-        def say(data: bytes) -> None:
-            self._answering.discard(peer)
+                data = b""
             part = data[want.start : want.start + PIECE]
-            piece = Piece(want.client, want.sequence, want.start, part)
-            self._neighbours.say(peer, SUBJECT, _ENCODER.encode(piece))
+            return _ENCODER.encode(Piece(want.client, want.sequence, want.start, part))
 
-        self._log.do_aside(find, say)
+        self._answers.give(peer, find)
 
 
 def _read(journal: Journal, client: int, sequence: int) -> bytes:

@@ -59,7 +59,7 @@ class Outward:
         own.connected_at = line.replication.now
         interval = spec.ack_conflation_interval // _NANOSECONDS
         line.send(replace(begin, client=client, ack_interval=interval))
-        line.log.emit("1F-0007" if is_back else "1F-0009", client=client)
+        line.tell("1F-0007" if is_back else "1F-0009", client)
         line.replication.events.tell(LinkEvent.CONNECT, own.way)
 
     def end(self) -> None:
@@ -72,7 +72,7 @@ class Outward:
 
     def say_it_ended(self) -> None:
         """Tell whoever wants to know that the link has been closed."""
-        self._line.log.emit("1F-0008", client=self._own.way.client)
+        self._line.tell("1F-0008", self._own.way.client)
         self._line.replication.events.tell(LinkEvent.DISCONNECT, self._own.way)
 
     def resume(self, frame: Resume | Knowledge) -> None:
@@ -89,7 +89,7 @@ class Outward:
 
     def _say_it_resumes(self, resumed: Resumed) -> None:
         log, client = self._line.log, self._own.way.client
-        log.emit("21-0002", client=client)
+        self._line.tell("21-0002", client)
         if resumed.missing is not None:
             first, last = resumed.missing
             log.emit("1E-0007", client=client, first=first, last=last)
@@ -111,7 +111,7 @@ class Outward:
         own, replication = self._own, self._line.replication
         if own.sender.resynchronized and not self._is_caught_up:
             self._is_caught_up = True
-            self._line.log.emit("21-0001", client=own.way.client)
+            self._line.tell("21-0001", own.way.client)
             replication.events.tell(LinkEvent.RESYNC_COMPLETE, own.way)
         replication.acknowledged()
 

@@ -38,6 +38,7 @@ from server.journal.layout import (
     unpack_origin,
     unpack_topic,
 )
+from server.links.asking import Answers, Asked, Asking
 from server.replication import Hop, hops, lengthen
 from server.replication.known import was_made_by
 from server.wire.bookmarks import client_hash
@@ -52,9 +53,6 @@ if TYPE_CHECKING:
 SUBJECT: Final = "records"
 """What words between instances are about that come from here."""
 
-MOST_GAPS: Final = 1_000
-"""Gaps that are asked about; others are when these have been dealt with."""
-
 _MOST_NAMES: Final = 64
 """Neighbours of a gap that are told, of each side."""
 
@@ -68,9 +66,6 @@ _MOST_BETWEEN: Final = 16_384
 """Entries that may lie between the neighbours of a gap."""
 
 _AT_ONCE: Final = 256
-_TICK_SECONDS: Final = 1.0
-_PATIENCE: Final = 10.0
-"""Seconds to wait for an answer, and for links to be made when damage is found first."""
 
 
 class Describe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
@@ -127,14 +122,6 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final[msgspec.msgpack.Decoder[_Word]] = msgspec.msgpack.Decoder(_Word)
 
 
-class _Asked(NamedTuple):
-    """What an instance has been asked about."""
-
-    gap: Gap
-    peer: str
-    since: float
-
-
 class RecordMending:
     """Asks about damaged records here, and answers who asks.
 
@@ -164,100 +151,57 @@ class RecordMending:
         self._log: Final = log
         self._neighbours: Final = neighbours
         self._known: Final = known
-        self._clock: Final = clock
         self._written: Final = written
         self._mended: Final = mended
         self._given_up: Final = given_up
-        self._gaps: dict[int, Gap] = {}  # by their first txid
-        self._tried: dict[int, set[str]] = {}  # the same; who has been asked in vain
-        self._said: set[int] = set()  # the same; of which the log says that they are lost
-        self._asked: _Asked | None = None
-        self._found_first: float | None = None
-        self._answering: set[str] = set()
-        self._cancel: Callable[[], None] | None = None
+        self._said: set[int] = set()  # first txids of gaps of which the log says that they are lost
+        self._asking: Final[Asking[Gap]] = Asking(  # by their first txid
+            neighbours, clock, self._ask, self._say_what_is_lost
+        )
+        self._answers: Final = Answers(log, neighbours, SUBJECT)
         neighbours.listen(SUBJECT, self._hear)
 
     def close(self) -> None:
         """Mend no more."""
-        self._gaps.clear()
-        if self._cancel is not None:
-            self._cancel()
+        self._asking.close()
 
     # What is damaged.
 
     def note(self, gaps: Iterable[Gap]) -> None:
         """Records have been found to be damaged."""
         for gap in gaps:
-            if len(self._gaps) < MOST_GAPS and self._covering(gap.first) is None:
-                self._gaps[gap.first] = gap
-        if self._gaps and self._found_first is None:
-            self._found_first = self._clock.now()
-        self._go_on()
+            if self._covering(gap.first) is None:
+                self._asking.want(gap.first, gap)
+        self._asking.go_on()
 
     def is_lost(self, txid: int) -> bool | None:
         """Whether an entry will hardly be mended soon; None if its record is not damaged."""
         gap = self._covering(txid)
-        if gap is None:
-            return None
-        is_asked = self._asked is not None and self._asked.gap is gap
-        return not is_asked and self._is_given_up(gap)
+        return None if gap is None else self._asking.is_given_up(gap.first)
 
     def _covering(self, txid: int) -> Gap | None:
-        return next((gap for gap in self._gaps.values() if gap.first <= txid <= gap.last), None)
-
-    def _is_given_up(self, gap: Gap) -> bool:
-        is_early = self._clock.now() - (self._found_first or 0.0) < _PATIENCE
-        return not is_early and self._tried.get(gap.first, set()).issuperset(self._neighbours.peers)
+        gaps = self._asking.wanted.values()
+        return next((gap for gap in gaps if gap.first <= txid <= gap.last), None)
 
     def links_changed(self) -> None:
         """A link has come to be, or is over."""
-        peers = self._neighbours.peers
-        for tried in self._tried.values():
-            tried.intersection_update(peers)  # who comes back may have it
-        if self._asked is not None and self._asked.peer not in peers:
-            self._asked = None
-        self._go_on()
+        self._asking.links_changed()
 
     # Asking.
 
-    def _go_on(self) -> None:
-        """Ask about the next gap, if there is somebody to be asked."""
-        if self._asked is not None or not self._gaps:
-            return
-        self._tick_later()
-        for gap in self._gaps.values():
-            tried = self._tried.setdefault(gap.first, set())
-            for peer in self._neighbours.peers:
-                if peer not in tried:
-                    tried.add(peer)
-                    self._ask(gap, peer)
-                    return
-
-    def _ask(self, gap: Gap, peer: str) -> None:
-        self._asked = _Asked(gap, peer, self._clock.now())
+    def _ask(self, asked: Asked[Gap]) -> None:
+        gap = asked.thing
         want = Describe(gap.first, gap.last, [*gap.before], [*gap.behind])
-        self._neighbours.say(peer, SUBJECT, _ENCODER.encode(want))
+        self._neighbours.say(asked.peer, SUBJECT, _ENCODER.encode(want))
 
-    def _tick_later(self) -> None:
-        if self._cancel is None:
-            self._cancel = self._clock.call_later(_TICK_SECONDS, self._tick)
-
-    def _tick(self) -> None:
-        """See that nobody is waited for in vain, and say what is lost."""
-        self._cancel = None
-        asked = self._asked
-        if asked is not None and self._clock.now() - asked.since > _PATIENCE:
-            self._asked = None
-            self._go_on()
-        lost = [gap for gap in self._gaps.values() if self.is_lost(gap.first)]
+    def _say_what_is_lost(self) -> None:
+        lost = [gap for gap in self._asking.wanted.values() if self.is_lost(gap.first)]
         for gap in lost:
             if gap.first not in self._said:
                 self._said.add(gap.first)
                 self._say_it_is_lost(gap)
         if lost:
             self._given_up()
-        if len(lost) < len(self._gaps):
-            self._tick_later()
 
     def _say_it_is_lost(self, gap: Gap) -> None:
         entries = f"{gap.last - gap.first + 1} entries, from {gap.first} on"
@@ -278,10 +222,10 @@ class RecordMending:
 
     def _take(self, peer: str, word: Described) -> None:
         """What another instance has."""
-        asked, link = self._asked, self._neighbours.peers.get(peer)
-        if asked is None or link is None or (peer, word.first) != (asked.peer, asked.gap.first):
+        asked, link = self._asking.asked, self._neighbours.peers.get(peer)
+        if asked is None or link is None or (peer, word.first) != (asked.peer, asked.key):
             return
-        gap = asked.gap
+        gap = asked.thing
         hop = Hop(peer, link.description.group)
         accounts = [
             account
@@ -290,8 +234,7 @@ class RecordMending:
             and not 0 < self._known.highest(account.client) < account.sequence  # it comes again
         ]
         if not accounts:
-            self._asked = None
-            self._go_on()
+            self._asking.done()
             return
         restore = partial(_restore, self._log.journal, gap, accounts)
         # What has come again until now can be found when it is on stable storage.
@@ -299,19 +242,18 @@ class RecordMending:
             lambda: self._log.do_aside(restore, lambda done: self._note_done(asked, done))
         )
 
-    def _note_done(self, asked: _Asked, done: _Done) -> None:
+    def _note_done(self, asked: Asked[Gap], done: _Done) -> None:
         """Some records have been made again, or none."""
-        gap, peer = asked.gap, asked.peer
-        if self._asked is asked:
-            self._asked = None
+        gap, peer = asked.thing, asked.peer
+        if self._asking.asked is asked:
+            self._asking.asked = None
         if done.problem:
             entries = f"{gap.last - gap.first + 1} entries, from {gap.first} on"
             self._written.emit("1E-0023", entries=entries, problem=done.problem)
         if done.restored:
-            self._gaps.pop(gap.first, None)
-            self._tried.pop(gap.first, None)
+            self._asking.forget(gap.first)
             for one in done.left:  # of these it is not known yet who has them
-                self._gaps[one.first] = one
+                self._asking.want(one.first, one)
         for txid, client, sequence in done.restored:
             highest = self._known.highest(client)
             if highest:  # from now on, it does not come again
@@ -319,27 +261,21 @@ class RecordMending:
             name = f"{client}|{sequence}|"
             self._written.emit("1E-0022", txid=txid, name=name, other=peer)
             self._mended(txid)
-        self._go_on()
+        self._asking.go_on()
 
     # Answering.
 
     def _answer(self, peer: str, want: Describe) -> None:
-        """Describe what there is, one gap at a time for each instance."""
-        if peer in self._answering:
-            return
-        self._answering.add(peer)
+        """Describe what there is."""
 
-        def describe() -> list[Description]:
+        def describe() -> bytes:
             try:
-                return _described(self._log.journal, want, peer)
+                entries = _described(self._log.journal, want, peer)
             except (OSError, JournalUnreadable):
-                return []
+                entries = []
+            return _ENCODER.encode(Described(want.first, entries))
 
-        def say(entries: list[Description]) -> None:
-            self._answering.discard(peer)
-            self._neighbours.say(peer, SUBJECT, _ENCODER.encode(Described(want.first, entries)))
-
-        self._log.do_aside(describe, say)
+        self._answers.give(peer, describe)
 
 
 class _Done(NamedTuple):

@@ -86,6 +86,7 @@ def recollect(journal: Journal, check: Callable[[], None], events: Log) -> Recol
         unsettled,
         remembered.cursors,
         remembered.acknowledged,
+        remembered.logs,
     )
 
 
@@ -228,6 +229,7 @@ class Remembering:
             self._log.last_txid,
             replication.cursors(),
             {name: one.sender.needed_from - 1 for name, one in replication.destinations.items()},
+            logs=replication.identities.remembered(),
         )
 
     def _summary(self) -> Iterator[Had]:

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from server.base.tally import Tally
-from server.journal.entry import NO_ORIGIN
+from server.links.admin_addresses import NOWHERE, AdminInterface
 from server.links.events import LinkEvent, LinkEvents, Way
+from server.links.identities import Identities
 from server.replication import (
     Acknowledgement,
     Cursor,
@@ -39,11 +40,13 @@ if TYPE_CHECKING:
     from server.base.clock import Clock
     from server.base.log import Log
     from server.journal import Topic
+    from server.topics.incoming_permits import IncomingPermits
     from server.topics.transaction_log import TransactionLog
     from server.topics.unsettled import Unsettled
 
 _MICROSECONDS: Final = 1_000_000
 _MOST_REMEMBERED: Final = 10_000
+_LONGEST_TROUBLE: Final = 250
 
 
 @dataclass(slots=True)
@@ -60,6 +63,8 @@ class OwnDestination:
         disconnects: how many have ended.
         bytes_out: bytes of batches that were sent.
         user: as whom this instance logs on there; empty if it does not, or has not connected.
+        admin: where the admin interface is of the instance that is there, or was last.
+        trouble: why there is no link, in words, as far as that is known.
     """
 
     spec: DestinationSpec
@@ -71,6 +76,12 @@ class OwnDestination:
     disconnects: int = 0
     bytes_out: int = 0
     user: str = ""
+    admin: AdminInterface = NOWHERE
+    trouble: str = ""
+
+    def note_trouble(self, reason: object) -> None:
+        """Keep in mind why there is no link."""
+        self.trouble = str(reason)[:_LONGEST_TROUBLE]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +96,7 @@ class Recollected:
         unsettled: which numbers of publishers may not be settled.
         cursors: by name of the source, how far its log has been taken in.
         acknowledged: by name of the destination, the txid up to which it had everything.
+        logs: by name of another instance, the identity of the log that it had.
     """
 
     log_id: str
@@ -94,6 +106,7 @@ class Recollected:
     unsettled: Unsettled
     cursors: Mapping[str, Cursor]
     acknowledged: Mapping[str, int]
+    logs: Mapping[str, str]
 
 
 class Replication:
@@ -106,6 +119,7 @@ class Replication:
         destinations: by name.
         least_sync: MinSyncDestinations.
         recorder: where entries from other instances go.
+        permits: what of these may be recorded.
         transaction_log: the log of this instance.
         clock: the time.
         elapsed: seconds since some moment, never going back.
@@ -122,7 +136,9 @@ class Replication:
         recent: what was recorded last.
         destinations: see above.
         acknowledgement: what is settled.
+        permits: see above.
         events: tells of what happens to links; who serves links has it told.
+        identities: which instances have been met.
         received: entries that other instances have sent, and bytes of these.
     """
 
@@ -134,6 +150,7 @@ class Replication:
         destinations: Mapping[str, OwnDestination],
         least_sync: int,
         recorder: Recorder,
+        permits: IncomingPermits,
         transaction_log: TransactionLog,
         clock: Clock,
         elapsed: Callable[[], float],
@@ -149,6 +166,10 @@ class Replication:
         self.recent: Final = recollected.recent
         self.destinations: Final = destinations
         self.events: Final = LinkEvents()
+        self.permits: Final = permits
+        self.identities: Final = Identities(
+            description.name, recollected.log_id, recollected.logs, log
+        )
         self.received: Final = Tally()
         self._cursors: Final = dict(recollected.cursors)
         self._receivers: dict[str, Receiver] = {}
@@ -188,6 +209,10 @@ class Replication:
     def last_txid(self) -> int:
         """Of the last entry in the log of this instance."""
         return self._transaction_log.last_txid
+
+    def bytes_behind(self, after: int) -> int:
+        """About how many bytes of the log are behind an entry."""
+        return self._transaction_log.journal.bytes_behind(after)
 
     # Links.
 
@@ -266,7 +291,7 @@ class Replication:
             if len(self._concerned) >= _MOST_REMEMBERED:
                 self._concerned.clear()
             concerned = self._concerned[topic] = any(
-                self.destinations[name].sender.concerns(topic, NO_ORIGIN)
+                self.destinations[name].sender.concerns(topic)
                 for name in self.acknowledgement.waited_for
             )
         return concerned

@@ -1,8 +1,8 @@
 """Replication: what goes to other instances, what comes from them, and what waits for that.
 
 This is the core: plain code that decides, without I/O, threads or a clock. Moments are passed in,
-in microseconds since 1970, as in the journal. Entries travel in batches of runs of columns
-(`columns`): what is common to many is decided once.
+in microseconds since 1970, as in the journal. Entries travel in batches of columns (`columns`):
+what is common to many is decided once.
 
 Words. A *source* sends, a *destination* receives; a *link* is one connection, and may carry both
 directions. An *identity* stands for a publisher in bookmarks; an identity and a number name a
@@ -76,7 +76,7 @@ Availability. What is ours: the protocol, gaps, resynchronization by difference,
 """
 
 from server.replication.acknowledgement import Acknowledgement, Kept, Progress, Waiting
-from server.replication.columns import Batch, Column, Columns, Packed, Same
+from server.replication.columns import Batch, Column, Columns, Name, Packed, Same
 from server.replication.courier import MOST_IN_WORD, Courier, Parcel, Received
 from server.replication.frames import (
     MOST_BEFORE_HELLO,
@@ -139,6 +139,7 @@ __all__ = [
     "Kept",
     "Knowledge",
     "Known",
+    "Name",
     "Owed",
     "Packed",
     "Parcel",

@@ -15,10 +15,10 @@ Destination.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from server.journal import Origin, Topic
+from server.journal import Topic
 
 _MOST_MOMENTS: Final = 4096
 
@@ -27,7 +27,7 @@ class Kept(NamedTuple):
     """What decides where an entry goes, but for its body."""
 
     topic: Topic
-    origin: Origin
+    path: str
 
 
 class Progress(Protocol):
@@ -37,11 +37,8 @@ class Progress(Protocol):
     def settled(self) -> int:
         """The txid up to which it has everything that goes there."""
 
-    def has(self, first: int, last: int) -> bool:
-        """Whether it has all entries in a range of txids that go there."""
-
-    def concerns(self, topic: Topic, origin: Origin) -> bool:
-        """Whether entries of a topic and an origin may go there."""
+    def has(self, last: int, kinds: Collection[Kept]) -> bool:
+        """Whether it has all entries up to a txid that go there and may be of these kinds."""
 
     def leads_to(self, instance: str) -> bool:
         """Whether it is an instance of that name that is there, or was last."""
@@ -133,12 +130,11 @@ class Acknowledgement:
         self.settled = settled
         return True
 
-    def is_settled(self, first: int, last: int, kinds: Sequence[Kept], source: str) -> bool:
-        """Whether entries in a range of txids are settled as far as their source asks.
+    def is_settled(self, last: int, kinds: Collection[Kept], source: str) -> bool:
+        """Whether entries up to a txid are settled as far as their source asks.
 
         Args:
-            first: the lowest txid.
-            last: the highest one.
+            last: the txid.
             kinds: each of the entries is of one of these.
             source: name of the instance that they came from; it is not waited for.
         """
@@ -146,15 +142,8 @@ class Acknowledgement:
             return True
         if last > self._durable:
             return False
-        for name in self.waited_for:
-            destination = self._destinations[name]
-            if (
-                not destination.has(first, last)
-                and not destination.leads_to(source)
-                and any(destination.concerns(*kind) for kind in kinds)
-            ):
-                return False
-        return True
+        destinations = (self._destinations[name] for name in self.waited_for)
+        return all(one.leads_to(source) or one.has(last, kinds) for one in destinations)
 
     # Who is waited for.
 

@@ -1,4 +1,4 @@
-"""Entries on their way between instances: a batch has runs, a run has columns.
+"""Entries on their way between instances: a batch has columns.
 
 What entries are is decided once for each column rather than once for each entry: most columns have
 one value, or numbers that follow on one another.
@@ -57,13 +57,27 @@ Column: TypeAlias = Sequence[int]
 """One field of all entries: a `Same`, a `range`, or a list."""
 
 
-class Columns(NamedTuple):
-    """Entries of one topic and one origin, in the order of the log that they come from.
+class Name(NamedTuple):
+    """What many entries have in common, so that it is said once.
 
     Attributes:
         topic: where they were published.
         origin: user and path: in a log's own words at the source, and with the source at the end of
             the path when they have been received.
+        extras_length: bytes of extras behind each body.
+    """
+
+    topic: Topic
+    origin: Origin
+    extras_length: int = 0
+
+
+class Columns(NamedTuple):
+    """Entries in the order of the log that they come from; their topics may take turns.
+
+    Attributes:
+        names: what they have in common.
+        numbers: which of the names each of them has.
         txids: their numbers in the log of the source.
         clients: the identities of their publishers.
         sequences: their publishers' numbers; for those that give none, the txid at the instance
@@ -73,13 +87,12 @@ class Columns(NamedTuple):
         kinds: what they stand for.
         sow_keys: SOW keys as numbers, 0 for none.
         expirations: seconds that they live from now on, 0 for ever.
-        extras_length: bytes of extras behind each body.
         checksums: of bodies with extras.
         data: the bodies with extras.
     """
 
-    topic: Topic
-    origin: Origin
+    names: Sequence[Name]
+    numbers: Column
     txids: Column
     clients: Column
     sequences: Column
@@ -87,15 +100,19 @@ class Columns(NamedTuple):
     kinds: Column
     sow_keys: Column
     expirations: Column
-    extras_length: int
     checksums: Sequence[int]
     data: Sequence[bytes]
 
-    @property
-    def bodies(self) -> Sequence[bytes]:
-        """The messages without extras."""
-        extras = self.extras_length
-        return [one[:-extras] for one in self.data] if extras else self.data
+    def name(self, position: int) -> Name:
+        """The name of one of them."""
+        return self.names[self.numbers[position]]
+
+    def used(self) -> dict[int, Name]:
+        """The names that they have, by number, in the order in which they come first."""
+        numbers = self.numbers
+        if isinstance(numbers, Same):
+            return {numbers.value: self.names[numbers.value]}
+        return {number: self.names[number] for number in dict.fromkeys(numbers)}
 
     def content(self, source: int) -> Content:
         """What a journal is to say of them.
@@ -103,7 +120,12 @@ class Columns(NamedTuple):
         Args:
             source: the hash of the instance that they came from.
         """
+        used = self.used()
+        extras: Field = next(iter(used.values())).extras_length
+        if any(name.extras_length != extras for name in used.values()):
+            extras = [used[number].extras_length for number in self.numbers]
         return Content(
+            _field(self.numbers),
             _field(self.clients),
             _field(self.sequences),
             _field(self.source_txids),
@@ -111,7 +133,7 @@ class Columns(NamedTuple):
             _field(self.kinds),
             _field(self.sow_keys),
             _field(self.expirations),
-            self.extras_length,
+            extras,
             self.checksums,
             self.data,
         )
@@ -120,17 +142,9 @@ class Columns(NamedTuple):
         """Some of the entries."""
         if len(positions) == len(self.data):
             return self
-        return self._replace(
-            txids=_pick(self.txids, positions),
-            clients=_pick(self.clients, positions),
-            sequences=_pick(self.sequences, positions),
-            source_txids=_pick(self.source_txids, positions),
-            kinds=_pick(self.kinds, positions),
-            sow_keys=_pick(self.sow_keys, positions),
-            expirations=_pick(self.expirations, positions),
-            checksums=[self.checksums[position] for position in positions],
-            data=[self.data[position] for position in positions],
-        )
+        names, *columns, data = self
+        chosen = [picked(column, positions) for column in columns]
+        return Columns._make((names, *chosen, [data[position] for position in positions]))
 
 
 class Batch(NamedTuple):
@@ -138,20 +152,25 @@ class Batch(NamedTuple):
 
     Attributes:
         after: the txid before its first.
-        upto: its last txid; what is not among the runs does not go there.
-        runs: the entries.
+        upto: its last txid; what is not among the entries does not go there.
+        columns: the entries; None if there are none.
         is_late: it had been left out (see `arrears`), and does not follow on the batch before.
     """
 
     after: int
     upto: int
-    runs: Sequence[Columns]
+    columns: Columns | None
     is_late: bool = False
 
     @property
     def entries(self) -> int:
         """How many there are."""
-        return sum(len(run.data) for run in self.runs)
+        return 0 if self.columns is None else len(self.columns.data)
+
+    @property
+    def size(self) -> int:
+        """Bytes of bodies with extras."""
+        return 0 if self.columns is None else sum(map(len, self.columns.data))
 
 
 class Packed(NamedTuple):
@@ -164,7 +183,6 @@ class Packed(NamedTuple):
         names: their topics and origins, as the first column numbers them.
         columns: see docs/formats/replication.md.
         data: the bodies with extras, back to back.
-        ranges: the first and the last txid of each range of entries.
         is_late: see `Batch`.
     """
 
@@ -174,7 +192,6 @@ class Packed(NamedTuple):
     names: Sequence[tuple[Topic, Origin]]
     columns: bytes
     data: bytes
-    ranges: Sequence[tuple[int, int]]
     is_late: bool = False
 
 
@@ -182,10 +199,11 @@ def _field(column: Column) -> Field:
     return column.value if isinstance(column, Same) else column
 
 
-def _pick(column: Column, positions: Sequence[int]) -> Column:
+def picked(column: Column, positions: Sequence[int]) -> Column:
+    """Some values of a column."""
     if isinstance(column, Same):
         return Same(column.value, len(positions))
-    if isinstance(positions, range) and isinstance(column, range):
+    if isinstance(positions, range):
         return column[positions[0] : positions[-1] + 1]
     return [column[position] for position in positions]
 
@@ -213,10 +231,15 @@ def compact(values: Sequence[int]) -> Column:
 
 def by_client(clients: Column) -> Iterator[tuple[int, Sequence[int]]]:
     """The identities in a column, each with its positions."""
-    if isinstance(clients, Same):
-        yield clients.value, range(len(clients))
+    return by_value(clients)
+
+
+def by_value(column: Column) -> Iterator[tuple[int, Sequence[int]]]:
+    """The values of a column, each with its positions."""
+    if isinstance(column, Same):
+        yield column.value, range(len(column))
         return
     places: dict[int, list[int]] = {}
-    for position, client in enumerate(clients):
-        places.setdefault(client, []).append(position)
+    for position, value in enumerate(column):
+        places.setdefault(value, []).append(position)
     yield from places.items()

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, pairwise
+from operator import lt
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -24,10 +25,10 @@ import numpy as np
 from server.base.malformed import MALFORMED
 from server.journal import Origin, Topic
 from server.journal.layout import pack_origin, pack_topic, unpack_origin, unpack_topic
-from server.replication.columns import Batch, Column, Columns, Packed, Same, compact
+from server.replication.columns import Batch, Column, Columns, Name, Packed, Same, compact
 from server.replication.known import Had
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Of the protocol; both ends have to have the same."""
 
 MOST_BEFORE_HELLO: Final = 1 << 20
@@ -40,6 +41,7 @@ MOST_IN_FRAME: Final = 1 << 30
 """Bytes of any other frame, as long as a message may be that is in the log."""
 
 _HEAD: Final = struct.Struct("<IBB")
+_TLS_HANDSHAKE: Final = b"\x16\x03"
 _BATCH: Final = struct.Struct("<QQII")  # after, up to, entries, names
 _NAME: Final = struct.Struct("<II")  # lengths of topic and origin
 _FORM: Final = struct.Struct("<B")
@@ -137,13 +139,17 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
 
     Attributes:
         stored: everything up to this is on stable storage, or was not for this destination.
-        settled: everything up to this is, too, at the instances that acknowledge to it.
-        ranges: the first and the last number of each range above that of which the same is true.
+        lanes: those of which not everything up to that is settled: on stable storage, too, at the
+            instances that acknowledge to it; with the number up to which it is. See `lanes`.
     """
 
     stored: int
-    settled: int
-    ranges: list[tuple[int, int]] = []
+    lanes: list[tuple[int, int]] = []
+
+    @property
+    def settled(self) -> int:
+        """Everything up to this is settled."""
+        return min((txid for _, txid in self.lanes), default=self.stored)
 
 
 class Owed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -151,9 +157,14 @@ class Owed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
     Attributes:
         ranges: the first and the last txid of each range.
+        lost: of what has been added to that since the last time, publishers' numbers, as far as
+            they are known: identity and number.
+        unknown: and how many entries of which they are not.
     """
 
     ranges: list[tuple[int, int]]
+    lost: list[tuple[int, int]] = []
+    unknown: int = 0
 
 
 class Resume(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -284,6 +295,8 @@ class FrameReader:
             return None
         length, number, flags = _HEAD.unpack_from(buffer)
         if not 2 <= length <= self.most:
+            if buffer.startswith(_TLS_HANDSHAKE):
+                raise FrameError("a TLS handshake, and this transport has no TLS")
             raise FrameError(f"a frame of {length} bytes; expected 2 to {self.most}")
         end = _HEAD.size - 2 + length
         if len(buffer) < end:
@@ -357,13 +370,13 @@ def _unpack_batch(payload: bytes, *, is_late: bool) -> Batch:
         raise FrameError(f"a batch from {after} to {upto}")
     if count > _MOST_ENTRIES:
         raise FrameError(f"a batch of {count} entries; expected no more than {_MOST_ENTRIES}")
-    runs: list[Columns] = []
+    entries: Columns | None = None
     if count:
         named = [_unpack_name(reader) for _ in range(names)]
         columns = [reader.column(count) for _ in range(_COLUMNS)]
-        runs = _runs_of(named, columns, reader.pieces(columns[-2]))
+        entries = _columns_of(named, columns, reader.pieces(columns[-2]))
     reader.finish()
-    return Batch(after, upto, runs, is_late)
+    return Batch(after, upto, entries, is_late)
 
 
 def _unpack_name(reader: _Reader) -> tuple[Topic, Origin]:
@@ -377,57 +390,37 @@ def _unpack_name(reader: _Reader) -> tuple[Topic, Origin]:
     return topic, origin
 
 
-def _runs_of(
+def _columns_of(
     named: Sequence[tuple[Topic, Origin]], columns: Sequence[Column], data: Sequence[bytes]
-) -> list[Columns]:
-    """Entries in runs of the same topic, origin, and length of extras."""
+) -> Columns:
+    """Entries as they were sent, each with the name of its topic, origin, and length of extras."""
     numbers, txids, clients, sequences, source_txids = columns[:5]
     kinds, sow_keys, expirations, extras, lengths, checksums = columns[5:]
     if max(numbers) >= len(named):
         raise FrameError(f"an entry of name {max(numbers)} of {len(named)}")
-    runs: list[Columns] = []
-    for start, stop in _alike(numbers, extras):
-        extras_length = extras[start]
-        if (least := min(lengths[start:stop])) < extras_length:
-            raise FrameError(f"a body of {least} bytes with extras of {extras_length}")
-        runs.append(
-            Columns(
-                *named[numbers[start]],
-                _part(txids, start, stop),
-                _part(clients, start, stop),
-                _part(sequences, start, stop),
-                _part(source_txids, start, stop),
-                _part(kinds, start, stop),
-                _part(sow_keys, start, stop),
-                _part(expirations, start, stop),
-                extras_length,
-                checksums[start:stop],
-                data[start:stop],
-            )
-        )
-    return runs
-
-
-def _alike(numbers: Column, extras: Column) -> Iterator[tuple[int, int]]:
-    """The first and the end of parts of two columns in which neither changes."""
-    count = len(numbers)
-    if isinstance(numbers, Same) and isinstance(extras, Same):
-        yield 0, count
-        return
-    start = 0
-    for _, alike in groupby(zip(numbers, extras, strict=True)):
-        stop = start + sum(1 for _ in alike)
-        yield start, stop
-        start = stop
-
-
-def _part(column: Column, start: int, stop: int) -> Column:
-    """Some entries' part of a column, in the form that says most at once."""
-    if stop - start == len(column):
-        return column
-    if isinstance(column, list) or stop - start == 1:
-        return compact(column[start:stop])
-    return column[start:stop]
+    if isinstance(extras, Same):
+        names = [Name(*one, extras.value) for one in named]
+    else:
+        table: dict[tuple[int, int], int] = {}
+        pairs = zip(numbers, extras, strict=True)
+        numbers = compact([table.setdefault(pair, len(table)) for pair in pairs])
+        names = [Name(*named[number], length) for number, length in table]
+    if any(map(lt, lengths, extras)):
+        length, most = next(pair for pair in zip(lengths, extras, strict=True) if lt(*pair))
+        raise FrameError(f"a body of {length} bytes with extras of {most}")
+    return Columns(
+        names,
+        numbers,
+        txids,
+        clients,
+        sequences,
+        source_txids,
+        kinds,
+        sow_keys,
+        expirations,
+        checksums,
+        data,
+    )
 
 
 class _Reader:

@@ -29,11 +29,12 @@ def refusal(ours: Hello, theirs: Hello, others: Iterable[Hello] = ()) -> str | N
             f"and {ours.instance} speaks version {ours.version}: one of them has to be upgraded"
         )
     if not theirs.instance:
-        return "an instance that replicates must have a Name"
+        return "an instance that replicates must have a Name: give it one"
     if theirs.instance == ours.instance:
         if theirs.nonce == ours.nonce:
             return (
-                f"{ours.instance} is connected to itself: an InetAddr of a Destination is its own"
+                f"{ours.instance} is connected to itself: an InetAddr of a Destination is its own; "
+                "give the one of the other instance"
             )
         return f"both instances are called {ours.instance}: each must have a Name of its own"
     for other in others:
@@ -43,7 +44,10 @@ def refusal(ours: Hello, theirs: Hello, others: Iterable[Hello] = ()) -> str | N
                 f"{ours.instance}: each must have a Name of its own"
             )
     if not (ours.sends and theirs.takes) and not (theirs.sends and ours.takes):
-        return f"neither {ours.instance} nor {theirs.instance} replicates to the other"
+        return (
+            f"neither {ours.instance} nor {theirs.instance} replicates to the other: one needs a "
+            "Destination for the other, and that a transport of type amps-replication"
+        )
     return None
 
 
@@ -62,7 +66,8 @@ def group_refusal(ours: Hello, theirs: Hello, group: str) -> str | None:
         return None
     return (
         f"{theirs.instance} is of the group {theirs.group}, and the destination of "
-        f"{ours.instance} has the group {group}"
+        f"{ours.instance} has the group {group}: correct the Group or the InetAddr of the "
+        "Destination, or the Group of the instance"
     )
 
 

@@ -16,8 +16,8 @@ from itertools import islice
 from operator import lt
 from typing import Final, NamedTuple
 
+from server.base.ranges import Ranges
 from server.journal.clients import server_made_identity
-from server.replication.ranges import Ranges
 
 MOST_GAPS_OF_ONE: Final = 4096
 MOST_GAPS: Final = 131_072
@@ -128,6 +128,23 @@ class Known:
         for client, _, pairs in had:
             if pairs:
                 self._keep(client, Ranges(pairs), 0)
+
+    def lacking(self, client: int, first: int, last: int) -> list[tuple[int, int]]:
+        """Which of the numbers of an identity, from one to another, are not there."""
+        highest = self.highest(client)
+        lacking = [
+            (max(first, start), min(last, end))
+            for start, end in self._gaps.get(client, ())
+            if start <= last and end >= first
+        ]
+        return [*lacking, (max(first, highest + 1), last)] if last > highest else lacking
+
+    def there(self, client: int, first: int, last: int) -> list[tuple[int, int]]:
+        """Which are."""
+        there = Ranges([(first, last)])
+        for gap in self.lacking(client, first, last):
+            there.remove(*gap)
+        return [*there]
 
     def gaps(self, client: int) -> Sequence[tuple[int, int]]:
         """The gaps of an identity."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 def pack(
     records: bytes, ways: Mapping[int, int], now: int
-) -> tuple[int, Sequence[int], bytes, Sequence[tuple[int, int]], Sequence[tuple[int, int]]]:
+) -> tuple[int, Sequence[int], bytes, Sequence[tuple[int, int]]]:
     """Pack entries.
 
     Args:
@@ -15,6 +15,5 @@ def pack(
 
     Returns:
         How many go; their topics and origins, as in `ways`, in the order in which the first column
-        numbers them; the columns; where their bodies are, as first and end of pieces; the first and
-        last txid of each range.
+        numbers them; the columns; where their bodies are, as first and end of pieces.
     """

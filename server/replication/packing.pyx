@@ -40,11 +40,11 @@ def pack(bytes records, ways, int64_t now):
     cdef const uint8_t *record = <const uint8_t *>PyBytes_AS_STRING(records)
     cdef uint64_t *values = <uint64_t *>malloc(COLUMNS * 8 * (count + 1))
     cdef uint8_t *packed = <uint8_t *>malloc(COLUMNS * (9 + 8 * count))
-    cdef uint64_t topic, origin, txid, start, length, first = 0, last = 0, begin = 0, end = 0
+    cdef uint64_t topic, origin, txid, start, length, begin = 0, end = 0
     cdef uint64_t name = ~<uint64_t>0, number = 0
     cdef long way = STAYS
     cdef dict numbers = {}
-    cdef list ranges = [], pieces = []
+    cdef list pieces = []
     try:
         if values == NULL or packed == NULL:
             raise MemoryError
@@ -65,14 +65,11 @@ def pack(bytes records, ways, int64_t now):
             start = load_u64(record + BODY_START)
             length = <uint64_t>load_u32(record + BODY_LENGTH) + load_u32(record + EXTRAS_LENGTH)
             if not sent:
-                first, begin = txid, start
-            elif txid != last + 1:
-                ranges.append((first, last))
-                first = txid
+                begin = start
             if start != end and sent:
                 pieces.append((begin, end))
                 begin = start
-            last, end = txid, start + length
+            end = start + length
             values[sent] = number
             values[count + sent] = txid
             values[2 * count + sent] = load_u64(record + CLIENT)
@@ -87,7 +84,6 @@ def pack(bytes records, ways, int64_t now):
             sent += 1
             record += SIZE
         if sent:
-            ranges.append((first, last))
             pieces.append((begin, end))
             for place in range(COLUMNS):
                 size += pack_column(packed + size, values + place * count, sent)
@@ -95,7 +91,7 @@ def pack(bytes records, ways, int64_t now):
     finally:
         free(values)
         free(packed)
-    return sent, list(numbers), columns, pieces, ranges
+    return sent, list(numbers), columns, pieces
 
 
 cdef inline uint64_t source_txid(const uint8_t *record, uint64_t txid, long way) noexcept nogil:

@@ -40,7 +40,7 @@ class Ways(dict[int, int]):
 
     def __missing__(self, number: int) -> int:
         topic, origin = self.meaning(number)
-        goes = self.all_go or self._way.goes(topic, origin) is not None
+        goes = self.all_go or self._way.goes(topic, origin.path) is not None
         answer = _STAYS if not goes else _IS_PASSED_ON if origin.path else _IS_OURS
         self[number] = answer
         return answer
@@ -60,10 +60,10 @@ def packed(after: int, upto: int, passage: Passage, ways: Ways, now: int) -> Pac
         ways: which of them go.
         now: microseconds since the Unix epoch.
     """
-    count, numbers, columns, pieces, ranges = pack(passage.records, ways, now)
+    count, numbers, columns, pieces = pack(passage.records, ways, now)
     data = passage.bodies
     if pieces != [(0, len(data))]:  # what does not go is not kept until the rest has left
         view = memoryview(data)
         data = b"".join([view[start:end] for start, end in pieces])
     names = [ways.meaning(number) for number in numbers]
-    return Packed(after, upto, count, names, columns, data, ranges)
+    return Packed(after, upto, count, names, columns, data)

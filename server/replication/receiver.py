@@ -9,52 +9,49 @@ reported where it says something else than what is known.
 What the source has left out it says (`owe`), and may send later, as a batch that is late.
 
 It acknowledges what is on stable storage here (`stored`), and, of what was recorded because of this
-source, what the instances have that acknowledge to this one (`settled`). Entries wait for that in
-*units* that came together on one path, and no unit for another: were they acknowledged in the order
-of the log, instances in a ring would wait for each other for ever. A message that has come by
-another path first waits, too, where that path is longer, or as long and this instance the later one
-by name; else for the disk only. So whoever waits for somebody else, that one never waits for them.
-The source itself is not waited for: what it sends it has, and whom it sends it to it sees to.
-
-Units are few, so that looking at all of them takes no time. Those that follow on one another at
-both instances are taken together when there are many, which changes nothing; only if that is not
-enough, others are, too, and then wait for one another.
+source, what the instances have that acknowledge to this one (`settled`), for each of the `lanes` in
+which it came. A message that has come by another path first waits, too, where that path is longer,
+or as long and this instance the later one by name; else for the disk only. So whoever waits for
+somebody else, that one never waits for them. The source itself is not waited for: what it sends it
+has, and whom it sends it to it sees to.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise, zip_longest
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
 from operator import lt
 from typing import Final, NamedTuple, Protocol
 
+from server.base.ranges import Ranges
 from server.journal import EVENTS, MESSAGES, Kind, Origin, Topic
 from server.journal.layout import crc32c
 from server.replication.acknowledgement import Kept
-from server.replication.columns import Batch, Column, Columns, Same, by_client, different
+from server.replication.columns import (
+    Batch,
+    Column,
+    Columns,
+    Name,
+    Same,
+    by_client,
+    by_value,
+    compact,
+    different,
+)
 from server.replication.frames import Ack, Begin, Knowledge, Owed, Resume
 from server.replication.known import Known, was_made_by
-from server.replication.ranges import Ranges
+from server.replication.lanes import MOST_UNITS, Backlog, Settled, lane_of
+from server.replication.lost import Lost
 from server.replication.recent import Recent
 from server.replication.routes import Hop, hops, lengthen
 from server.replication.sender import Peer, ProtocolError
 
-MOST_UNITS: Final = 16_384
-"""Units that are told apart while they wait for other instances; beyond that, some are joined."""
-
-_MOST_RANGES: Final = 1000  # of one ack
 _MOST_STAGES: Final = 1024  # at which it is known how far both logs went
-_MOST_KINDS: Final = 64  # of a unit that another one goes on with
 _MOST_HAD: Final = 16_384  # identities in one frame
 _MOST_CONFLICTS: Final = 100  # that are told of one batch
-
-Settled = Callable[[int, int, Sequence[Kept], str], bool]
-"""Whether entries from one txid to another, each of one of these kinds, are settled here.
-
-The last argument is the name of the instance that they came from.
-"""
 
 
 class Recorded(NamedTuple):
@@ -79,14 +76,14 @@ class Recorder(Protocol):
     def last_txid(self) -> int:
         """Of the last entry appended to this instance's log."""
 
-    def record(self, run: Columns, source: Peer) -> Recorded:
+    def record(self, entries: Columns, source: Peer) -> Recorded:
         """Append entries to the log as they are, apply them, and deliver them, in their order.
 
         Their identities, numbers and origins stay. What can never be recorded here is logged, and
         counts as dealt with.
 
         Args:
-            run: the entries; their path ends with the source.
+            entries: what is to be recorded; all paths end with the source.
             source: the instance that they came from.
         """
 
@@ -101,6 +98,17 @@ class Recorder(Protocol):
             topic: the topic.
             marks: their identities and numbers.
             publishers: the names of the two instances.
+        """
+
+    def lost(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
+        """Take note of numbers that do not come, though later ones do.
+
+        Args:
+            client: the publisher's identity.
+            sequences: the first and the last number of ranges. They may be here.
+
+        Returns:
+            Whether the log has taken that.
         """
 
     def highest(self) -> Mapping[int, int]:
@@ -143,43 +151,6 @@ class Taken(NamedTuple):
     conflicts: Sequence[Conflict] = ()
 
 
-class _Unit(NamedTuple):
-    """Entries that were recorded together.
-
-    Attributes:
-        first: txid of the first at the source.
-        last: txid of the last at the source.
-        own_first: txid of the first here.
-        own_last: txid of the last here.
-        kinds: topics and origins of the entries.
-    """
-
-    first: int
-    last: int
-    own_first: int
-    own_last: int
-    kinds: tuple[Kept, ...]
-
-    def goes_on_with(self, other: _Unit) -> bool:
-        """Whether another one begins where this one ends, and waits for the same instances."""
-        return (
-            other.first == self.last + 1
-            and other.own_first == self.own_last + 1
-            and len(self.kinds) < _MOST_KINDS
-            and {kind.origin for kind in self.kinds + other.kinds} == {self.kinds[0].origin}
-        )
-
-    def joined_with(self, other: _Unit) -> _Unit:
-        """This one and one that came later in one."""
-        return _Unit(
-            self.first,
-            max(self.last, other.last),
-            min(self.own_first, other.own_first),
-            max(self.own_last, other.own_last),
-            tuple(dict.fromkeys(self.kinds + other.kinds)),
-        )
-
-
 class Receiver:
     """Takes what one source sends.
 
@@ -191,7 +162,7 @@ class Receiver:
         recorder: where new entries go.
         cursor: how far it had got in an earlier run; None if it is new to the source.
         started: the last txid of this instance's log when this run began.
-        most_units: that wait for other instances; beyond that, some are joined.
+        most_units: parts of lanes that are told apart while they wait for other instances.
 
     Attributes:
         is_stalled: the log took not all of a batch; nothing more may be taken in before `go_on` has
@@ -220,17 +191,17 @@ class Receiver:
         self._owed = Ranges(() if cursor is None else cursor.owed)
         self._source: Peer | None = None
         self._source_name = ""
-        self._most_units = most_units
         self._storing: deque[tuple[int, int]] = deque()  # txid there, and here: not stable yet
         # Txids here, and those there up to which all is here by then.
         self._stages: tuple[list[int], list[int]] = [0], [0]
         if cursor is not None:
             self._note_stage(started)
-        self._units: list[_Unit] = []
+        self._backlog = Backlog(most_units)
         self._acked: Ack | None = None
         self._batch: Batch | None = None
-        self._rest: deque[Columns] = deque()
+        self._rest: Columns | None = None
         self._taken = Taken()
+        self._lost = Lost(known, [*self._owed])
 
     # The link.
 
@@ -251,7 +222,7 @@ class Receiver:
             self._move_to(max(self._received, frame.first - 1))
             return
         if not is_known:
-            self._units = []
+            self._backlog.clear()
         self._stream = frame.stream
         self._difference_to = frame.last  # until then, it is sent what otherwise stays there
         self._storing.clear()
@@ -291,7 +262,7 @@ class Receiver:
         self._source = None
         self._acked = None
         self._batch = None
-        self._rest.clear()
+        self._rest = None
 
     @property
     def received(self) -> int:
@@ -325,7 +296,7 @@ class Receiver:
             )
         _check(batch)
         self._batch = batch
-        self._rest.extend(batch.runs)
+        self._rest = batch.columns
         return self.go_on()
 
     def go_on(self) -> Taken:
@@ -334,12 +305,10 @@ class Receiver:
         if source is None or batch is None:
             return Taken()
         self._taken = Taken()
-        while self._rest:
-            rest = self._take_run(self._rest[0], source)
-            if rest is not None:
-                self._rest[0] = rest
+        if self._rest is not None:
+            self._rest = self._take_in(self._rest, source)
+            if self._rest is not None:
                 return self._taken
-            self._rest.popleft()
         self._batch = None
         if batch.is_late:
             self._owed.remove(batch.after + 1, batch.upto)
@@ -359,6 +328,7 @@ class Receiver:
         if any(first > last for first, last in frame.ranges):
             raise ProtocolError("owes ranges that are none")
         self._owed = Ranges(frame.ranges)
+        self._lost.lose(frame.lost, frame.ranges, frame.unknown)
 
     def _move_to(self, txid: int) -> None:
         """Everything of the source's log up to an entry has been dealt with."""
@@ -393,17 +363,21 @@ class Receiver:
         here, there = self._stages
         return log_of(self._stream), there[bisect_right(here, txid) - 1]
 
-    def _take_run(self, run: Columns, source: Peer) -> Columns | None:
-        """Record what is new of a run; returns what the log has not taken of it."""
-        count = len(run.data)
-        chosen: Sequence[int] = self._new(run)
+    def _take_in(self, entries: Columns, source: Peer) -> Columns | None:
+        """Record what is new; returns what the log has not taken of it."""
+        count = len(entries.data)
+        if self._batch is not None and not self._batch.is_late:
+            self._lost.comes(entries, source.name)
+        if not self._lost.tell(self._recorder.lost):
+            return entries
+        chosen = self._new(entries)
         if len(chosen) < count:
-            self._drop(run, sorted(set(range(count)).difference(chosen)), source)
+            self._drop(entries, sorted(set(range(count)).difference(chosen)), source)
         if not chosen:
             return None
-        new = run.pick(chosen)
-        path = lengthen(run.origin.path, Hop(source.name, source.group))
-        new = new._replace(origin=Origin(run.origin.auth_id, path))
+        new = entries.pick(chosen)
+        hop = Hop(source.name, source.group)
+        new = new._replace(names=[_sent_by(name, hop) for name in new.names])
         before = {client: self._known.highest(client) for client, _ in by_client(new.clients)}
         recorded = self._recorder.record(new, source)
         if recorded.done:
@@ -411,95 +385,119 @@ class Receiver:
             self._note(done, before, recorded)
             self._taken = self._taken._replace(new=self._taken.new + recorded.done)
             if recorded.first_txid:
-                own = recorded.first_txid, recorded.last_txid
-                kinds = (Kept(done.topic, done.origin),)
-                self._wait_for(_Unit(done.txids[0], done.txids[-1], *own, kinds))
+                self._wait_for_all(done, entries.names, recorded)
         if recorded.done < len(new.data):
-            return run.pick(range(chosen[recorded.done], count))
+            return entries.pick(range(chosen[recorded.done], count))
         return None
 
-    def _new(self, run: Columns) -> Sequence[int]:
+    def _new(self, entries: Columns) -> Sequence[int]:
         """The positions of the entries that are not known."""
-        clients = run.clients
-        path = hops(run.origin.path)
-        if path and path[0].name == self._instance:
-            return self._new_of_ours(run)
-        if isinstance(clients, Same):
-            return self._known.unknown(clients.value, run.sequences)
+        places = self._missing_here(entries)
+        clients = entries.clients
+        if len(places) == len(entries.data) and isinstance(clients, Same):
+            return self._known.unknown(clients.value, entries.sequences)
         chosen: list[int] = []
-        for client, places in by_client(clients):
-            sequences = [run.sequences[place] for place in places]
-            chosen += [places[position] for position in self._known.unknown(client, sequences)]
-        return range(len(run.data)) if len(chosen) == len(run.data) else sorted(chosen)
+        for client, indexes in by_client([clients[place] for place in places]):
+            own = [places[index] for index in indexes]
+            sequences = [entries.sequences[place] for place in own]
+            chosen += [own[position] for position in self._known.unknown(client, sequences)]
+        return range(len(entries.data)) if len(chosen) == len(entries.data) else sorted(chosen)
 
-    def _new_of_ours(self, run: Columns) -> Sequence[int]:
-        """The same for entries that were published here, in a log that may be lost."""
-        lost = [
-            place
-            for place, (client, sequence, source_txid) in enumerate(
-                zip(run.clients, run.sequences, run.source_txids, strict=True)
-            )
-            if sequence < self._began or not was_made_by(self._instance, client, source_txid)
-        ]
-        chosen: list[int] = []
-        for client, indexes in by_client([run.clients[place] for place in lost]):
-            places = [lost[index] for index in indexes]
-            sequences = [run.sequences[place] for place in places]
-            chosen += [places[position] for position in self._known.unknown(client, sequences)]
-        return sorted(chosen)
+    def _missing_here(self, entries: Columns) -> Sequence[int]:
+        """The positions of entries but those that were published here, and are in the log."""
+        every = range(len(entries.data))
+        ours = {
+            number
+            for number, name in entries.used().items()
+            if name.origin.path and hops(name.origin.path)[0].name == self._instance
+        }
+        if not ours:
+            return every
+        return [place for place in every if not self._is_here(entries, place, ours)]
 
-    def _drop(self, run: Columns, places: Sequence[int], source: Peer) -> None:
+    def _is_here(self, entries: Columns, place: int, ours: Collection[int]) -> bool:
+        """Whether an entry has one of the names of what is ours, and is in the log, or was."""
+        return (
+            entries.numbers[place] in ours
+            and entries.sequences[place] >= self._began
+            and was_made_by(self._instance, entries.clients[place], entries.source_txids[place])
+        )
+
+    def _drop(self, entries: Columns, places: Sequence[int], source: Peer) -> None:
         """Leave out what is known, see that it is the same, and wait for where it goes."""
         conflicts = list(self._taken.conflicts)
-        path = hops(run.origin.path)
-        theirs = len(path), source.name
-        publisher = path[0].name if path else source.name
-        twice: dict[str, list[tuple[int, int]]] = {}
+        twice: dict[tuple[Topic, str, str], list[tuple[int, int]]] = {}
         for place in places:
-            client, sequence = run.clients[place], run.sequences[place]
+            client, sequence = entries.clients[place], entries.sequences[place]
             found = self._recent.find(client, sequence)
             if found is None:
                 continue
-            differs = found.checksum != run.checksums[place] and run.kinds[place] == Kind.PUBLISH
+            topic, origin, _ = entries.name(place)
+            kind = entries.kinds[place]
+            differs = found.checksum != entries.checksums[place] and kind == Kind.PUBLISH
             if differs and len(conflicts) < _MOST_CONFLICTS:
-                conflicts.append(Conflict(client, sequence, run.topic))
-            ours = hops(found.origin.path)
+                conflicts.append(Conflict(client, sequence, topic))
+            path, ours = hops(origin.path), hops(found.origin.path)
+            publisher = path[0].name if path else source.name
             first = ours[0].name if ours else self._instance
-            if publisher not in (first, self._instance) and run.kinds[place] in MESSAGES:
-                twice.setdefault(first, []).append((client, sequence))
-            if (len(ours), self._instance) > theirs:
-                txid, kinds = run.txids[place], (Kept(found.topic, found.origin),)
-                self._wait_for(_Unit(txid, txid, found.first_txid, found.last_txid, kinds))
-        for first, marks in twice.items():
-            self._recorder.published_twice(run.topic, marks, (first, publisher))
+            if publisher not in (first, self._instance) and kind in MESSAGES:
+                twice.setdefault((topic, first, publisher), []).append((client, sequence))
+            if (len(ours), self._instance) > (len(path), source.name):
+                txid, kept = entries.txids[place], Kept(found.topic, found.origin.path)
+                self._wait_for(lane_of(origin.path), (txid, txid), found.last_txid, {kept})
+        for (topic, *publishers), marks in twice.items():
+            self._recorder.published_twice(topic, marks, (publishers[0], publishers[1]))
         duplicates = self._taken.duplicates + len(places)
         self._taken = Taken(self._taken.new, duplicates, conflicts)
 
-    def _note(self, run: Columns, before: dict[int, int], recorded: Recorded) -> None:
+    def _note(self, entries: Columns, before: dict[int, int], recorded: Recorded) -> None:
         """Know entries from now on, which have been recorded."""
-        txids = recorded.first_txid, recorded.last_txid
-        if len(run.data) == 1:
-            client, sequence = run.clients[0], run.sequences[0]
-            if sequence != before[client] + 1:
-                self._known.noted(client, before[client], run.sequences)
-            if txids[0]:
-                checksum = run.checksums[0]
-                self._recent.note_one(client, sequence, checksum, txids[0], run.topic, run.origin)
-            return
-        for client, places in by_client(run.clients):
-            if len(places) == len(run.data):
-                sequences, checksums = run.sequences, run.checksums
+        count, txids = len(entries.data), (recorded.first_txid, recorded.last_txid)
+        own = range(txids[0], txids[1] + 1)
+        used = {number: (topic, origin) for number, (topic, origin, _) in entries.used().items()}
+        for client, places in by_client(entries.clients):
+            mine = entries.pick(places)
+            self._known.noted(client, before[client], compact(mine.sequences))
+            if not txids[0]:
+                continue
+            if len(used) > 1:
+                own_txids = [own[place] for place in places] if len(own) == count else None
+                kinds = [used[number] for number in mine.numbers]
+                self._recent.note_in_turns(
+                    client, mine.sequences, mine.checksums, txids, own_txids, kinds
+                )
             else:
-                sequences = [run.sequences[place] for place in places]
-                checksums = [run.checksums[place] for place in places]
-            self._known.noted(client, before[client], sequences)
-            if txids[0]:
-                self._recent.note(client, sequences, checksums, txids, run.topic, run.origin)
+                (kind,) = used.values()
+                self._recent.note(client, mine.sequences, mine.checksums, txids, *kind)
 
-    def _wait_for(self, unit: _Unit) -> None:
-        self._units.append(unit)
-        if len(self._units) > self._most_units:
-            self._units = _joined(self._units, self._most_units // 2)
+    def _wait_for_all(self, done: Columns, names: Sequence[Name], recorded: Recorded) -> None:
+        """Acknowledge entries that have been recorded when they are settled, lane by lane.
+
+        Args:
+            done: the entries.
+            names: the same names as the source has them.
+            recorded: where they are here.
+        """
+        lanes: dict[int, int] = {}
+        kinds: dict[int, set[Kept]] = {}
+        for number, name in done.used().items():
+            lane = lanes[number] = lane_of(names[number].origin.path)
+            kinds.setdefault(lane, set()).add(Kept(name.topic, name.origin.path))
+        if len(kinds) == 1:
+            self._wait_for(lane, (done.txids[0], done.txids[-1]), recorded.last_txid, kinds[lane])
+            return
+        own = range(recorded.first_txid, recorded.last_txid + 1)
+        is_dense = len(own) == len(done.data)
+        for lane, places in by_value([lanes[number] for number in done.numbers]):
+            first, last = places[0], places[-1]
+            own_last = own[last] if is_dense else recorded.last_txid
+            self._wait_for(lane, (done.txids[first], done.txids[last]), own_last, kinds[lane])
+
+    def _wait_for(self, lane: int, txids: tuple[int, int], own_last: int, kinds: set[Kept]) -> None:
+        """Acknowledge entries of a lane when they are settled; see `Backlog.add`."""
+        # What comes late, the source counts as acknowledged already.
+        if self._batch is not None and not self._batch.is_late:
+            self._backlog.add(lane, txids, own_last, kinds)
 
     # Acknowledgements.
 
@@ -513,12 +511,7 @@ class Receiver:
         storing = self._storing
         while storing and storing[0][1] <= durable:
             self._stored = storing.popleft()[0]
-        self._units = [
-            unit
-            for unit in self._units
-            if unit.own_last > durable
-            or not is_settled(unit.own_first, unit.own_last, unit.kinds, self._source_name)
-        ]
+        self._backlog.settle(durable, is_settled, self._source_name)
         ack = self._ack()
         self._settled = ack.settled
         if ack == self._acked or self._source is None:
@@ -527,12 +520,7 @@ class Receiver:
         return ack
 
     def _ack(self) -> Ack:
-        stored = self._stored
-        lacking = Ranges((unit.first, unit.last) for unit in self._units)
-        settled = stored if lacking.first is None else min(stored, lacking.first - 1)
-        holes = pairwise([*lacking, (stored + 1, stored + 1)])
-        ranges = [(one[1] + 1, other[0] - 1) for one, other in holes if other[0] <= stored + 1]
-        return Ack(stored, settled, [one for one in ranges if one[0] <= one[1]][:_MOST_RANGES])
+        return Ack(self._stored, self._backlog.lanes(self._stored))
 
     @property
     def cursor(self) -> Cursor | None:
@@ -551,18 +539,10 @@ def log_of(stream: str) -> str:
     return stream.rpartition("/")[0]
 
 
-def _joined(units: Sequence[_Unit], most: int) -> list[_Unit]:
-    """Units taken together, as there are too many; those first of which nobody can tell."""
-    joined: list[_Unit] = []
-    for unit in units:
-        if joined and joined[-1].goes_on_with(unit):
-            joined[-1] = joined[-1].joined_with(unit)
-        else:
-            joined.append(unit)
-    while len(joined) > most:
-        pairs = zip_longest(joined[::2], joined[1::2])
-        joined = [one if other is None else one.joined_with(other) for one, other in pairs]
-    return joined
+@lru_cache(maxsize=4096)
+def _sent_by(name: Name, hop: Hop) -> Name:
+    origin = name.origin
+    return name._replace(origin=Origin(origin.auth_id, lengthen(origin.path, hop)))
 
 
 def _check(batch: Batch) -> None:
@@ -571,20 +551,18 @@ def _check(batch: Batch) -> None:
     Raises:
         ProtocolError: it does not.
     """
-    last = batch.after
-    for run in batch.runs:
-        txids = run.txids
-        if not txids[0] > last or not (isinstance(txids, range) or _ascend(txids)):
-            raise ProtocolError("sends entries that are in no order")
-        last = txids[-1]
-        if not EVENTS.issuperset(
-            set(run.kinds) if not isinstance(run.kinds, Same) else (run.kinds.value,)
-        ):
-            raise ProtocolError("sends entries of a kind that is not replicated")
-        if min(different(run.sequences)) < 1:
-            raise ProtocolError("sends entries without a number")
-        if list(map(crc32c, run.data)) != list(run.checksums):
-            raise ProtocolError(f"sends entries from {txids[0]} to {last} that are damaged")
+    entries = batch.columns
+    if entries is None:
+        return
+    first, last = entries.txids[0], entries.txids[-1]
+    if not first > batch.after or not (isinstance(entries.txids, range) or _ascend(entries.txids)):
+        raise ProtocolError("sends entries that are in no order")
+    if not EVENTS.issuperset(set(entries.kinds)):
+        raise ProtocolError("sends entries of a kind that is not replicated")
+    if min(different(entries.sequences)) < 1:
+        raise ProtocolError("sends entries without a number")
+    if list(map(crc32c, entries.data)) != list(entries.checksums):
+        raise ProtocolError(f"sends entries from {first} to {last} that are damaged")
     if last > batch.upto:
         raise ProtocolError("sends entries behind the end of the batch")
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from itertools import islice
+from operator import lt
+from typing import Final, NamedTuple, TypeAlias
 
 from server.journal import Origin, Topic
 
@@ -18,6 +20,10 @@ MOST_REMEMBERED: Final = 131_072
 _MOST_LATE: Final = 64
 _MOST_GROWN: Final = 256
 """Entries that came one after the other and are kept together."""
+
+
+Kind: TypeAlias = tuple[Topic, Origin]
+"""Where an entry was published, and by whom it has come on which way."""
 
 
 class Place(NamedTuple):
@@ -49,7 +55,7 @@ class _Run:
         origin: of all.
     """
 
-    __slots__ = ("checksums", "origin", "own_txids", "sequences", "topic", "txids")
+    __slots__ = ("checksums", "kinds", "origin", "own_txids", "sequences", "topic", "txids")
 
     def __init__(
         self,
@@ -64,7 +70,8 @@ class _Run:
         self.txids = txids
         self.topic = topic
         self.origin = origin
-        self.own_txids: list[int] | None = None  # of each, if they came one after the other
+        self.own_txids: Sequence[int] | None = None  # of each, if that is known
+        self.kinds: Sequence[Kind] | None = None  # of each, if they are not all the same
 
     def find(self, sequence: int) -> Place | None:
         place = bisect_right(self.sequences, sequence) - 1
@@ -75,15 +82,25 @@ class _Run:
             first = last = self.own_txids[place]
         elif last - first == len(self.sequences) - 1:
             first = last = first + place
-        return Place(self.checksums[place], first, last, self.topic, self.origin)
+        topic, origin = self._kind(place)
+        return Place(self.checksums[place], first, last, topic, origin)
 
-    def behind(self, txid: int) -> Sequence[int]:
-        """The numbers of those that may be behind a txid."""
+    def _kind(self, place: int) -> Kind:
+        return (self.topic, self.origin) if self.kinds is None else self.kinds[place]
+
+    def behind(self, txid: int) -> Iterator[tuple[Sequence[int], Origin]]:
+        """The numbers of those that may be behind a txid, and where they came from."""
         if self.txids[1] <= txid:
-            return ()
-        if self.own_txids is None:
-            return self.sequences
-        return self.sequences[bisect_right(self.own_txids, txid) :]
+            return
+        start = 0 if self.own_txids is None else bisect_right(self.own_txids, txid)
+        if self.kinds is None:
+            yield self.sequences[start:], self.origin
+            return
+        by_origin: dict[Origin, list[int]] = {}
+        for sequence, (_, origin) in zip(self.sequences[start:], self.kinds[start:], strict=True):
+            by_origin.setdefault(origin, []).append(sequence)
+        for origin, sequences in by_origin.items():
+            yield sequences, origin
 
 
 class _Growing(_Run):
@@ -187,6 +204,37 @@ class Recent:
         self._runs(client).add(_Run(sequences, checksums, txids, topic, origin))
         self._count += len(sequences)
 
+    def note_in_turns(
+        self,
+        client: int,
+        sequences: Sequence[int],
+        checksums: Sequence[int],
+        txids: tuple[int, int],
+        own_txids: Sequence[int] | None,
+        kinds: Sequence[Kind],
+    ) -> None:
+        """Remember entries of one identity that were recorded together, of several kinds.
+
+        Args:
+            client: the identity.
+            sequences: their numbers.
+            checksums: of each body with extras.
+            txids: of the first and the last.
+            own_txids: of each, ascending; None if that is not known.
+            kinds: of each, where it was published, and user and path.
+        """
+        if all(map(lt, sequences, islice(sequences, 1, None))):
+            self._make_room()
+            run = _Run(sequences, checksums, txids, *kinds[0])
+            run.own_txids, run.kinds = own_txids, kinds
+            self._runs(client).add(run)
+            self._count += len(sequences)
+            return
+        each = zip(sequences, checksums, kinds, strict=True)
+        for place, (sequence, checksum, kind) in enumerate(each):
+            own = txids if own_txids is None else (own_txids[place],) * 2
+            self.note(client, (sequence,), (checksum,), own, *kind)
+
     def note_one(
         self, client: int, sequence: int, checksum: int, txid: int, topic: Topic, origin: Origin
     ) -> None:
@@ -223,5 +271,5 @@ class Recent:
         for known in (self._older, self._newer):
             for client, runs in known.items():
                 for run in (*runs.ascending, *runs.late):
-                    if sequences := run.behind(txid):
-                        yield client, sequences, run.origin
+                    for sequences, origin in run.behind(txid):
+                        yield client, sequences, origin

@@ -5,7 +5,8 @@ if it was published here or came from a group that PassThrough names; but not if
 is on its path. A replicated entry's path names all instances that it has been through, the one that
 sent it here last.
 
-Filters are about messages: deletions and events of queues go wherever their topic does.
+Filters are about messages: deletions and events of queues go wherever their topic does. What has no
+topic, which is what publishers have to be told of, goes to every destination.
 
 Source: AMPS User Guide, Understanding Replication Message Routing; PassThrough Replication.
 """
@@ -18,7 +19,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from config_schema.regex import has_regex_characters, matches
-from server.journal import MESSAGES, Origin, Run, Topic
+from server.journal import MESSAGES, Run, Topic
+from server.journal.entry import NO_TOPIC
 from server.journal.layout import BODY_LENGTH, KIND
 
 Filter: TypeAlias = Callable[[Topic, Sequence[bytes]], Sequence[bool]]
@@ -118,6 +120,8 @@ class Routes:
         covering = [route.filter for route in self._topics if route.covers(topic)]
         given = tuple(one for one in covering if one is not None)
         answer = None if not covering else () if len(given) < len(covering) else given
+        if topic == NO_TOPIC:
+            answer = ()
         self._filters[topic] = answer
         return answer
 
@@ -146,9 +150,8 @@ class Way:
         self._returns = returns
         self._paths: dict[str, bool] = {}
 
-    def goes(self, topic: Topic, origin: Origin) -> tuple[Filter, ...] | None:
+    def goes(self, topic: Topic, path: str) -> tuple[Filter, ...] | None:
         """Of which filters a body has to match any; empty if all go, None if none does."""
-        path = origin.path
         if path:
             passes = self._paths.get(path)
             if passes is None:
@@ -167,7 +170,7 @@ class Way:
 
 def filtered(run: Run, way: Way) -> Run:
     """What of a run goes a way; of filters any has to accept a body, and only messages have one."""
-    filters = way.goes(run.topic, run.origin) if run.rows else None
+    filters = way.goes(run.topic, run.origin.path) if run.rows else None
     if filters is None:
         return run.pick(())
     if not filters:

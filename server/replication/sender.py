@@ -9,7 +9,7 @@ the destination are sent in that case, too: it may have lost them.
 
 For each entry of the log there is an answer to the question whether the destination has it
 (`has`): if it does not go there, if it has been acknowledged. What has been sent and is not
-acknowledged is `under way`, as ranges; what has not been looked at, nobody knows.
+acknowledged is under way, see `lanes`; what has not been looked at, nobody knows.
 
 In front of an entry that cannot be read, a sender stops (`blocked`), until it can, or somebody
 gives it up: then it is owed, see `arrears`.
@@ -23,26 +23,25 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from enum import Enum
+from itertools import pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
-from server.journal import Origin, Passage, Run, Topic, Unread
+from server.journal import Passage, Run, Topic, Unread
 from server.journal.layout import CLIENT, SEQUENCE, SOURCE_TXID, TXID
+from server.replication.acknowledgement import Kept
 from server.replication.arrears import Arrears
 from server.replication.columns import Packed, by_client, compact
 from server.replication.frames import Ack, Begin, Knowledge, Owed, Resume
 from server.replication.known import Had, Known, known_of, was_made_by
+from server.replication.lanes import UnderWay, lane_of
 from server.replication.passing_on import Ways, packed
-from server.replication.ranges import Ranges
 from server.replication.routes import Routes, Way, filtered, hops
 
 MOST_UNDER_WAY: Final = 16 << 20
 """Bytes that may be sent before the destination has stored any of them."""
-
-MOST_RANGES: Final = 65_536
-"""Ranges of entries under way that are told apart; beyond that, the oldest are taken together."""
 
 _TXID: Final = itemgetter(TXID)
 _MOST_ENTRIES: Final = 256  # that are read and sent, or taken, in about a millisecond
@@ -144,7 +143,6 @@ class Sender:
     Attributes:
         state: see `State`.
         peer: the instance that is there, or was last; None if there was none in this run.
-        stored: the txid up to which the destination has everything on stable storage.
         resynchronized: whether what the log had when the destination connected has been stored
             there; it becomes so once for each connection.
         sent: entries sent, ever.
@@ -163,7 +161,6 @@ class Sender:
     ) -> None:
         self.state = State.APART
         self.peer: Peer | None = None
-        self.stored = acknowledged
         self.resynchronized = False
         self.sent = 0
         self.arrears = Arrears()
@@ -177,7 +174,7 @@ class Sender:
         self._ways: Ways | None = None  # of the names of the file that is being read
         self._reader: Reader | None = None
         self._looked_at = acknowledged  # up to here it is known what goes there
-        self._under_way = Ranges()
+        self._under_way = UnderWay(acknowledged)
         self._batches: deque[tuple[int, int]] = deque()  # last txid, bytes: sent and not stored
         self._bytes = 0
         self._told = 0  # the last txid of the batch sent last
@@ -230,7 +227,7 @@ class Sender:
             )
         if frame.ack is not None:
             _check(frame.ack, frame.after)
-            self._restate(frame.after, frame.ack)
+            self._under_way.resume(frame.after, frame.ack)
         if any(first > last for first, last in frame.owed):
             raise ProtocolError("is owed ranges that are none")
         self.arrears.restate(frame.owed)
@@ -253,24 +250,9 @@ class Sender:
         self._lacks = _Difference(self.peer, known_of(self._had), way)
         self._returns_to = self._goal
         self._had = []
-        self._under_way = Ranges()
         self.arrears.clear()
-        self.stored = self._looked_at = self._first - 1
-        return self._begin(self.stored, by_difference=True)
-
-    def _restate(self, after: int, ack: Ack) -> None:
-        """Take over what the destination says of the entries that it has got."""
-        under_way = Ranges()
-        start = ack.settled + 1
-        for first, last in ack.ranges:
-            if first > start:
-                under_way.add(start, first - 1)
-            start = last + 1
-        if start <= after:
-            under_way.add(start, after)
-        self._under_way = under_way
-        self.stored = ack.stored
-        self._looked_at = after
+        self._under_way = UnderWay(self._first - 1)
+        return self._begin(self._first - 1, by_difference=True)
 
     def _begin(self, after: int, *, by_difference: bool) -> Resumed:
         first = self._log.first_txid
@@ -410,7 +392,7 @@ class Sender:
             return True
         if self._lacks is not None and unread.txid <= self._goal:
             way, run = self._lacks.way, self._lacks.of(run)
-        return len(run.rows) > 0 and way.goes(run.topic, run.origin) is not None
+        return len(run.rows) > 0 and way.goes(run.topic, run.origin.path) is not None
 
     def _leave_out(self, owed: Sequence[Unread], first: int, last: int) -> None:
         """Take note of what of a part of the log could not be read; the rest of it could."""
@@ -418,7 +400,7 @@ class Sender:
         self.left_out += [one for one in owed if one.txid not in arrears.owed]
         if owed or arrears.owed.meets(first, last):
             arrears.settle(first, last)
-            arrears.add(one.txid for one in owed)
+            arrears.add((one.txid, one.run) for one in owed)
 
     def _pull_late(self, now: int) -> Packed | None:
         """Something that is owed, and can be read again; see `pull`."""
@@ -448,15 +430,12 @@ class Sender:
 
     def _take_note(self, batch: Packed) -> None:
         under_way = self._under_way
-        for first, last in batch.ranges:
-            under_way.add(first, last)
+        under_way.send({lane_of(origin.path) for _, origin in batch.names}, batch.upto)
         if self._lacks is not None:
             # What the destination has it may not have on stable storage yet.
-            under_way.add(batch.after + 1, batch.upto)
+            under_way.send_any(batch.upto)
             if batch.upto >= self._goal:
                 self._lacks = None  # from now on, what comes from there does not go back
-        while len(under_way) > MOST_RANGES:
-            under_way.close_first_hole()
         self._told = batch.upto
         self._count(batch)
 
@@ -480,10 +459,7 @@ class Sender:
         _check(ack, self._told)
         while self._batches and self._batches[0][0] <= ack.stored:
             self._bytes -= self._batches.popleft()[1]
-        self.stored = max(self.stored, ack.stored)
-        self._under_way.remove(0, ack.settled)
-        for first, last in ack.ranges:
-            self._under_way.remove(first, last)
+        self._under_way.acknowledge(ack)
         self._find_out()
 
     def _find_out(self) -> None:
@@ -497,18 +473,46 @@ class Sender:
             self.resynchronized = True
 
     @property
+    def stored(self) -> int:
+        """The txid up to which the destination has everything on stable storage."""
+        return self._under_way.stored
+
+    @property
     def settled(self) -> int:
         """The txid up to which the destination has everything that goes there."""
-        first = self._under_way.first
-        return self._looked_at if first is None else min(first - 1, self._looked_at)
+        settled = self._under_way.settled
+        return self._looked_at if settled is None else min(settled, self._looked_at)
 
-    def has(self, first: int, last: int) -> bool:
-        """Whether the destination has all entries in a range of txids that go there."""
-        return last <= self._looked_at and not self._under_way.meets(first, last)
+    @property
+    def reached(self) -> int:
+        """The txid up to which the destination has stored what goes there, as far as is known.
 
-    def concerns(self, topic: Topic, origin: Origin) -> bool:
-        """Whether entries of a topic and an origin may go to the destination."""
-        return self._way.goes(topic, origin) is not None
+        Instances behind it, which `settled` waits for too, may not have it.
+        """
+        is_all_stored = self.state is State.SENDING and not self._batches
+        return max(self.stored, self._looked_at if is_all_stored else self.settled)
+
+    @property
+    def bytes_under_way(self) -> int:
+        """Bytes that have been sent in this connection, and of which it has stored nothing yet."""
+        return self._bytes
+
+    def has(self, last: int, kinds: Collection[Kept]) -> bool:
+        """Whether the destination has all entries up to a txid that go there.
+
+        Args:
+            last: the txid.
+            kinds: each of the entries is of one of these.
+        """
+        return not any(
+            (last > self._looked_at or not self._under_way.has(lane_of(kind.path), last))
+            and self._way.goes(kind.topic, kind.path) is not None
+            for kind in kinds
+        )
+
+    def concerns(self, topic: Topic) -> bool:
+        """Whether what is published here to a topic may go to the destination."""
+        return self._way.goes(topic, "") is not None
 
     def leads_to(self, instance: str) -> bool:
         """Whether it is an instance of that name that is there, or was last."""
@@ -526,16 +530,11 @@ def _check(ack: Ack, most: int) -> None:
     Raises:
         ProtocolError: it does not.
     """
-    end = ack.settled
-    for first, last in ack.ranges:
-        if not end < first <= last:
-            raise ProtocolError("acknowledges ranges that are in no order")
-        end = last
-    if max(ack.stored, end) > most:
-        raise ProtocolError(
-            f"acknowledges entry {max(ack.stored, end)}, and was sent none behind {most}"
-        )
-    if ack.settled > ack.stored:
+    if ack.stored > most:
+        raise ProtocolError(f"acknowledges entry {ack.stored}, and was sent none behind {most}")
+    if any(one[0] >= other[0] for one, other in pairwise(ack.lanes)):
+        raise ProtocolError("acknowledges lanes that are in no order")
+    if any(txid >= ack.stored for _, txid in ack.lanes):
         raise ProtocolError("acknowledges what it has not stored")
 
 

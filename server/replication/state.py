@@ -15,15 +15,24 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from server.base.data_files import version_mismatch
 from server.journal import Run
-from server.journal.layout import BODY_CRC, CHECKSUM, CLIENT, SEQUENCE, TXID, FormatError, crc32c
+from server.journal.layout import (
+    BODY_CRC,
+    CHECKSUM,
+    CLIENT,
+    SEQUENCE,
+    TXID,
+    FormatError,
+    VersionError,
+    crc32c,
+)
 from server.journal.side_files import REPLICATION_MAGIC as MAGIC
+from server.journal.side_files import REPLICATION_VERSION as VERSION
 from server.replication.columns import by_client, compact
 from server.replication.known import Had, Known
 from server.replication.receiver import Cursor
 from server.replication.recent import Recent
-
-VERSION: Final = 1
 
 _U64: Final = np.dtype("<u8")
 _VERSION_SIZE: Final = 2
@@ -38,6 +47,7 @@ class Remembered(msgspec.Struct, frozen=True):
         cursors: by name of the source, how far its log has been taken in.
         acknowledged: by name of the destination, the txid up to which it has everything.
         had: what there was of each publisher.
+        logs: by name of another instance, the identity of the log that it had.
     """
 
     log: str
@@ -45,6 +55,7 @@ class Remembered(msgspec.Struct, frozen=True):
     cursors: dict[str, Cursor] = {}
     acknowledged: dict[str, int] = {}
     had: list[Had] = []
+    logs: dict[str, str] = {}
 
 
 class _Stored(msgspec.Struct, frozen=True):
@@ -57,6 +68,7 @@ class _Stored(msgspec.Struct, frozen=True):
     clients: bytes
     highest: bytes
     gaps: bytes  # identity, first and last number of each
+    logs: dict[str, str] = {}  # in no file of earlier versions
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -74,6 +86,7 @@ def pack(remembered: Remembered) -> bytes:
         np.array([one.client for one in had], _U64).tobytes(),
         np.array([one.highest for one in had], _U64).tobytes(),
         np.array([(one.client, *gap) for one in had for gap in one.gaps], _U64).tobytes(),
+        remembered.logs,
     )
     data = MAGIC + VERSION.to_bytes(_VERSION_SIZE, "little") + _ENCODER.encode(stored)
     return data + CHECKSUM.pack(crc32c(data))
@@ -92,7 +105,7 @@ def unpack(data: bytes) -> Remembered:
         raise FormatError("its checksum is wrong")
     version = int.from_bytes(data[len(MAGIC) : head], "little")
     if version != VERSION:
-        raise FormatError(f"its format has version {version}; this program reads {VERSION}")
+        raise VersionError(version_mismatch(version, VERSION))
     try:
         stored = _DECODER.decode(data[head : -CHECKSUM.size])
     except msgspec.MsgspecError as problem:
@@ -111,6 +124,7 @@ def unpack(data: bytes) -> Remembered:
             Had(client, number, gaps.get(client, ()))
             for client, number in zip(clients, highest, strict=True)
         ],
+        stored.logs,
     )
 
 

@@ -37,6 +37,7 @@ from server.replication import (
     TopicRoute,
 )
 from server.subscriptions.outbox import Outboxes
+from server.topics.incoming_permits import IncomingPermits
 from server.topics.transaction_log import TransactionLog
 from server.topics.unsettled import Unsettled
 from server.wire.bookmarks import client_hash
@@ -76,6 +77,10 @@ def destination(
 
 def nobody_refused(_user: str, _password: str) -> None:
     """Everybody who connects is let in."""
+
+
+def all_recorded(_topic: Topic) -> None:
+    """Whatever comes is recorded."""
 
 
 def nothing_lacking(_: DestinationSpec) -> None:
@@ -188,7 +193,7 @@ class Instance:
         )
         known = Known(lambda client: self.entries.sequences.get(client, 0))
         recollected = Recollected(
-            self.entries.identity, self.entries.began, known, Recent(), Unsettled(), {}, {}
+            self.entries.identity, self.entries.began, known, Recent(), Unsettled(), {}, {}, {}
         )
         self.replication = Replication(
             self.description,
@@ -197,6 +202,7 @@ class Instance:
             own,
             0,
             self,
+            IncomingPermits(),
             cast(TransactionLog, self),
             self.clock,
             lambda: self.clock.time,
@@ -245,6 +251,9 @@ class Instance:
         self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """No queue is concerned."""
+
+    def lost(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
+        return True
 
     # What a test does.
 
@@ -328,7 +337,9 @@ class Network:
         """Connect an instance, for one of its destinations, to another one."""
         ours, theirs = Pipe("localhost:1"), Pipe("localhost:50000")
         ours.other, theirs.other = theirs, ours
-        theirs.link = target.links.accept(theirs, "replication", admit, lambda _: falls_short)
+        theirs.link = target.links.accept(
+            theirs, "replication", admit, all_recorded, lambda _: falls_short
+        )
         ours.link = source.links.connect(ours, "out", name, credentials, self.outcomes.append)
         self.pipes += [ours, theirs]
         return ours, theirs

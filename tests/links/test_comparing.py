@@ -15,7 +15,7 @@ from server.subscriptions.outbox import Outboxes
 from server.topics.repairing import RepairPublisher
 from tests.core.support import CorePeer
 from tests.links.members import Member, destination
-from tests.links.support import Pipe, nobody_refused, nothing_lacking
+from tests.links.support import Pipe, all_recorded, nobody_refused, nothing_lacking
 from tests.sow.support import topic_spec
 
 SOW = """
@@ -69,7 +69,9 @@ class Pair:
     def connect(self) -> None:
         ours, theirs = Pipe("localhost:1"), Pipe("localhost:50000")
         ours.other, theirs.other = theirs, ours
-        theirs.link = self.b.links.accept(theirs, "replication", nobody_refused, nothing_lacking)
+        theirs.link = self.b.links.accept(
+            theirs, "replication", nobody_refused, all_recorded, nothing_lacking
+        )
         ours.link = self.a.links.connect(ours, "out", "b", ("", ""), lambda _: None)
         self.ends = ours, theirs
         self.pass_time(2)
@@ -173,6 +175,34 @@ def test_a_repair_brings_them_in_step(pair: Pair) -> None:
     assert pair.a.comparing.compare() == 1
     pair.pass_time(10)
     assert found(pair.a)[-1] == ("1E-0013", "records", 300)
+
+
+def test_a_late_publish_that_brings_a_record_back_is_found_and_repaired(pair: Pair) -> None:
+    """Of what has been deleted nothing is kept: which came later is known in the logs alone."""
+    movers = {one.name: one.client("mover") for one in (pair.a, pair.b)}
+
+    def send(at: Instance, command: str, number: int, body: bytes = b"", **more: object) -> None:
+        movers[at.name].send({"c": command, "t": "records", "s": number, **more}, body)
+
+    send(pair.a, "publish", 1, b'{"id":7,"text":"first"}')
+    pair.connect()
+    pair.cut()
+    send(pair.a, "publish", 2, b'{"id":7,"text":"late"}')
+    send(pair.b, "sow_delete", 3, filter="/id = 7")
+    assert pair.b.records() == {}
+    pair.connect()
+    assert pair.a.records() == {}, "the deletion came last"
+    assert b"late" in pair.b.records()[7], "the message came last"
+    pair.a.comparing.compare()
+    pair.pass_time(10)
+    assert found(pair.a) == found(pair.b) == [("1E-0014", "records", 1)]
+    pair.b.comparing.compare(repair=True)
+    pair.pass_time(10)
+    assert not pair.differ()
+    assert b"late" in pair.a.records()[7]
+    pair.a.delete(7)
+    pair.pass_time(2)
+    assert pair.a.records() == pair.b.records() == {}
 
 
 def test_what_a_repair_publishes_reaches_subscribers_with_a_bookmark(pair: Pair) -> None:

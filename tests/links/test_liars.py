@@ -19,6 +19,7 @@ from server.replication import (
     Had,
     Hello,
     Knowledge,
+    Name,
     Packed,
     Refused,
     Resume,
@@ -30,11 +31,12 @@ from tests.links.support import (
     Instance,
     Network,
     Pipe,
+    all_recorded,
     destination,
     nobody_refused,
     nothing_lacking,
 )
-from tests.replication.batches import packed
+from tests.replication.batches import packed, together
 
 EDGES = (0, 1, 2, 999, 1000, 1001, 1010, 1 << 32, (1 << 63) - 1, (1 << 64) - 1)
 
@@ -60,12 +62,14 @@ class Liar:
         return Hello(VERSION, "B", "B", "log", 1, description=self._description, nonce=5)
 
     def ack(self) -> Ack:
-        ranges = [(self.number, self.number) for _ in range(self.random.randrange(3))]
-        return Ack(self.number, self.number, ranges)
+        lanes = [(self.number, self.number) for _ in range(self.random.randrange(3))]
+        return Ack(self.number, lanes)
 
     def batch(self) -> Packed:
         after, upto = sorted((self.number, self.number))
-        return packed(Batch(after, upto, [self.run() for _ in range(self.random.randrange(3))]))
+        return packed(
+            Batch(after, upto, together(*(self.run() for _ in range(self.random.randrange(3)))))
+        )
 
     def run(self) -> Columns:
         count = self.random.randrange(1, 4)
@@ -77,8 +81,8 @@ class Liar:
             return Same(self.random.choice(values or EDGES), count)
 
         return Columns(
-            Topic(*topic),
-            Origin("user", path),
+            [Name(Topic(*topic), Origin("user", path))],
+            Same(0, count),
             column(),
             column(),
             column(),
@@ -86,7 +90,6 @@ class Liar:
             column(1, 1, 1, 2, 3, 200),
             column(),
             column(),
-            0,
             [crc32c(one) if self.random.random() < 0.9 else 0 for one in data],
             data,
         )
@@ -121,7 +124,7 @@ def test_whatever_a_peer_says_others_go_on(seed: int) -> None:
     for _ in range(5):
         near, far = Pipe("liar:1"), Pipe("A:1")
         near.other, far.other = far, near
-        far.link = a.links.accept(far, "replication", nobody_refused, nothing_lacking)
+        far.link = a.links.accept(far, "replication", nobody_refused, all_recorded, nothing_lacking)
         network.pipes += [near, far]
         near.send(encode(liar.hello()))
         if liar.random.random() < 0.7:  # something that makes sense, to get further

@@ -8,3 +8,4 @@ MILLISECOND = 1000
 SECOND = 1_000_000
 ORDERS = Topic("json", "orders")
 LOCAL = Topic("json", "local")
+NOTES = Topic("", "")

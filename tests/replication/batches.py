@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import chain
+from typing import Any
 
 from server.journal import Origin, Topic
-from server.replication import Batch, FrameReader, Owed, Packed, encode
+from server.replication import Batch, Columns, FrameReader, Owed, Packed, encode
 
 
 def received(sent: Packed | Owed) -> Batch:
@@ -18,20 +20,26 @@ def received(sent: Packed | Owed) -> Batch:
     return batch
 
 
+def together(*parts: Columns) -> Columns | None:
+    """Entries one after the other as one; None if there are none."""
+    if not parts:
+        return None
+    named = [part.name(place) for part in parts for place in range(len(part.data))]
+    names = list(dict.fromkeys(named))
+    columns: list[Any] = [list(chain(*column)) for column in zip(*parts, strict=True)]
+    return Columns(names, [names.index(one) for one in named], *columns[2:])
+
+
 def packed(batch: Batch) -> Packed:
     """A batch as docs/formats/replication.md says that it is sent."""
     names: dict[tuple[Topic, Origin], int] = {}
-    columns: list[list[int]] = [[] for _ in range(11)]
-    data: list[bytes] = []
-    for run in batch.runs:
-        count = len(run.data)
-        number = names.setdefault((run.topic, run.origin), len(names))
-        fields: list[Sequence[int]] = [[number] * count, run.txids, run.clients, run.sequences]
-        fields += [run.source_txids, run.kinds, run.sow_keys, run.expirations]
-        fields += [[run.extras_length] * count, list(map(len, run.data)), run.checksums]
-        for column, field in zip(columns, fields, strict=True):
-            column += field
-        data += run.data
+    columns: list[Sequence[int]] = [()] * 11
+    data: Sequence[bytes] = ()
+    if batch.columns is not None:
+        own, numbers, *fields, checksums, data = batch.columns
+        sent = [names.setdefault(own[number][:2], len(names)) for number in numbers]
+        extras = [own[number].extras_length for number in numbers]
+        columns = list(map(list, (sent, *fields, extras, map(len, data), checksums)))
     return Packed(
         batch.after,
         batch.upto,
@@ -39,7 +47,6 @@ def packed(batch: Batch) -> Packed:
         list(names),
         b"".join(map(_column, columns)) if data else b"",
         b"".join(data),
-        [(txid, txid) for txid in columns[1]],
     )
 
 

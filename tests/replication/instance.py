@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from server.journal import Origin, Topic
+from server.journal import Kind, Note, Origin, Topic, decode_note, encode_note
+from server.journal.layout import BODY_CRC, CLIENT, ORIGIN, SEQUENCE, TXID
 from server.replication import (
     VERSION,
     Ack,
@@ -33,12 +34,13 @@ from server.replication import (
     refusal,
     unpack,
 )
-from tests.replication.basics import MILLISECOND, ORDERS
+from tests.replication.basics import MILLISECOND, NOTES, ORDERS
 from tests.replication.connection import Connection
 from tests.replication.memory import Log, LogReader
 from tests.replication.violation import Violation
 
 if TYPE_CHECKING:
+    from server.journal.missing import Pairs
     from tests.replication.publisher import Publisher
     from tests.replication.simulation import World
 
@@ -59,6 +61,7 @@ class Instance:
         self.log = Log(name)
         self.remembered: bytes | None = None
         self.room: int | None = None
+        self.refuses = 0.0
         self.slowest = world.random.choice((1, 4, 4, 40)) * MILLISECOND  # its disk, for a commit
         self.loss = 0
         self.links = [link for link in world.topology.links if link.source == name]
@@ -109,6 +112,7 @@ class Instance:
                 SimulatedRecorder(self),
                 remembered.cursors.get(source),
                 log.last_txid,
+                most_units=self.world.most_units,
             )
             for source in self.sources
         }
@@ -118,6 +122,7 @@ class Instance:
             log.durable,
             self.world.now,
         )
+        self.released = 0  # up to here, acknowledged while not everybody was waited for
         self.is_committing = False
         self.is_awake = False
         self.snapshot: tuple[int, bytes] | None = None
@@ -168,7 +173,9 @@ class Instance:
         self, publisher: Publisher, client: int, sequence: int, body: bytes, topic: Topic
     ) -> None:
         """A publisher's message."""
-        if sequence and sequence <= self.log.sequences.get(client, 0):
+        if sequence and not self._accepts(client, sequence):
+            publisher.failed(self, sequence)
+        elif sequence and sequence <= self.log.sequences.get(client, 0):
             self.waiting.append((self.log.last_txid, publisher, sequence))
         else:
             before = self.log.sequences.get(client, 0)
@@ -181,6 +188,57 @@ class Instance:
                 self.waiting.append((txid, publisher, sequence))
             self.applied(txid)
         self.wake()
+
+    def _accepts(self, client: int, sequence: int) -> bool:
+        """Whether a number may be recorded, or has been; the log is told of those that are not."""
+        missing, highest = self.log.missing, self.log.sequences.get(client, 0)
+        if sequence <= highest:
+            return not missing.lacks(client, sequence)
+        if missing.is_full(client) or (self.refuses and self.world.random.random() < self.refuses):
+            missing.refuse(client, sequence)
+            return False
+        due = missing.due(client, sequence)
+        if due:
+            self.note(client, Note(missing=list(due)))
+        return True
+
+    def note(self, client: int, note: Note) -> None:
+        """Record what publishers have to be told of."""
+        log = self.log
+        txid = log.append(NOTES, client, 0, encode_note(note), Kind.MISSING, now=self.world.now)
+        identity, checksum = log.rows[-1][CLIENT], log.rows[-1][BODY_CRC]
+        self.recent.note(identity, (txid,), (checksum,), (txid, txid), NOTES, Origin())
+        self.wake()
+
+    def log_on(self, publisher: Publisher) -> tuple[Pairs, int]:
+        """A publisher connects.
+
+        Returns:
+            Which of its numbers have failed, and up to where all others are settled.
+        """
+        log, client = self.log, publisher.client
+        log.missing.begin(client)
+        unsettled = [
+            row[SEQUENCE]
+            for row in log.rows
+            if row[CLIENT] == client
+            and row[TXID] > self.settlement.settled
+            and not log.names.origins[row[ORIGIN]].path
+        ]
+        settled = min([number - 1 for number in unsettled] + [log.sequences.get(client, 0)])
+        told = log.missing.upto(client, settled)
+        there = {row[SEQUENCE] for row in log.rows if row[CLIENT] == client}
+        there |= {number for one, number in log.removed if one == client}
+        for number in publisher.store:
+            is_told = any(first <= number <= last for first, last in told)
+            if number <= settled and number not in there and not is_told:
+                raise Violation(f"{self.name} says it has {client}|{number}|, and does not")
+        return told, settled
+
+    def heard(self, client: int, told: Pairs) -> None:
+        """A publisher goes on after it has been told what has failed."""
+        if self.is_up:
+            self.note(client, Note(heard=list(told)))
 
     def applied(self, first_txid: int) -> None:
         """Entries have been appended, from one on."""
@@ -213,10 +271,11 @@ class Instance:
         for connection in list(self.world.connections):
             if self.name in connection.ends:
                 self._serve(connection)
-        self.settlement.find_out()
+        if self.settlement.find_out() and self.settlement.downgraded:
+            self.released = self.settlement.settled
         while self.waiting and self.waiting[0][0] <= self.settlement.settled:
-            _, publisher, sequence = self.waiting.pop(0)
-            self._check_ack(publisher, sequence)
+            txid, publisher, sequence = self.waiting.pop(0)
+            self._check_ack(publisher, sequence, is_released=txid <= self.released)
             publisher.acknowledged(self, sequence)
 
     def _committed(self, life: int, end: int) -> None:
@@ -365,12 +424,12 @@ class Instance:
 
     def check_batch(self, batch: Batch, peer: str) -> None:
         """See that nothing comes back to where it has been."""
-        for run in batch.runs:
-            is_back = any(hop.name == self.name for hop in hops(run.origin.path))
+        for name in batch.columns.used().values() if batch.columns is not None else ():
+            is_back = any(hop.name == self.name for hop in hops(name.origin.path))
             if is_back and not self.world.disk_losses:
                 raise Violation(f"{peer} sent to {self.name} what came from there")
-            if run.topic != ORDERS:
-                raise Violation(f"{peer} sent {run.topic}")
+            if name.topic not in (ORDERS, NOTES):
+                raise Violation(f"{peer} sent {name.topic}")
 
     def disconnected(self, connection: Connection) -> None:
         peer = connection.other(self.name)
@@ -398,10 +457,12 @@ class Instance:
 
     # What must be true when a publisher is told that its message is safe.
 
-    def _check_ack(self, publisher: Publisher, sequence: int) -> None:
+    def _check_ack(self, publisher: Publisher, sequence: int, *, is_released: bool) -> None:
         message = publisher.client, sequence
         if message not in self.on_disk():
             raise Violation(f"{self.name} acknowledges {message}, which is not on its disk")
+        if is_released:
+            return  # once and for all, by a downgrade, whoever is waited for by now
         for name in self.settlement.waited_for:
             other = self.world.instances[name]
             if message not in other.on_disk() and not other.loss:
@@ -455,4 +516,22 @@ class SimulatedRecorder:
             instance.room -= recorded.done
         if recorded.done:
             instance.applied(first)
+        for place in range(recorded.done):
+            if run.kinds[place] == Kind.MISSING:
+                self._take_away(run.source_txids[place], decode_note(run.data[place]))
         return recorded
+
+    def _take_away(self, client: int, note: Note) -> None:
+        """Of what another instance lacks, this one may have some."""
+        there = [pair for one in note.missing for pair in self._instance.known.there(client, *one)]
+        if there:
+            self._instance.note(client, Note(here=there))
+
+    def lost(self, client: int, sequences: Pairs) -> bool:
+        instance = self._instance
+        if instance.room == 0:
+            return False
+        lacking = [pair for one in sequences for pair in instance.known.lacking(client, *one)]
+        if lacking:
+            instance.note(client, Note(missing=lacking))
+        return True

@@ -7,10 +7,23 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 
-from server.journal import EVENTS, Kind, Origin, Passage, Run, Topic, Unread
+from server.journal import EVENTS, Kind, Missing, Origin, Passage, Run, Topic, Unread, decode_note
 from server.journal.clients import server_made_identity
 from server.journal.entry import NO_ORIGIN
-from server.journal.layout import BODY_START, KIND, ORIGIN, RECORD, TOPIC, TXID, Row, crc32c
+from server.journal.layout import (
+    BODY_START,
+    CLIENT,
+    KIND,
+    ORIGIN,
+    RECORD,
+    SEQUENCE,
+    SOURCE,
+    SOURCE_TXID,
+    TOPIC,
+    TXID,
+    Row,
+    crc32c,
+)
 from server.journal.records import Names, no_names
 from server.replication import Columns, Recorded
 from server.wire.bookmarks import client_hash
@@ -24,6 +37,7 @@ class Log:
         damaged: the txids of entries that cannot be read, and whether their records can.
         lost: the txids of those that are not waited for.
         sequences: identity -> the highest number of it.
+        missing: what publishers have to be told of.
     """
 
     def __init__(self, instance: str, began: int = 1000) -> None:
@@ -39,6 +53,8 @@ class Log:
         self._sequences_of_removed: dict[int, int] = {}
         self.damaged: dict[int, bool] = {}
         self.lost: set[int] = set()
+        self.missing = Missing()
+        self._missing_of_removed = Missing()
         self.removed: list[tuple[int, int]] = []
         self._topics: dict[Topic, int] = {Topic("json", "orders"): 1}
         self.names.topics[1] = Topic("json", "orders")
@@ -69,7 +85,7 @@ class Log:
         txid = self.last_txid + 1
         if sequence:
             self.sequences[client] = max(sequence, self.sequences.get(client, 0))
-        elif kind < Kind.NO_OP:
+        elif kind < Kind.NO_OP or kind == Kind.MISSING:
             source_txid = client
             client = server_made_identity(client, self.instance)
             sequence = txid
@@ -89,6 +105,7 @@ class Log:
             )
         )
         self.data.append(body)
+        take_note(self.missing, self.rows[-1], body)
         return txid
 
     def take(self, run: Columns, source: Any, room: int | None = None, now: int = 0) -> Recorded:
@@ -96,18 +113,19 @@ class Log:
         count = len(run.data) if room is None else min(len(run.data), room)
         first = self.last_txid + 1
         for place in range(count):
+            topic, origin, extras_length = run.name(place)
             self.append(
-                run.topic,
+                topic,
                 run.clients[place],
                 run.sequences[place],
                 run.data[place],
                 run.kinds[place],
-                run.origin,
+                origin,
                 run.source_txids[place],
                 client_hash(source.name),
                 now,
                 run.expirations[place],
-                run.extras_length,
+                extras_length,
             )
         return Recorded(count, first, self.last_txid) if count else Recorded(0)
 
@@ -120,14 +138,17 @@ class Log:
         del self.rows[kept:], self.data[kept:]
         # Publishers of removed entries are remembered, as in clients.ack.
         self.sequences = dict(self._sequences_of_removed)
-        for row in self.rows:
+        self.missing = Missing(self._missing_of_removed.rows())
+        for row, body in zip(self.rows, self.data, strict=True):
+            take_note(self.missing, row, body)
             if row[3] != row[0] or row[5]:
                 self.sequences[row[2]] = max(row[3], self.sequences.get(row[2], 0))
 
     def remove_before(self, txid: int) -> None:
         """Remove the oldest entries; publishers stay known."""
         count = max(min(txid, self.durable + 1) - self.first_txid, 0)
-        for row in self.rows[:count]:
+        for row, body in zip(self.rows[:count], self.data, strict=False):
+            take_note(self._missing_of_removed, row, body)
             if row[3] != row[0] or row[5]:
                 before = self._sequences_of_removed.get(row[2], 0)
                 self._sequences_of_removed[row[2]] = max(row[3], before)
@@ -137,6 +158,14 @@ class Log:
 
     def read_from(self, after: int, wanted: Callable[[Topic], bool]) -> LogReader:
         return LogReader(self, after, wanted, self.damaged)
+
+
+def take_note(missing: Missing, row: Row, body: bytes) -> None:
+    """Learn what is missing, and what is not any more."""
+    if row[KIND] == Kind.MISSING:
+        missing.take(row[SOURCE_TXID], decode_note(body), is_own=not row[SOURCE])
+    else:
+        missing.came(row[CLIENT], row[SEQUENCE], row[SEQUENCE])
 
 
 class LogReader:

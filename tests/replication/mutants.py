@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
 
-from server.replication import Ack, Begin, Cursor, Known, Receiver, Resume, Sender
+from server.journal import Note
+from server.replication import Ack, Begin, Cursor, Kept, Known, Receiver, Resume, Sender
+from server.replication.lanes import Backlog, UnderWay
 from server.replication.routes import Way
 from tests.replication.instance import Instance
+
+if TYPE_CHECKING:
+    from server.journal.missing import Pairs
+    from tests.replication.connection import Connection
+    from tests.replication.publisher import Publisher
 
 
 class AcksBeforeStable(Receiver):
@@ -21,7 +28,7 @@ class AcksBeforeOthers(Receiver):
     """Waits for its disk, and not for the instances that acknowledge to it."""
 
     def acknowledge(self, durable: int, is_settled: Any) -> Ack | None:
-        def stored(first: int, last: int, *_: object) -> bool:
+        def stored(last: int, *_: object) -> bool:
             return last <= durable
 
         return super().acknowledge(durable, stored)
@@ -30,16 +37,71 @@ class AcksBeforeOthers(Receiver):
 class AcksDuplicatesAtOnce(Receiver):
     """Does not wait until what it knows already is on stable storage."""
 
+    _newest = 0
+    _drops = False
+
     def _move_to(self, txid: int) -> None:
-        before = self._storing[-1][1] if self._storing else 0
-        newest = self._units[-1].own_last if self._units else 0
         self._received = txid
-        self._storing.append((txid, max(before, newest)))
+        self._storing.append((txid, self._newest))
 
     def _drop(self, run: Any, places: Any, source: Any) -> None:
-        units = list(self._units)
+        self._drops = True
         super()._drop(run, places, source)
-        self._units = units
+        self._drops = False
+
+    def _wait_for(self, lane: int, txids: tuple[int, int], own_last: int, kinds: set[Kept]) -> None:
+        if not self._drops:
+            self._newest = own_last
+            super()._wait_for(lane, txids, own_last, kinds)
+
+
+class AcksInOrderOfLog(Receiver):
+    """Has what came on one path wait for what came before it on another."""
+
+    def acknowledge(self, durable: int, is_settled: Any) -> Ack | None:
+        ack = super().acknowledge(durable, is_settled)
+        return None if ack is None else Ack(ack.settled)
+
+
+class _WithBacklog(Receiver):
+    backlog_type: type[Backlog]
+
+    def __init__(self, *args: Any, most_units: int) -> None:
+        super().__init__(*args)
+        self._backlog = self.backlog_type(most_units)
+
+
+class _JoinsLanes(Backlog):
+    def add(
+        self, lane: int, txids: tuple[int, int], own_last: int, kinds: Collection[Kept]
+    ) -> None:
+        is_much = self._count >= self._most_units
+        super().add(lane, txids, own_last, kinds)
+        if is_much:
+            units = [units[-1] for units in self._lanes.values()]
+            kinds = set[Kept]().union(*(unit.kinds for unit in units))
+            for unit in units:
+                unit.kinds, unit.own_last = kinds, max(unit.own_last, own_last)
+
+
+class JoinsLanes(_WithBacklog):
+    """When much waits, has what came on one path wait for what came on another."""
+
+    backlog_type = _JoinsLanes
+
+
+class _ForgetsUnits(Backlog):
+    def add(
+        self, lane: int, txids: tuple[int, int], own_last: int, kinds: Collection[Kept]
+    ) -> None:
+        if self._count < self._most_units:
+            super().add(lane, txids, own_last, kinds)
+
+
+class ForgetsUnits(_WithBacklog):
+    """When much waits, forgets what comes."""
+
+    backlog_type = _ForgetsUnits
 
 
 class StoresCursorTooEarly(Receiver):
@@ -85,7 +147,14 @@ class ForgetsUnderWay(Sender):
 
     def disconnected(self) -> None:
         super().disconnected()
-        self._under_way.remove(0, 1 << 62)
+        self._under_way = UnderWay(self._told)
+
+
+class IgnoresLanes(Sender):
+    """Takes what is stored for settled."""
+
+    def acknowledge(self, ack: Ack) -> None:
+        super().acknowledge(Ack(ack.stored))
 
 
 class TakesTwice(Known):
@@ -141,6 +210,30 @@ class ForgetsWhatItIsOwed(Receiver):
             yield Resume(one.after, one.ack) if isinstance(one, Resume) else one
 
 
+class ForgetsRefusals(Instance):
+    """Takes no note of what it refuses when something behind that is recorded."""
+
+    def note(self, client: int, note: Note) -> None:
+        if not note.missing:
+            super().note(client, note)
+
+
+class TellsNobody(Instance):
+    """Does not tell publishers what has failed before it tells how far all is stored."""
+
+    def log_on(self, publisher: Publisher) -> tuple[Pairs, int]:
+        _, settled = super().log_on(publisher)
+        return (), settled
+
+
+class DropsNotes(Instance):
+    """Does not believe other instances what they say of refusals."""
+
+    def receive(self, connection: Connection, frame: Any) -> None:
+        super().receive(connection, frame)
+        self.log.missing.forget([publisher.client for publisher in self.world.publishers])
+
+
 def with_receiver(kind: type[Receiver]) -> type[Instance]:
     return type(kind.__name__, (Instance,), {"receiver_type": kind})
 
@@ -157,6 +250,10 @@ MUTANTS: dict[str, tuple[str, type[Instance]]] = {
     "acks before it is stable": ("pair", with_receiver(AcksBeforeStable)),
     "acks before others have it": ("chain", with_receiver(AcksBeforeOthers)),
     "acks duplicates at once": ("mesh", with_receiver(AcksDuplicatesAtOnce)),
+    "acks in the order of the log": ("mesh", with_receiver(AcksInOrderOfLog)),
+    "joins lanes": ("mesh", with_receiver(JoinsLanes)),
+    "forgets what waits": ("chain", with_receiver(ForgetsUnits)),
+    "ignores what is not settled": ("chain", with_sender(IgnoresLanes)),
     "stores its cursor too early": ("pair", with_receiver(StoresCursorTooEarly)),
     "asks for too little": ("pair", with_receiver(AsksForTooLittle)),
     "loses a range": ("pair", with_sender(LosesRange)),
@@ -168,5 +265,8 @@ MUTANTS: dict[str, tuple[str, type[Instance]]] = {
     "forgets what it owes": ("async", with_sender(ForgetsWhatItOwes)),
     "waits for nothing to be mended": ("pair", with_sender(WaitsForNothing)),
     "forgets what it is owed": ("async", with_receiver(ForgetsWhatItIsOwed)),
+    "forgets what it refuses": ("pair", ForgetsRefusals),
+    "does not tell publishers what failed": ("pair", TellsNobody),
+    "does not believe others that they refused": ("pair", DropsNotes),
     "ignores the path": ("pair", with_sender(IgnoresPath)),
 }

@@ -12,6 +12,7 @@ from collections.abc import Collection, Hashable, Sequence
 from functools import partial
 from typing import Any
 
+from server.base.ranges import Ranges
 from server.journal import Kind
 from server.journal.layout import KIND, SEQUENCE, TIMESTAMP, Row
 from server.queues import (
@@ -37,7 +38,6 @@ from server.queues import (
 from server.queues.inspection import everything
 from server.queues.states import LEASED
 from server.replication import Courier, Parcel, Word, hops
-from server.replication.ranges import Ranges
 from tests.replication.basics import MILLISECOND, ORDERS
 from tests.replication.connection import Connection
 from tests.replication.instance import Instance

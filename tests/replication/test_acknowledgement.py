@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from server.journal import Origin, Topic
@@ -37,11 +39,8 @@ class Destination:
         self.instance = instance
         self.settled = settled
 
-    def has(self, first: int, last: int) -> bool:
-        return last <= self.settled
-
-    def concerns(self, topic: Topic, origin: Origin) -> bool:
-        return topic == ORDERS
+    def has(self, last: int, kinds: Collection[Kept]) -> bool:
+        return last <= self.settled or all(kind.topic != ORDERS for kind in kinds)
 
     def leads_to(self, instance: str) -> bool:
         return self.instance == instance
@@ -69,22 +68,22 @@ def test_sync_is_waited_for_and_async_is_not() -> None:
 def test_entries_that_do_not_go_there_do_not_wait() -> None:
     settlement, destinations = bench()
     settlement.reached(5)
-    other, order = Kept(Topic("json", "other"), Origin()), Kept(ORDERS, Origin())
-    assert settlement.is_settled(3, 4, (other,), "X")
-    assert not settlement.is_settled(3, 6, (other,), "X")
-    assert not settlement.is_settled(3, 4, (order,), "X")
-    assert not settlement.is_settled(3, 4, (other, order), "X"), "one of them goes there"
+    other, order = Kept(Topic("json", "other"), ""), Kept(ORDERS, "")
+    assert settlement.is_settled(4, (other,), "X")
+    assert not settlement.is_settled(6, (other,), "X")
+    assert not settlement.is_settled(4, (order,), "X")
+    assert not settlement.is_settled(4, (other, order), "X"), "one of them goes there"
     destinations["B"].settled = destinations["C"].settled = 4
-    assert settlement.is_settled(3, 4, (other, order), "X")
+    assert settlement.is_settled(4, (other, order), "X")
 
 
 def test_the_source_of_an_entry_is_not_waited_for() -> None:
     settlement, destinations = bench()
     settlement.reached(5)
-    kinds = (Kept(ORDERS, Origin()),)
+    kinds = (Kept(ORDERS, ""),)
     destinations["B"].settled = 4
-    assert not settlement.is_settled(3, 4, kinds, "B")
-    assert settlement.is_settled(3, 4, kinds, "C")
+    assert not settlement.is_settled(4, kinds, "B")
+    assert settlement.is_settled(4, kinds, "C")
 
 
 def test_a_downgrade_releases_at_once_and_an_upgrade_takes_nothing_back() -> None:
@@ -146,6 +145,7 @@ REMEMBERED = Remembered(
     {"B": Cursor("B/1>A", 7)},
     {"B": 12},
     [Had(1 << 63, 10, [(3, 4), (6, 6)]), Had(2, 5)],
+    {"B": "1-b", "C": "1-c"},
 )
 
 
@@ -157,6 +157,7 @@ def test_what_is_remembered_comes_back() -> None:
         {"B": Cursor("B/1>A", 7)},
         {"B": 12},
         [Had(1 << 63, 10, [(3, 4), (6, 6)]), Had(2, 5)],
+        {"B": "1-b", "C": "1-c"},
     )
     assert unpack(pack(Remembered("A/1", 0))) == Remembered("A/1", 0)
 

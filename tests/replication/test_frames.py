@@ -23,18 +23,19 @@ from server.replication import (
     Had,
     Hello,
     Knowledge,
+    Name,
     Refused,
     Resume,
     Same,
     encode,
 )
 from server.replication.frames import Control
-from tests.replication.batches import packed
+from tests.replication.batches import packed, together
 
 BODIES = [b"one", b"", b"three" * 1000]
 RUN = Columns(
-    Topic("json", "Bestellungen/ä"),
-    Origin("user", "A@North,B"),
+    [Name(Topic("json", "Bestellungen/ä"), Origin("user", "A@North,B"))],
+    Same(0, 3),
     range(10, 13),
     Same(1 << 63, 3),
     [5, 7, 6],
@@ -42,13 +43,12 @@ RUN = Columns(
     Same(1, 3),
     [0, 5, 0],
     Same(0, 3),
-    0,
     list(map(crc32c, BODIES)),
     BODIES,
 )
 ALONE = Columns(
-    Topic("json", "other"),
-    Origin(),
+    [Name(Topic("json", "other"), Origin(), 2)],
+    Same(0, 1),
     Same(13, 1),
     Same(1 << 40, 1),
     Same(9, 1),
@@ -56,7 +56,6 @@ ALONE = Columns(
     Same(2, 1),
     Same(0, 1),
     Same(60, 1),
-    2,
     [crc32c(b"body++")],
     [b"body++"],
 )
@@ -67,12 +66,13 @@ FRAMES: list[Control | Batch] = [
     Begin("A/1>B", 1, 20),
     Begin("A/1>B", 1, 20, "A!B@B!sync!amps-replication", 1_000_000),
     Resume(None),
-    Resume(12, Ack(11, 9, [(11, 11)])),
+    Resume(12, Ack(11, [(0, 9), (1 << 16, 10)])),
     Knowledge([Had(7, 10, [(3, 4)]), Had(8, 1, [])], is_last=True),
-    Ack(1 << 63, 5),
-    Batch(9, 20, [RUN, RUN._replace(topic=Topic("fix", "other"))]),
-    Batch(9, 20, [RUN, ALONE, RUN._replace(txids=[14, 16, 19])]),
-    Batch(9, 20, []),
+    Ack(1 << 63),
+    Batch(9, 20, RUN),
+    Batch(9, 20, together(RUN, RUN._replace(names=[Name(Topic("fix", "other"), Origin())]))),
+    Batch(9, 20, together(RUN, ALONE, RUN._replace(txids=[14, 16, 19]))),
+    Batch(9, 20, None),
 ]
 
 
@@ -83,11 +83,8 @@ def sent(frame: Control | Batch, *, compress: bool = False) -> bytes:
 def plain(frame: Control | Batch) -> object:
     if not isinstance(frame, Batch):
         return frame
-    runs = [
-        [list(column) if isinstance(column, Same | range) else column for column in run]
-        for run in frame.runs
-    ]
-    return frame.after, frame.upto, runs
+    columns = [list(column) for column in frame.columns or ()]
+    return frame.after, frame.upto, columns
 
 
 @pytest.mark.parametrize("compress", [False, True])

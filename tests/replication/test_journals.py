@@ -46,15 +46,20 @@ class Destination:
     ) -> None:
         """No queue is concerned."""
 
+    def lost(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
+        return True
+
     def highest(self) -> dict[int, int]:
         return {client: number for client, (number, _) in self._journal.sequences.items()}
 
     def record(self, run: Columns, source: Peer) -> Recorded:
         journal, txids = self._journal, []
-        topic = journal.topic(run.topic.message_type, run.topic.name)
-        origin = journal.origin(run.origin.auth_id, run.origin.path)
-        for place, body in enumerate(run.bodies):
-            extras = run.data[place][len(body) :]
+        for place, data in enumerate(run.data):
+            named, came, extras_length = run.name(place)
+            topic = journal.topic(named.message_type, named.name)
+            origin = journal.origin(came.auth_id, came.path)
+            body = data[: len(data) - extras_length]
+            extras = data[len(body) :]
             correlation_id, given_key = unpack_extras(extras) if extras else (b"", b"")
             txid = journal.append(
                 topic,

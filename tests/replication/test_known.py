@@ -7,9 +7,9 @@ from itertools import pairwise
 import hypothesis.strategies as st
 from hypothesis import given
 
+from server.base.ranges import Ranges
 from server.replication import Known
 from server.replication.known import known_of
-from server.replication.ranges import Ranges
 
 NUMBERS = st.integers(1, 30)
 RUNS = st.lists(NUMBERS, min_size=1, max_size=6) | st.builds(

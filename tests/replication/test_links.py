@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from server.replication import (
     Columns,
     Conflict,
     Cursor,
+    Hop,
     Kept,
     Knowledge,
     Known,
@@ -30,13 +31,16 @@ from server.replication import (
     Sender,
     State,
     TopicRoute,
+    lengthen,
 )
+from server.replication.lanes import lane_of
 from tests.replication.batches import received
 from tests.replication.memory import Log
 
 ORDERS, OTHER = Topic("json", "orders"), Topic("json", "other")
 ALL = Routes([TopicRoute("json", "orders")], [".*"])
 SECOND = 1_000_000
+PUBLISHED = [Kept(ORDERS, "")]
 
 
 class End:
@@ -74,6 +78,9 @@ class End:
         self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """No queue is concerned."""
+
+    def lost(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
+        return True
 
     def has(self) -> list[tuple[int, int]]:
         return [(row[2], row[3]) for row in self.log.rows]
@@ -184,7 +191,7 @@ def test_a_batch_that_is_lost_with_the_connection_is_sent_again() -> None:
     pair.publish(1, 2)
     assert pair.sender.pull(0) is not None
     pair.sender.disconnected()
-    assert not pair.sender.has(1000, 1001)
+    assert not pair.sender.has(1000, PUBLISHED)
     pair.connect()
     pair.go()
     assert pair.destination.has() == [(7, 1), (7, 2)]
@@ -212,8 +219,8 @@ def test_what_the_destination_knows_and_has_not_stored_is_not_acknowledged() -> 
     assert batch is not None
     assert not batch.entries
     pair.receiver.take(batch)
-    assert pair.receiver.acknowledge(pair.destination.log.durable, settled) == Ack(999, 999)
-    assert not pair.sender.has(1000, 1000)
+    assert pair.receiver.acknowledge(pair.destination.log.durable, settled) == Ack(999)
+    assert not pair.sender.has(1000, PUBLISHED)
 
 
 def test_another_log_of_the_same_name_is_another_stream() -> None:
@@ -334,7 +341,7 @@ def test_a_log_that_is_full_holds_up_the_source_and_nothing_else() -> None:
     assert end.receiver.take(batch).new == 2
     assert end.receiver.is_stalled
     end.log.durable = end.last_txid
-    assert end.receiver.acknowledge(end.last_txid, settled) == Ack(999, 999)
+    assert end.receiver.acknowledge(end.last_txid, settled) == Ack(999)
     assert end.receiver.go_on().new == 0
     end.room = 9
     assert end.receiver.go_on().new == 2
@@ -354,25 +361,42 @@ def test_a_destination_that_never_acknowledges_is_sent_no_more_than_a_window() -
     assert pair.sender.needed_from == 1000
 
 
-def test_entries_wait_for_other_instances_one_by_one() -> None:
-    pair = Pair()
+def test_entries_of_one_path_do_not_wait_for_those_of_another() -> None:
+    pair = Pair(Routes([TopicRoute("json", ".*")], [".*"]))
+    paths = ["", "X", "", "X", "Y,X", ""]
     pair.connect()
-    for number in (1, 2, 3):
-        pair.publish(number)
+    for number, path in enumerate(paths, 1):
+        pair.publish(number, origin=Origin("", path))
         batch = pair.pull()
         assert batch is not None
         pair.receiver.take(batch)
-    end = pair.destination.last_txid
+    pair.destination.log.durable = pair.destination.last_txid
+    end = pair.log.last_txid
 
-    def all_but_the_second(first: int, last: int, kinds: Sequence[Kept], source: str) -> bool:
-        return first != end - 1
+    def has(path: str) -> int:
+        """Up to which entry the destination has those of a path."""
+        kinds = [Kept(ORDERS, path)]
+        return max(txid for txid in range(end + 1) if pair.sender.has(txid, kinds))
 
-    ack = pair.receiver.acknowledge(end, all_but_the_second)
-    assert ack == Ack(1002, 1000, [(1002, 1002)])
-    pair.sender.acknowledge(ack)
-    assert [pair.sender.has(txid, txid) for txid in (1000, 1001, 1002)] == [True, False, True]
-    assert pair.sender.stored == 1002
-    assert pair.sender.settled == 1000
+    for held, acked in (
+        ((1001, 1002, 1004), {"": 1001, "X": 1000, "Y,X": 1003}),
+        ((1003, 1004), {"X": 1002, "Y,X": 1003}),
+        ((), {}),
+    ):
+        lacking = {(txid - 500, lengthen(paths[txid - 1000], Hop("A", "A"))) for txid in held}
+
+        def is_settled(
+            last: int, kinds: Collection[Kept], source: str, lacking: Any = lacking
+        ) -> bool:
+            assert source == "A"
+            return not any(own <= last and Kept(ORDERS, path) in kinds for own, path in lacking)
+
+        ack = pair.receiver.acknowledge(pair.destination.last_txid, is_settled)
+        assert ack == Ack(end, [(lane_of(path), txid) for path, txid in acked.items()])
+        pair.sender.acknowledge(ack)
+        assert {path: has(path) for path in paths} == dict.fromkeys(paths, end) | acked
+        assert pair.sender.stored == end
+        assert pair.sender.settled == ack.settled == min([end, *acked.values()])
 
 
 def asked(pair: Pair) -> None:
@@ -387,19 +411,23 @@ def sending(pair: Pair) -> None:
 
 
 LIES: dict[str, tuple[Callable[[Pair], None], Callable[[Sender], object], str]] = {
-    "acks what was not sent": (sending, lambda s: s.acknowledge(Ack(1002, 1001)), "entry 1002"),
-    "acks ranges not sent": (
+    "acks what was not sent": (sending, lambda s: s.acknowledge(Ack(1002)), "entry 1002"),
+    "acks lanes in disorder": (
         sending,
-        lambda s: s.acknowledge(Ack(1001, 999, [(1001, 5000)])),
-        "entry 5000",
-    ),
-    "acks in disorder": (
-        sending,
-        lambda s: s.acknowledge(Ack(1001, 999, [(1001, 1000)])),
+        lambda s: s.acknowledge(Ack(1001, [(1, 999), (0, 999)])),
         "no order",
     ),
-    "acks more than it stored": (sending, lambda s: s.acknowledge(Ack(999, 1000)), "not stored"),
-    "acks before it is sent anything": (asked, lambda s: s.acknowledge(Ack(999, 999)), "nothing"),
+    "acks a lane twice": (
+        sending,
+        lambda s: s.acknowledge(Ack(1001, [(0, 1000), (0, 999)])),
+        "no order",
+    ),
+    "acks more than it stored": (
+        sending,
+        lambda s: s.acknowledge(Ack(999, [(0, 1000)])),
+        "not stored",
+    ),
+    "acks before it is sent anything": (asked, lambda s: s.acknowledge(Ack(999)), "nothing"),
     "has more than there is": (asked, lambda s: s.resume(Resume(5000)), "entry 5000"),
     "says twice where it is": (sending, lambda s: s.resume(Resume(999)), "not asked"),
     "tells what it has unasked": (sending, lambda s: s.learn(Knowledge([], True)), "not asked"),
@@ -414,26 +442,32 @@ def test_a_destination_that_lies_is_refused(
     begin(pair)
     with pytest.raises(ProtocolError, match=why):
         lie(pair.sender)
-    assert not pair.sender.has(1000, 1001)
+    assert not pair.sender.has(1000, PUBLISHED)
+
+
+def changed(batch: Batch, **columns: Any) -> Batch:
+    """A batch with other columns."""
+    assert batch.columns is not None
+    return batch._replace(columns=batch.columns._replace(**columns))
 
 
 DAMAGE: dict[str, tuple[Callable[[Batch], Batch], str]] = {
     "leaves something out": (lambda b: b._replace(after=b.after + 1), "go on after 999"),
     "repeats something": (lambda b: b._replace(after=b.after - 1), "go on after 999"),
     "changes a body": (
-        lambda b: b._replace(runs=[b.runs[0]._replace(data=[b"[]", *b.runs[0].data[1:]])]),
+        lambda b: changed(b, data=[b"[]", b"{}", b"{}"]),
         "damaged",
     ),
     "has no numbers": (
-        lambda b: b._replace(runs=[b.runs[0]._replace(sequences=[0, 1, 2])]),
+        lambda b: changed(b, sequences=[0, 1, 2]),
         "without a number",
     ),
     "has another kind": (
-        lambda b: b._replace(runs=[b.runs[0]._replace(kinds=[1, 6, 1])]),
+        lambda b: changed(b, kinds=[1, 6, 1]),
         "not replicated",
     ),
     "is in disorder": (
-        lambda b: b._replace(runs=[b.runs[0]._replace(txids=[1001, 1000, 1002])]),
+        lambda b: changed(b, txids=[1001, 1000, 1002]),
         "no order",
     ),
     "goes too far": (lambda b: b._replace(upto=1001), "behind the end"),
@@ -454,38 +488,6 @@ def test_a_source_that_lies_is_refused(damage: Callable[[Batch], Batch], why: st
 
 def test_a_source_that_was_not_heard_of_is_refused() -> None:
     with pytest.raises(ProtocolError, match="out of turn"):
-        End("B").receiver.take(Batch(999, 1000, []))
+        End("B").receiver.take(Batch(999, 1000, None))
     assert Sender(Log("A"), "A>B", ALL).state is State.APART
     assert Begin("A>B", 1000, 999) == Sender(Log("A"), "A>B", ALL).connected(End("B").peer)
-
-
-@pytest.mark.parametrize("most_units", [2, 100])
-def test_what_is_joined_waits_for_whom_each_of_it_waits_for(most_units: int) -> None:
-    pair = Pair(Routes([TopicRoute("json", ".*")]))
-    end = pair.destination
-    cursor = Cursor("A>B", pair.log.last_txid)
-    end.receiver = Receiver(
-        "B", end.log.began, end.known, end.recent, end, cursor, most_units=most_units
-    )
-    for number in range(1, 21):
-        pair.publish(number, topic=(ORDERS, OTHER)[number % 2])
-    pair.connect()
-    while (batch := pair.pull()) is not None:
-        pair.receiver.take(batch)
-    end.log.durable = end.last_txid
-
-    def is_settled(first: int, last: int, kinds: Sequence[Kept], source: str) -> bool:
-        assert source == "A"
-        return all(kind.topic == OTHER for kind in kinds)
-
-    ack = pair.receiver.acknowledge(end.last_txid, is_settled)
-    assert ack is not None
-    assert ack.stored == pair.log.last_txid
-    first = cursor.txid + 1
-    acked = {txid for one in ack.ranges for txid in range(one[0], one[1] + 1)}
-    others = {first + place for place in range(20) if place % 2 == 0}
-    assert acked | set(range(first, ack.settled + 1)) <= others
-    assert most_units == 2 or acked | {first} == others
-    ack = pair.receiver.acknowledge(end.last_txid, settled)
-    assert ack is not None
-    assert ack.settled == pair.log.last_txid

@@ -10,10 +10,11 @@ from hypothesis import given
 from server.journal import Kind, Origin, Topic
 from server.journal.layout import Row, crc32c
 from server.journal.records import Names, no_names
-from server.replication import Batch, Columns, Routes, Same, TopicRoute
+from server.replication import Batch, Columns, Name, Routes, Same, TopicRoute
 from server.replication.passing_on import Ways, packed
 from server.replication.routes import Way
 from tests.replication import batches
+from tests.replication.batches import together
 from tests.replication.memory import passage_of
 
 SECOND = 1_000_000
@@ -92,8 +93,8 @@ def run_of(row: Row, data: bytes) -> Columns:
         source_txid = txid  # it was published here, with a number
     lifetime = row[12] and max(row[12] - max(NOW - recorded, 0) // SECOND, 1)
     return Columns(
-        topic,
-        origin,
+        [Name(topic, origin, row[9])],
+        Same(0, 1),
         Same(txid, 1),
         Same(client, 1),
         Same(sequence, 1),
@@ -101,27 +102,16 @@ def run_of(row: Row, data: bytes) -> Columns:
         Same(row[14], 1),
         Same(sow_key, 1),
         Same(lifetime, 1),
-        row[9],
         [row[13]],
         [data],
     )
 
 
-def one_by_one(batch: Batch) -> list[Columns]:
-    singles = [run.pick([place]) for run in batch.runs for place in range(len(run.data))]
-    return [
-        one._replace(
-            txids=Same(one.txids[0], 1),
-            clients=Same(one.clients[0], 1),
-            sequences=Same(one.sequences[0], 1),
-            source_txids=Same(one.source_txids[0], 1),
-            kinds=Same(one.kinds[0], 1),
-            sow_keys=Same(one.sow_keys[0], 1),
-            expirations=Same(one.expirations[0], 1),
-            checksums=list(one.checksums),
-        )
-        for one in singles
-    ]
+def one_by_one(columns: Columns | None) -> list[tuple[object, ...]]:
+    if columns is None:
+        return []
+    names = [columns.name(place) for place in range(len(columns.data))]
+    return list(zip(names, *columns[2:], strict=True))
 
 
 @given(st.lists(drawn, max_size=40) | st.builds(lambda one: [one] * 30, drawn))
@@ -133,30 +123,23 @@ def test_what_goes_comes_as_it_is_in_the_log(entries: list[Drawn]) -> None:
         if TOPICS[row[10] - 1].name != "elsewhere" and "B" not in ORIGINS[row[11]].path
     ]
     sent = packed(999, 5000, passage_of(rows, data, names), Ways(names, WAY, all_go=False), NOW)
-    expected = Batch(999, 5000, [run_of(row, body) for row, body in going])
+    expected = Batch(999, 5000, together(*(run_of(row, body) for row, body in going)))
     came = batches.received(sent)
     assert (came.after, came.upto) == (999, 5000)
-    assert one_by_one(came) == list(expected.runs)
-    reference = batches.packed(expected)
-    assert sent._replace(ranges=reference.ranges) == reference
-    assert [txid for first, last in sent.ranges for txid in range(first, last + 1)] == [
-        row[0] for row, _ in going
-    ]
+    assert one_by_one(came.columns) == one_by_one(expected.columns)
+    assert sent == batches.packed(expected)
 
 
-def test_entries_alike_come_in_one_run_and_others_in_the_order_of_the_log() -> None:
+def test_entries_come_in_the_order_of_the_log_and_what_is_common_is_said_once() -> None:
     one = Drawn(0, 0, 7, 1, True, 0, 0, 0, 0, 0, Kind.PUBLISH, b"{}", 0)
     other = one._replace(topic=1)
     rows, data, names = log_of([one] * 3 + [other, one, other] + [one] * 2)
     sent = packed(999, 5000, passage_of(rows, data, names), Ways(names, WAY, all_go=False), NOW)
-    runs = batches.received(sent).runs
-    assert [(run.topic, list(run.txids)) for run in runs] == [
-        (TOPICS[0], [1001, 1002, 1003]),
-        (TOPICS[1], [1004]),
-        (TOPICS[0], [1005]),
-        (TOPICS[1], [1006]),
-        (TOPICS[0], [1007, 1008]),
-    ]
-    assert len(sent.names) == 2
-    assert isinstance(runs[0].txids, range)
-    assert runs[0].clients == Same(7, 3)
+    columns = batches.received(sent).columns
+    assert columns is not None
+    orders, others = Name(TOPICS[0], ORIGINS[0]), Name(TOPICS[1], ORIGINS[0])
+    came = [columns.name(place) for place in range(8)]
+    assert came == [orders] * 3 + [others, orders, others] + [orders] * 2
+    assert list(columns.names) == [orders, others]
+    assert columns.txids == range(1001, 1009)
+    assert columns.clients == Same(7, 8)

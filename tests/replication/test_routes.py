@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.journal import Origin, Topic
+from server.journal import Topic
 from server.replication import Hop, Routes, TopicRoute, hops, lengthen
 from server.replication.routes import Way
 
@@ -24,9 +24,8 @@ CASES = {
 @pytest.mark.parametrize(("path", "goes", "returns"), CASES.values(), ids=CASES)
 def test_where_entries_go_by_their_path(path: str, goes: bool, returns: bool) -> None:
     routes = Routes([TopicRoute("json", "orders")], ["^North$"])
-    origin = Origin("", path)
-    assert (Way(routes, "B").goes(ORDERS, origin) == ()) == goes
-    assert (Way(routes, "B", returns=True).goes(ORDERS, origin) == ()) == returns
+    assert (Way(routes, "B").goes(ORDERS, path) == ()) == goes
+    assert (Way(routes, "B", returns=True).goes(ORDERS, path) == ()) == returns
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,376 @@
+"""What instances tell of one another, so that each knows all of them: those behind others, too.
+
+Theory of operation. Each instance makes a *report* of itself again and again: where its admin
+interface is, whom it has links with, and how its destinations are. No clocks are compared: the
+reports of an instance are numbered, and beside a report goes how old it is, which whoever has it
+measures. An instance that is started anew begins with 1; as soon as a neighbour says which report
+of its earlier run there is, it goes on behind that one.
+
+Neighbours say to each other which reports they have, and ask for those that are newer than theirs.
+
+    Have   name, run and number of each report
+    Want   names of those to be sent
+    Told   age and report, of each
+
+So a report comes to an instance about once, whether they form a chain, a ring, or all have links
+with all; what gets lost is asked for again. The more instances there are, the less often each
+makes a report: there are `_RATE` new ones a second in all.
+
+An instance can be reached if links lead there, one after the other, each of which the instance
+nearer to here reports: what is reported by others counts no more. So it shows that an instance is
+down, or behind one that is, without anybody having to wait for a report that does not come. What
+was known of it last is kept for a day.
+
+For whoever integrates it: `renew` when `is_due`, then `have` goes to all neighbours; what comes
+from one goes to `receive`, and what that returns back there. About once a second, `forget`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+from msgspec.structs import replace
+
+from server.base.malformed import MALFORMED
+
+MOST_INSTANCES: Final = 256
+"""Instances of which reports are kept."""
+MOST_LINKS: Final = 256
+"""Destinations, and neighbours, of one report."""
+LONGEST: Final = 255
+"""Characters of a text in a report."""
+KEPT: Final = 86_400_000_000
+"""Microseconds for which a report is kept that no other one replaces."""
+
+_RATE: Final = 10
+"""New reports a second in the whole mesh."""
+_SECOND: Final = 1_000_000
+_MILLISECOND: Final = 1_000
+_ASK_AGAIN: Final = 3 * _SECOND
+_MOST_IN_REPORT: Final = 32_768
+_MOST_IN_WORD: Final = 48_000
+_MOST_ASKED: Final = 4 * MOST_INSTANCES
+_HIGHEST: Final = 1 << 53
+"""Number of a report: far from what any instance comes to, and above it there is still room."""
+
+Text: TypeAlias = Annotated[str, Meta(max_length=LONGEST)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 62))]
+Moment: TypeAlias = Annotated[int, Meta(ge=0, le=253_402_300_799_000_000)]
+"""In microseconds since 1970, before the year 10,000."""
+
+
+class LinkReport(Struct, frozen=True, array_like=True):
+    """One of an instance's destinations, as it sees it.
+
+    Attributes:
+        destination: the name of the Destination.
+        peer: the instance that is there, or was last; empty if none was.
+        group: its group, or that of the destination.
+        sync_type: as it is configured: sync or async.
+        is_waited_for: whether publishers wait for it.
+        state: in a word or two.
+        since: when it was connected, or no more, by the clock of whoever reports, in microseconds
+            since 1970; 0 if neither has happened.
+        messages_behind: entries of the log that it has not stored.
+        bytes_behind: about how many bytes these are.
+        seconds_behind: for how long the first one has waited that it has not acknowledged.
+        messages_out: entries that have been sent there.
+        waits_for: what keeps it from getting further; empty if nothing does.
+    """
+
+    destination: Text
+    peer: Text
+    group: Text
+    sync_type: Text
+    is_waited_for: bool
+    state: Text
+    since: Moment
+    messages_behind: Count
+    bytes_behind: Count
+    seconds_behind: Count
+    messages_out: Count
+    waits_for: Text
+
+
+class Neighbour(Struct, frozen=True, array_like=True):
+    """An instance that there is a link with, or was.
+
+    Attributes:
+        name: its name.
+        group: its group.
+        admin: where its admin interface is, as seen from here; empty if that is not known.
+        is_secure: whether that is reached over TLS.
+        is_connected: whether there is a link.
+    """
+
+    name: Text
+    group: Text
+    admin: Text
+    is_secure: bool
+    is_connected: bool
+
+
+class Report(Struct, frozen=True, array_like=True):
+    """What an instance says of itself.
+
+    Attributes:
+        name: its name.
+        run: a number of this run of it.
+        number: a later report has a greater one.
+        group: its group.
+        admin: where its admin interface is, if it knows that itself; or empty.
+        is_secure: whether that is reached over TLS.
+        neighbours: the instances that it has links with, or has had.
+        links: its destinations.
+    """
+
+    name: Annotated[str, Meta(min_length=1, max_length=LONGEST)]
+    run: Count
+    number: Count
+    group: Text
+    admin: Text
+    is_secure: bool
+    neighbours: Annotated[list[Neighbour], Meta(max_length=MOST_LINKS)]
+    links: Annotated[list[LinkReport], Meta(max_length=MOST_LINKS)]
+
+
+class Known(Struct, frozen=True):
+    """A report, and since when it is out.
+
+    Attributes:
+        report: what it says.
+        data: it as it came; it is passed on like that.
+        made_at: when it was made, in microseconds of the clock here.
+    """
+
+    report: Report
+    data: bytes
+    made_at: int
+
+
+class _Have(Struct, frozen=True, array_like=True, tag=1):
+    reports: list[tuple[Text, Count, Count]]
+
+
+class _Want(Struct, frozen=True, array_like=True, tag=2):
+    names: list[Text]
+
+
+class _Told(Struct, frozen=True, array_like=True, tag=3):
+    reports: list[tuple[Count, Raw]]
+
+
+_WORD: Final = msgspec.msgpack.Decoder(_Have | _Want | _Told)
+_REPORT: Final = msgspec.msgpack.Decoder(Report)
+_ENCODER: Final = msgspec.msgpack.Encoder()
+
+
+class Mesh:
+    """What one instance knows of all others.
+
+    Args:
+        instance: its name.
+        run: a number of this run of it.
+
+    Attributes:
+        own: what it has said of itself last; None before the first time.
+        known: the last report of each other instance, by name.
+    """
+
+    def __init__(self, instance: str, run: int) -> None:
+        self.own: Known | None = None
+        self.known: dict[str, Known] = {}
+        self._instance: Final = instance
+        self._run: Final = run
+        self._number = 0
+        self._asked: dict[str, int] = {}
+        self._answered: set[tuple[str, str]] = set()  # since the last report
+
+    # What this instance says.
+
+    def is_due(self, now: int) -> bool:
+        """Whether it is time for another report.
+
+        Args:
+            now: microseconds since some moment, never going back.
+        """
+        if self.own is None or self.own.report.number < self._number:
+            return True
+        pause = max(_SECOND, len(self.known) * _SECOND // _RATE)
+        return now - self.own.made_at >= pause
+
+    def renew(self, report: Report, now: int) -> None:
+        """Say something of this instance.
+
+        Args:
+            report: what; its run and number are set here, and of what is too much there is less.
+            now: microseconds.
+        """
+        self._number += 1
+        self._answered.clear()
+        report = replace(
+            report,
+            run=self._run,
+            number=self._number,
+            neighbours=report.neighbours[:MOST_LINKS],
+            links=report.links[:MOST_LINKS],
+        )
+        data = _ENCODER.encode(report)
+        while len(data) > _MOST_IN_REPORT:
+            fewer = max(len(report.neighbours), len(report.links)) // 2
+            report = replace(
+                report, neighbours=report.neighbours[:fewer], links=report.links[:fewer]
+            )
+            data = _ENCODER.encode(report)
+        self.own = Known(report, data, now)
+
+    def have(self) -> list[bytes]:
+        """The words that say to a neighbour what there is here."""
+        reports = [one.report for one in self.known.values()]
+        if self.own is not None:
+            reports.append(self.own.report)
+        return _words(1, [(one.name, one.run, one.number) for one in reports])
+
+    # What others say.
+
+    def receive(self, peer: str, body: bytes, now: int) -> list[bytes]:
+        """Take a word of a neighbour; what makes no sense is passed over.
+
+        Args:
+            peer: its name.
+            body: the word.
+            now: microseconds.
+
+        Returns:
+            What to say to it.
+        """
+        try:
+            word = _WORD.decode(body)
+        except MALFORMED:
+            return []
+        match word:
+            case _Have():
+                return _words(2, self._wanted(word.reports, now))
+            case _Want():
+                return _words(3, self._telling(peer, word.names, now))
+            case _Told():
+                for age, data in word.reports:
+                    self._take(bytes(data), now - age * _MILLISECOND, now)
+        return []
+
+    def _wanted(self, reports: Iterable[tuple[str, int, int]], now: int) -> list[str]:
+        """The names of reports that are newer than what there is here."""
+        wanted: list[str] = []
+        for name, run, number in reports:
+            if name == self._instance:
+                self._outdo(run, number)
+            elif self._is_newer(name, number) and self._may_ask(name, now):
+                if len(self._asked) >= _MOST_ASKED:
+                    self._asked.clear()
+                self._asked[name] = now
+                wanted.append(name)
+        return wanted
+
+    def _outdo(self, run: int, number: int) -> None:
+        """Let the next report have a greater number than one of an earlier run."""
+        is_other = number > self._number or (number == self._number and run != self._run)
+        if is_other and number < _HIGHEST:
+            self._number = number
+
+    def _is_newer(self, name: str, number: int) -> bool:
+        known = self.known.get(name)
+        return number <= _HIGHEST and (known is None or number > known.report.number)
+
+    def _may_ask(self, name: str, now: int) -> bool:
+        asked = self._asked.get(name)
+        return asked is None or now - asked >= _ASK_AGAIN
+
+    def _telling(self, peer: str, names: Iterable[str], now: int) -> list[tuple[int, Raw]]:
+        """Reports that a neighbour asks for; each once, until there is another one of this one."""
+        found: list[tuple[int, Raw]] = []
+        for name in names:
+            known = self.own if name == self._instance else self.known.get(name)
+            if known is not None and (peer, name) not in self._answered:
+                self._answered.add((peer, name))
+                age = max(now - known.made_at, 0) // _MILLISECOND
+                found.append((age, Raw(known.data)))
+        return found
+
+    def _take(self, data: bytes, made_at: int, now: int) -> None:
+        """Take a report, if it says something new and there is room."""
+        if len(data) > _MOST_IN_REPORT or now - made_at >= KEPT:
+            return
+        try:
+            report = _REPORT.decode(data)
+        except MALFORMED:
+            return
+        name = report.name
+        if name == self._instance or not self._is_newer(name, report.number):
+            return
+        if name not in self.known and len(self.known) >= MOST_INSTANCES and not self._make_room():
+            return
+        self.known[name] = Known(report, data, made_at)
+        self._asked.pop(name, None)
+
+    def _make_room(self) -> bool:
+        """Forget the instance that has been out of reach for longest; whether there is one."""
+        reachable = self.reachable()
+        gone = [one for one in self.known.values() if one.report.name not in reachable]
+        if not gone:
+            return False
+        del self.known[min(gone, key=lambda one: one.made_at).report.name]
+        return True
+
+    def forget(self, now: int) -> None:
+        """Forget what is so old that nobody wants to know it."""
+        for name in [name for name, one in self.known.items() if now - one.made_at >= KEPT]:
+            del self.known[name]
+
+    # What comes of it.
+
+    def seen(self) -> Mapping[str, Sequence[Neighbour]]:
+        """By name, how instances are seen by those that have links with them, or have had.
+
+        What this one says comes first, and what is so before what was so.
+        """
+        known = [] if self.own is None else [self.own]
+        known += [one for _, one in sorted(self.known.items())]
+        found: dict[str, list[Neighbour]] = {}
+        for is_connected in (True, False):
+            for one in known:
+                for neighbour in one.report.neighbours:
+                    if neighbour.is_connected is is_connected:
+                        found.setdefault(neighbour.name, []).append(neighbour)
+        return found
+
+    def reachable(self) -> set[str]:
+        """The names of all instances that links lead to; this one is among them."""
+        found = {self._instance}
+        waiting = [self._instance]
+        for name in waiting:
+            known = self.own if name == self._instance else self.known.get(name)
+            for neighbour in () if known is None else known.report.neighbours:
+                if neighbour.is_connected and neighbour.name not in found:
+                    found.add(neighbour.name)
+                    waiting.append(neighbour.name)
+        return found
+
+
+def _words(kind: int, items: Iterable[object]) -> list[bytes]:
+    """Words with all items, none of them too long."""
+    words: list[bytes] = []
+    together: list[Raw] = []
+    size = 0
+    for item in items:
+        data = _ENCODER.encode(item)
+        if together and size + len(data) > _MOST_IN_WORD:
+            words.append(_ENCODER.encode((kind, together)))
+            together, size = [], 0
+        together.append(Raw(data))
+        size += len(data)
+    if together:
+        words.append(_ENCODER.encode((kind, together)))
+    return words

@@ -1,0 +1,293 @@
+"""What instances tell of one another comes to all, whatever the mesh is like; liars get nowhere."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations, pairwise
+
+import msgspec
+import pytest
+
+from server.replication.courier import MOST_IN_WORD
+from server.replication.mesh import (
+    KEPT,
+    LONGEST,
+    MOST_INSTANCES,
+    LinkReport,
+    Mesh,
+    Neighbour,
+    Report,
+)
+
+SECOND = 1_000_000
+
+
+class Net:
+    """Instances, their links, and what is said over these.
+
+    Attributes:
+        words: how many have been said.
+        bytes: how long these were.
+    """
+
+    def __init__(self, *links: tuple[str, str], losing: float = 0.0) -> None:
+        self.now = 0
+        self.links = {frozenset(link) for link in links}
+        self.meshes: dict[str, Mesh] = {}
+        self.words = self.bytes = 0
+        self._losing = losing
+        self._random = random.Random(3)
+        for name in sorted({name for link in links for name in link}):
+            self.start(name)
+
+    def start(self, name: str) -> None:
+        """Start an instance, or start it anew."""
+        self.meshes[name] = Mesh(name, self._random.getrandbits(60))
+
+    def neighbours(self, name: str) -> list[str]:
+        return sorted(
+            other
+            for link in self.links
+            if name in link
+            for other in link - {name}
+            if other in self.meshes
+        )
+
+    def cut(self, one: str, other: str) -> None:
+        self.links.discard(frozenset((one, other)))
+
+    def kill(self, name: str) -> None:
+        del self.meshes[name]
+
+    def later(self, seconds: float = 1) -> None:
+        """Let time pass."""
+        for _ in range(round(seconds)):
+            self.now += SECOND
+            for name, mesh in list(self.meshes.items()):
+                mesh.forget(self.now)
+                if mesh.is_due(self.now):
+                    others = self.neighbours(name)
+                    mesh.renew(report(name, *others), self.now)
+                    for other in others:
+                        self._carry(name, other, mesh.have())
+
+    def _carry(self, sender: str, to: str, words: list[bytes]) -> None:
+        for word in words:
+            self.words += 1
+            self.bytes += len(word)
+            assert len(word) <= MOST_IN_WORD
+            if self._random.random() >= self._losing:
+                self._carry(to, sender, self.meshes[to].receive(sender, word, self.now))
+
+    def knows(self, name: str) -> set[str]:
+        """Of whom an instance has a report."""
+        return {name, *self.meshes[name].known}
+
+    def reaches(self, name: str) -> set[str]:
+        return set(self.meshes[name].reachable())
+
+
+def report(name: str, *neighbours: str, links: int = 1) -> Report:
+    """What an instance says that is called so."""
+    link = LinkReport("d", "p", "g", "sync", True, "replicating", 0, 0, 0, 0, 0, "")
+    there = [Neighbour(one, one, f"{one}:8085", False, True) for one in neighbours]
+    return Report(name, 0, 0, name, "", False, there, [link] * links)
+
+
+def chain(length: int) -> list[tuple[str, str]]:
+    return list(pairwise(f"i{number:02}" for number in range(length)))
+
+
+def ring(length: int) -> list[tuple[str, str]]:
+    links = chain(length)
+    return [*links, (links[-1][1], links[0][0])]
+
+
+MESHES = {
+    "pair": [("A", "B")],
+    "chain of 3": chain(3),
+    "ring of 3": ring(3),
+    "ring of 50": ring(50),
+    "hub with 50": [("hub", f"s{number}") for number in range(50)],
+    "all of 12 with all": list(combinations("ABCDEFGHIJKL", 2)),
+}
+
+
+@pytest.mark.parametrize("links", MESHES.values(), ids=MESHES)
+def test_everybody_hears_of_everybody(links: list[tuple[str, str]]) -> None:
+    net = Net(*links)
+    everybody = set(net.meshes)
+    net.later(5 * len(links) if len(links) == len(everybody) else 30)
+    for name in everybody:
+        assert net.knows(name) == net.reaches(name) == everybody
+
+
+@pytest.mark.parametrize("links", [chain(6), ring(9), MESHES["all of 12 with all"]])
+def test_words_may_get_lost(links: list[tuple[str, str]]) -> None:
+    net = Net(*links, losing=0.3)
+    everybody = set(net.meshes)
+    net.later(200)
+    for name in everybody:
+        assert net.knows(name) == net.reaches(name) == everybody
+
+
+def test_a_report_comes_to_an_instance_about_once() -> None:
+    """Also where all have links with all, so that a report could come 29 times."""
+    names = [f"i{number:02}" for number in range(30)]
+    net = Net(*combinations(names, 2))
+    net.later(15)
+    for name in names:
+        assert net.knows(name) == set(names)
+    net.words = net.bytes = 0
+    size = len(msgspec.msgpack.encode(report(names[0], *names)))
+    net.later(30)
+    rounds = 30 / (29 / 10)
+    to_all = 30 * 29 * rounds
+    assert net.bytes < 2 * to_all * size
+    assert net.words < 3.5 * to_all  # what there is, who wants it, and it
+
+
+def test_who_is_down_stays_known_and_is_out_of_reach() -> None:
+    net = Net(("A", "B"), ("B", "C"), ("C", "D"))
+    net.later(20)
+    assert net.reaches("A") == {"A", "B", "C", "D"}
+    net.kill("C")
+    net.later(5)
+    assert net.knows("A") == {"A", "B", "C", "D"}
+    assert net.reaches("A") == {"A", "B"}
+    assert net.reaches("D") == {"D"}
+    net.start("C")
+    net.later(10)
+    assert net.reaches("A") == net.reaches("D") == {"A", "B", "C", "D"}
+
+
+def test_who_is_started_anew_is_heard_at_once() -> None:
+    """Its reports begin with 1, and others remember a greater number."""
+    net = Net(("A", "B"), ("B", "C"))
+    net.later(1000)
+    before = net.meshes["A"].known["C"]
+    net.start("C")
+    net.later(4)
+    after = net.meshes["A"].known["C"]
+    assert after.report.run != before.report.run
+    assert after.report.number > before.report.number
+
+
+def test_how_old_a_report_is_goes_with_it() -> None:
+    net = Net(("A", "B"), ("B", "C"))
+    net.later(10)
+    net.kill("C")
+    net.later(100)
+    net.cut("A", "B")
+    net.start("A")
+    net.links.add(frozenset(("A", "B")))
+    net.later(5)
+    age = net.now - net.meshes["A"].known["C"].made_at
+    assert 100 * SECOND <= age <= 110 * SECOND
+
+
+def test_what_nobody_has_heard_of_for_a_day_is_forgotten_by_all() -> None:
+    net = Net(("A", "B"), ("B", "C"), ("A", "C"), ("C", "D"))
+    net.later(10)
+    net.kill("D")
+    net.now += KEPT - 10 * SECOND
+    net.later(1)
+    assert "D" in net.knows("A")
+    net.later(30)
+    for name in "ABC":
+        assert net.knows(name) == {"A", "B", "C"}
+
+
+def tell(*reports: object, age: int = 0) -> bytes:
+    return msgspec.msgpack.encode((3, [(age, one) for one in reports]))
+
+
+LIES = {
+    "no bytes": b"",
+    "no word": b"\xc1" * 100,
+    "deep": b"\x91" * 60_000,
+    "another kind": msgspec.msgpack.encode((9, "later")),
+    "no report": tell("report"),
+    "a report of this instance": tell(msgspec.structs.replace(report("A", "X"), number=99)),
+    "without a name": tell(msgspec.structs.replace(report(""), number=1)),
+    "a name that is too long": tell(msgspec.structs.replace(report("x" * 256), number=1)),
+    "a number that is too large": tell(msgspec.structs.replace(report("X"), number=1 << 60)),
+    "too many links": tell(msgspec.structs.replace(report("X", links=257), number=1)),
+    "as old as the hills": tell(msgspec.structs.replace(report("X"), number=1), age=1 << 62),
+    "asks for what is not there": msgspec.msgpack.encode((2, ["X", "Y"] * 1000)),
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+def test_what_makes_no_sense_is_passed_over(lie: bytes) -> None:
+    mesh = Mesh("A", 1)
+    mesh.renew(report("A", "B"), 0)
+    assert mesh.receive("B", lie, 0) == []
+    assert mesh.known == {}
+    assert set(mesh.reachable()) == {"A", "B"}
+
+
+def test_a_number_that_is_too_large_keeps_nobody_from_being_heard() -> None:
+    mesh, other = Mesh("A", 1), Mesh("B", 2)
+    mesh.receive("B", msgspec.msgpack.encode((1, [("A", 7, 1 << 61)])), 0)
+    mesh.renew(report("A", "B"), 0)
+    [have] = mesh.have()
+    [want] = other.receive("A", have, 0)
+    [told] = mesh.receive("B", want, 0)
+    other.receive("A", told, 0)
+    assert "A" in other.known
+
+
+def test_somebody_who_asks_again_and_again_is_answered_once() -> None:
+    mesh = Mesh("A", 1)
+    mesh.renew(report("A", "B"), 0)
+    want = msgspec.msgpack.encode((2, ["A"] * 5000))
+    [told] = mesh.receive("B", want, 0)
+    assert len(told) < 1000
+    assert mesh.receive("B", want, 0) == []
+    mesh.renew(report("A", "B"), SECOND)
+    assert len(mesh.receive("B", want, SECOND)) == 1
+
+
+def test_invented_instances_are_bounded_and_make_room_for_real_ones() -> None:
+    mesh = Mesh("A", 1)
+    mesh.renew(report("A", "B"), 0)
+    invented = [f"x{number}" for number in range(3 * MOST_INSTANCES)]
+    for name in invented:
+        mesh.receive("B", tell(msgspec.structs.replace(report(name), number=1)), 0)
+    assert len(mesh.known) == MOST_INSTANCES
+    for number in range(100):
+        have = [(f"y{number}-{one}", 1, 1) for one in range(1000)]
+        words = mesh.receive("B", msgspec.msgpack.encode((1, have)), 0)
+        assert sum(map(len, words)) < 2 * MOST_IN_WORD
+    mesh.receive("B", tell(msgspec.structs.replace(report("B", "C"), number=1)), 0)
+    mesh.receive("B", tell(msgspec.structs.replace(report("C"), number=1)), 0)
+    assert {"B", "C"} <= set(mesh.known)
+    assert len(mesh.known) == MOST_INSTANCES
+
+
+def test_what_is_too_much_for_a_report_is_left_out() -> None:
+    mesh, other = Mesh("A", 1), Mesh("B", 2)
+    link = LinkReport(
+        "d" * LONGEST, "p" * LONGEST, "g" * LONGEST, "sync", True, "", 0, 0, 0, 0, 0, ""
+    )
+    many = msgspec.structs.replace(report("A", *map(str, range(1000))), links=[link] * 1000)
+    mesh.renew(many, 0)
+    [want] = other.receive("A", mesh.have()[0], 0)
+    [told] = mesh.receive("B", want, 0)
+    assert len(told) <= MOST_IN_WORD
+    other.receive("A", told, 0)
+    assert 10 < len(other.known["A"].report.links) <= 256
+
+
+def test_who_had_a_link_knows_still_where_the_other_one_is() -> None:
+    mesh = Mesh("A", 1)
+    gone = Neighbour("C", "C", "gone:8085", False, False)
+    mesh.renew(msgspec.structs.replace(report("A"), neighbours=[gone]), 0)
+    assert mesh.reachable() == {"A"}
+    assert mesh.seen() == {"C": [gone]}
+    there = report("A", "B").neighbours
+    mesh.renew(msgspec.structs.replace(report("A"), neighbours=[gone, *there]), 1)
+    mesh.receive("B", tell(msgspec.structs.replace(report("B", "C"), number=1)), 1)
+    assert mesh.reachable() == {"A", "B", "C"}
+    assert [one.admin for one in mesh.seen()["C"]] == ["C:8085", "gone:8085"]
