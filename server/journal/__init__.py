@@ -30,12 +30,13 @@ The modules, from the bytes up: layout (records and pages), records (reading the
 the log ends after a crash), index and clients (files beside the journals), storage and naming
 (disks and names), files (the set of them), belonging (which of them are ours); batches, writer,
 committer (appending), upkeep (files made and sealed), filing (files moved, compressed, removed),
-bookmarks, lookup, cursor and stretch (replay), mending and restoring (of what is damaged), cutting,
-recovery, journal (all of it together); inspection and times (single files, for tools).
+missing (what publishers have to be told), bookmarks, lookup, cursor and stretch (replay), mending
+and restoring (of what is damaged), cutting, recovery, journal (all of it together); inspection and
+times (single files, for tools).
 The format is described in docs/formats/journal.md.
 """
 
-from server.journal.blocks import AppendedRun, Content, Field, each
+from server.journal.blocks import AppendedRun, Content, Field, each, of_one
 from server.journal.bookmarks import (
     BookmarkError,
     BookmarkRequest,
@@ -53,9 +54,10 @@ from server.journal.errors import (
     JournalUnreadable,
     Notice,
 )
-from server.journal.handles import OriginHandle, TopicHandle
+from server.journal.handles import Handles, OriginHandle, TopicHandle
 from server.journal.journal import Journal
 from server.journal.mending import Damaged, Mending
+from server.journal.missing import Missing, Note, decode_note, encode_note
 from server.journal.passage import Passage, Unread
 from server.journal.restoring import Account, Gap
 from server.journal.settings import JournalSettings
@@ -78,6 +80,7 @@ __all__ = [
     "Event",
     "Field",
     "Gap",
+    "Handles",
     "Journal",
     "JournalError",
     "JournalSettings",
@@ -85,7 +88,9 @@ __all__ = [
     "JournalUnreadable",
     "Kind",
     "Mending",
+    "Missing",
     "NotFound",
+    "Note",
     "Notice",
     "Origin",
     "OriginHandle",
@@ -96,6 +101,9 @@ __all__ = [
     "Topic",
     "TopicHandle",
     "Unread",
+    "decode_note",
     "each",
+    "encode_note",
+    "of_one",
     "parse_bookmark",
 ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -71,6 +71,7 @@ class Stream:
         blocks: the entries not taken yet.
         full: nothing more will be appended; the engine sets it.
         sequences: in that case, the table of publishers as it was then.
+        missing: and what was missing of them; see `ClientsCache`.
     """
 
     file: LiveFile
@@ -81,6 +82,7 @@ class Stream:
     blocks: list[Block] = field(default_factory=list)
     full: bool = False
     sequences: Sequences = field(default_factory=dict)
+    missing: Sequence[tuple[int, int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

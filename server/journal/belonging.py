@@ -5,6 +5,9 @@ AMPS's journals, and must not lose them; nor must what is left of a journal of o
 damaged throughout be taken for an empty file. So a file is *blank*, and may be written over, only
 if its first page is: all zeros.
 
+Nor is a file touched that is of ours, whole, and of a version of its format that this program does
+not know: a later program has written it, and would miss what this one makes of it.
+
 A first page that is neither a header nor blank is no reason to refuse a file that has intact
 entries: the header is made again from these. Nor is what a power failure may leave of the page that
 was written with a file's first commit, sector by sector. Indexes and the table of publishers can be
@@ -15,10 +18,11 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
+from enum import Enum, auto
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from server.journal import clients, index, layout, queue_points
+from server.journal import clients, index, layout, queue_points, side_files
 from server.journal.files import inflate, open_source, read_page, salvage_header
 from server.journal.layout import (
     FileHeader,
@@ -36,7 +40,6 @@ from server.journal.naming import (
     queues_name,
     replication_name,
 )
-from server.journal.side_files import REPLICATION_MAGIC
 
 SMALLEST: Final = 1 << 20
 """Bytes of a journal file, at least."""
@@ -45,7 +48,7 @@ _OF_AMPERAGE: Final = "of Amperage, and AMPS's own files cannot be read"
 _GZIP: Final = b"\x1f\x8b"
 _SECTOR: Final = 512
 _HALF_PAGE: Final = layout.PAGE // 2
-_MAGICS: Final = {INDEX: index.INDEX_MAGIC, TOPIC_INDEX: index.TOPIC_INDEX_MAGIC}
+_VERSION_SIZE: Final = 2
 _TYPES: Final = {
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a fifo",
@@ -55,18 +58,48 @@ _TYPES: Final = {
 }
 
 
+class Kind(Enum):
+    """What sort of a stranger a file is."""
+
+    FOREIGN = auto()
+    """Somebody else's."""
+    RUINED = auto()
+    """It has been a file of this program."""
+    LATER = auto()
+    """It is a file of a later version of this program."""
+
+
 class Stranger(NamedTuple):
     """A file that is not what its name says.
 
     Attributes:
         path: of the file.
         what: what is wrong with it, for people.
-        is_ours: it has been a file of this program.
+        kind: what sort of a stranger it is.
     """
 
     path: Path
     what: str
-    is_ours: bool = False
+    kind: Kind = Kind.FOREIGN
+
+
+class _SideFile(NamedTuple):
+    """What a kind of file beside the journals is called, begins with, and has as its version."""
+
+    name: str
+    magic: bytes
+    version: int
+
+
+_SIDE_FILES: Final = {
+    INDEX: _SideFile("index of a journal", index.INDEX_MAGIC, index.VERSION),
+    TOPIC_INDEX: _SideFile("index of a journal", index.TOPIC_INDEX_MAGIC, index.VERSION),
+}
+_CLIENTS: Final = _SideFile("clients.ack file", clients.MAGIC, clients.VERSION)
+_QUEUES: Final = _SideFile("queues.ack file", queue_points.MAGIC, queue_points.VERSION)
+_REPLICATION: Final = _SideFile(
+    "replication.ack file", side_files.REPLICATION_MAGIC, side_files.REPLICATION_VERSION
+)
 
 
 def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[Stranger]:
@@ -94,25 +127,44 @@ def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[
         elif found is not None:
             ours.add(number)
     for number, path in files:
-        if kind_of(path) in INDEXES and number not in ours and _no_file(path) is None:
-            yield from _side_file(path, "index of a journal", _MAGICS[kind_of(path)])
-    for table, name, magic in (
-        (directory / clients_name(instance), "clients.ack file", clients.MAGIC),
-        (directory / queues_name(instance), "queues.ack file", queue_points.MAGIC),
-        (directory / replication_name(instance), "replication.ack file", REPLICATION_MAGIC),
+        if kind_of(path) in INDEXES and _no_file(path) is None:
+            yield from _side_file(path, _SIDE_FILES[kind_of(path)], is_ours=number in ours)
+    for path, side_file in (
+        (directory / clients_name(instance), _CLIENTS),
+        (directory / queues_name(instance), _QUEUES),
+        (directory / replication_name(instance), _REPLICATION),
     ):
-        if not table.exists():
+        if not path.exists():
             continue
-        stranger = _no_file(table)
+        stranger = _no_file(path)
         if stranger is not None:
             yield stranger
-        elif not ours:
-            yield from _side_file(table, name, magic)
+        else:
+            yield from _side_file(path, side_file, is_ours=bool(ours))
 
 
-def _side_file(path: Path, name: str, magic: bytes) -> Iterator[Stranger]:
-    if not _begins_with(path, magic):
-        yield Stranger(path, f"is no {name} {_OF_AMPERAGE}")
+def _side_file(path: Path, side_file: _SideFile, *, is_ours: bool) -> Iterator[Stranger]:
+    """Judge a file that can be made again, however damaged it is, if it is ours."""
+    begin = _beginning(path, len(side_file.magic) + _VERSION_SIZE)
+    magic, version = begin[:-_VERSION_SIZE], int.from_bytes(begin[-_VERSION_SIZE:], "little")
+    if magic == side_file.magic:
+        if version != side_file.version and (why := _other_version(path, side_file)):
+            yield Stranger(path, f"is of another Amperage: {why}", Kind.LATER)
+    elif any(begin) and not is_ours:
+        yield Stranger(path, f"is no {side_file.name} {_OF_AMPERAGE}")
+
+
+def _other_version(path: Path, side_file: _SideFile) -> str | None:
+    """Why a file is not read that says it has another version; None if it is only damaged."""
+    data = inflate(path) if path.suffix == ".gz" else path.read_bytes()
+    name, magic, version = side_file
+    try:
+        side_files.check_side_file(data, magic, version, len(magic) + _VERSION_SIZE, name)
+    except VersionError as problem:
+        return str(problem)
+    except FormatError:
+        pass
+    return None
 
 
 def _no_file(path: Path) -> Stranger | None:
@@ -135,7 +187,7 @@ def _journal(path: Path, number: int, instance: str) -> Stranger | FileHeader | 
         if header is not None:
             return header
     except VersionError as problem:
-        return Stranger(path, f"is a journal of another Amperage: {problem}", is_ours=True)
+        return Stranger(path, f"is a journal of another Amperage: {problem}", Kind.LATER)
     except FormatError as problem:
         why = str(problem)
     header = salvage_header(open_source(path), number, instance)
@@ -145,7 +197,7 @@ def _journal(path: Path, number: int, instance: str) -> Stranger | FileHeader | 
         return None
     if page.startswith(layout.MAGIC):
         what = f"is a journal of Amperage that has no intact entry: {why}"
-        return Stranger(path, what, is_ours=True)
+        return Stranger(path, what, Kind.RUINED)
     return Stranger(path, f"is no journal {_OF_AMPERAGE}: {why}")
 
 
@@ -169,10 +221,10 @@ def _is_torn(page: bytes) -> bool:
     return not any(first) or (first.startswith(layout.MAGIC) and not any(checksum))
 
 
-def _begins_with(path: Path, magic: bytes) -> bool:
-    """Whether a file that can be made again is ours, or empty."""
+def _beginning(path: Path, size: int) -> bytes:
+    """The first bytes of a file, decompressed, with zeros for what is missing."""
     with path.open("rb") as file:
-        begin = file.read(len(magic))
+        begin = file.read(size)
     if path.suffix == ".gz" and begin.startswith(_GZIP):
-        begin = inflate(path, len(magic))
-    return not any(begin) or begin == magic
+        begin = inflate(path, size)
+    return begin.ljust(size, b"\0")

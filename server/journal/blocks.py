@@ -29,9 +29,10 @@ def of_one(field: Field, place: int) -> int:
 
 
 class Content(NamedTuple):
-    """What entries of one topic and one origin say. See `Entry` for the fields.
+    """What entries say. See `Entry` for the fields.
 
     Attributes:
+        names: numbers of topic and origin; whoever appends them says what these stand for.
         clients: as the records have them.
         sequences: likewise.
         source_txids: likewise.
@@ -44,6 +45,7 @@ class Content(NamedTuple):
         data: the bodies with extras.
     """
 
+    names: Field
     clients: Field
     sequences: Field
     source_txids: Field
@@ -51,7 +53,7 @@ class Content(NamedTuple):
     kinds: Field
     sow_keys: Field
     expirations: Field
-    extras_length: int
+    extras_length: Field
     checksums: Sequence[int]
     data: Sequence[bytes]
 
@@ -64,6 +66,7 @@ class Content(NamedTuple):
             return field if isinstance(field, int) else field[start:stop]
 
         return Content(
+            of(self.names),
             of(self.clients),
             of(self.sequences),
             of(self.source_txids),
@@ -71,17 +74,10 @@ class Content(NamedTuple):
             of(self.kinds),
             of(self.sow_keys),
             of(self.expirations),
-            self.extras_length,
+            of(self.extras_length),
             self.checksums[start:stop],
             self.data[start:stop],
         )
-
-    def keys(self, part: slice) -> Sequence[int]:
-        """The SOW keys of some entries in a row; empty if the first has none."""
-        sow_keys = self.sow_keys
-        if isinstance(sow_keys, int):
-            return [sow_keys] * len(self.data[part]) if sow_keys else ()
-        return sow_keys[part] if sow_keys[part.start] else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +88,16 @@ class Place:
         first_txid: of the first entry.
         timestamp: of all of them, in microseconds since the Unix epoch.
         bodies_end: offset in bytes of the first body in the file.
-        topic: the topic's number in the file.
-        origin: the origin's number in the file.
+        topics: the topics' numbers in the file.
+        origins: the origins' numbers in the file.
         durable: the last txid on stable storage.
     """
 
     first_txid: int
     timestamp: int
     bodies_end: int
-    topic: int
-    origin: int
+    topics: Field
+    origins: Field
     durable: int
 
 
@@ -114,6 +110,7 @@ class AppendedRun(NamedTuple):
         timestamp: of these, in microseconds since the Unix epoch.
         problem: why that first one cannot be appended; None if it has not been tried.
         flags: as the records have them.
+        checksums: of the bodies of those that have been, of publishes.
     """
 
     end: int
@@ -121,3 +118,4 @@ class AppendedRun(NamedTuple):
     timestamp: int
     problem: JournalUnavailable | None
     flags: Field = 0
+    checksums: Sequence[int] = ()

@@ -10,7 +10,7 @@ Source: AMPS User Guide, Message Sequence Numbers; Reference to File Types.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -24,8 +24,10 @@ from server.wire.bookmarks import client_hash
 MAGIC: Final = b"AMPGCACK"
 VERSION: Final = 1
 
-_HEADER: Final = struct.Struct("<8sHHIQQQ")  # magic, version, reserved (2), txid, time, clients
+_HEADER: Final = struct.Struct("<8sHHIQQQ")
+"""magic, version, reserved, ranges that are missing, txid, time, clients."""
 _ROW: Final = np.dtype([("client", "<u8"), ("sequence", "<u8"), ("time", "<i8")])
+_MISSING: Final = np.dtype([("client", "<u8"), ("first", "<u8"), ("last", "<u8")])
 
 Sequences = dict[int, tuple[int, int]]
 """Client hash -> (highest sequence, time of that entry in microseconds since the Unix epoch)."""
@@ -52,18 +54,21 @@ class ClientsCache:
     Attributes:
         txid: the last entry that it takes into account.
         sequences: the table.
+        missing: what is missing below these, or was said to be: client hash, and the first and the
+            last number of each range; see `server.journal.missing`.
     """
 
     txid: int
     sequences: Sequences
+    missing: Collection[tuple[int, int, int]] = ()
 
 
 def pack_clients(cache: ClientsCache, now: int) -> bytes:
     """A table as the bytes of its file; `now` in microseconds since the Unix epoch."""
     rows = [(client, *known) for client, known in cache.sequences.items()]
-    header = _HEADER.pack(MAGIC, VERSION, 0, 0, cache.txid, now, len(rows))
-    data = header + np.array(rows, _ROW).tobytes()
-    return with_checksum(data)
+    header = _HEADER.pack(MAGIC, VERSION, 0, len(cache.missing), cache.txid, now, len(rows))
+    missing = np.array(list(cache.missing), _MISSING)
+    return with_checksum(header + np.array(rows, _ROW).tobytes() + missing.tobytes())
 
 
 def unpack_clients(data: bytes) -> ClientsCache:
@@ -73,9 +78,11 @@ def unpack_clients(data: bytes) -> ClientsCache:
         FormatError: it is damaged, or something else.
     """
     check_side_file(data, MAGIC, VERSION, _HEADER.size, "a clients.ack file")
-    _, _, _, _, txid, _, count = _HEADER.unpack_from(data)
-    rows = np.frombuffer(data, _ROW, count, _HEADER.size).tolist()
-    return ClientsCache(txid, {client: (sequence, time) for client, sequence, time in rows})
+    _, _, _, ranges, txid, _, count = _HEADER.unpack_from(data)
+    rows = np.frombuffer(data, _ROW, count, _HEADER.size)
+    missing = np.frombuffer(data, _MISSING, ranges, _HEADER.size + rows.nbytes).tolist()
+    sequences = {client: (sequence, time) for client, sequence, time in rows.tolist()}
+    return ClientsCache(txid, sequences, missing)
 
 
 def without_inactive(sequences: Mapping[int, tuple[int, int]], since: int) -> Sequences:

@@ -18,12 +18,15 @@ class Kind(IntEnum):
     NO_OP = 5
     DEFINE_TOPIC = 6  # the log's own: what a topic's number stands for in this file
     DEFINE_ORIGIN = 7  # the log's own: what an origin's number stands for in this file
+    MISSING = 8  # which numbers of a publisher are not here; see missing.py
 
 
 MESSAGES: Final = frozenset((Kind.PUBLISH, Kind.DELTA_PUBLISH))
 """What a bookmark subscription is given."""
 
-EVENTS: Final = frozenset((Kind.PUBLISH, Kind.DELTA_PUBLISH, Kind.SOW_DELETE, Kind.QUEUE_EVENT))
+EVENTS: Final = frozenset(
+    (Kind.PUBLISH, Kind.DELTA_PUBLISH, Kind.SOW_DELETE, Kind.QUEUE_EVENT, Kind.MISSING)
+)
 """What changes state, and is applied again when an instance comes back."""
 
 

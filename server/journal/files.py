@@ -6,15 +6,18 @@ reads opens a source and keeps it; the source stays good whatever becomes of the
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import zlib
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
+from server.base.regular_files import open_regular
 from server.journal.index import Index, unpack_index
 from server.journal.layout import (
     PAGE,
@@ -33,8 +36,12 @@ from server.journal.records import CHUNK, Names, read_names
 from server.journal.storage import FileSource, MemorySource, Source
 
 _INPUT: Final = 1 << 20
+_OUTPUT: Final = 1 << 20
+"""Bytes that are decompressed at once; a thousand times fewer can become as many."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
+_GZIP_MAGIC: Final = b"\x1f\x8b"
 _LARGEST_FILE: Final = 1 << 40
+_COMPRESSED: Final = ".gz"
 
 
 def inflate(path: Path, limit: int = _LARGEST_FILE) -> bytes:
@@ -47,20 +54,36 @@ def inflate(path: Path, limit: int = _LARGEST_FILE) -> bytes:
     Raises:
         OSError: the file cannot be read; damage within it only ends the contents early.
     """
+    return bytes(_inflate(path, limit)[0])
+
+
+def _inflate(path: Path, limit: int) -> tuple[bytearray, bool]:
+    """The same, and whether the compressed data came to their end, unharmed."""
     decompressor = zlib.decompressobj(_GZIP)
-    parts: list[bytes] = []
-    length = 0
+    data = bytearray()  # grows in its place, where parts would be there twice once they are joined
+    has_more = False
     with path.open("rb") as file:
-        while length < limit and not decompressor.eof:
-            chunk = decompressor.unconsumed_tail or file.read(_INPUT)
-            if not chunk:
+        while len(data) < limit and not decompressor.eof:
+            chunk = decompressor.unconsumed_tail or (b"" if has_more else file.read(_INPUT))
+            if not chunk and not has_more:
                 break
+            before = decompressor.copy()
             try:
-                parts.append(decompressor.decompress(chunk, limit - length))
+                piece = decompressor.decompress(chunk, min(_OUTPUT, limit - len(data)))
             except zlib.error:
+                data += b"".join(_until_damage(before.decompress, chunk))
                 break
-            length += len(parts[-1])
-    return b"".join(parts)
+            data += piece
+            has_more = len(piece) == _OUTPUT
+    del data[limit:]
+    return data, decompressor.eof
+
+
+def _until_damage(decompress: Callable[[bytes], bytes], chunk: bytes) -> Iterator[bytes]:
+    """What a chunk holds before the byte at which it is found to be damaged."""
+    with contextlib.suppress(zlib.error):
+        for place in range(len(chunk)):
+            yield decompress(chunk[place : place + 1])
 
 
 def open_source(path: Path) -> Source:
@@ -69,20 +92,68 @@ def open_source(path: Path) -> Source:
     Raises:
         OSError: it cannot be read.
     """
-    if path.suffix != ".gz":
+    if path.suffix != _COMPRESSED:
         return FileSource(path)
-    data = inflate(path)
+    return _decompressed(path).source
+
+
+class Opened(NamedTuple):
+    """What may be a journal file.
+
+    Attributes:
+        source: its bytes, with zeros for those that are missing at the end of a compressed one.
+        missing: how many bytes are missing at its end.
+        is_whole: it is not compressed, or its compressed data are unharmed.
+    """
+
+    source: Source
+    missing: int
+    is_whole: bool = True
+
+
+def open_unknown(path: Path) -> Opened:
+    """Open what may be a journal file, whatever its name says, and however much of it is there.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open_regular(path) as file:
+        is_compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    if is_compressed:
+        page = inflate(path, PAGE)
+        return Opened(MemorySource(page), 0) if _is_no_header(page) else _decompressed(path)
+    source = FileSource(path)
+    return Opened(source, _missing(source.read(0, PAGE), source.size))
+
+
+def _decompressed(path: Path) -> Opened:
+    data, is_whole = _inflate(path, _LARGEST_FILE)
+    missing = _missing(bytes(data[:PAGE]), len(data))
+    padding = missing if missing < _LARGEST_FILE else 0
+    return Opened(MemorySource(data, padding), missing, is_whole)
+
+
+def _is_no_header(page: bytes) -> bool:
+    """Whether a page is nothing like a header page, most of which is zeros even if it is damaged.
+
+    What is compressed has to be decompressed as a whole, to be searched from its end for entries:
+    for something else than a journal that would be in vain, and may take any amount of memory.
+    """
+    return len(page) == PAGE and page.count(0) < PAGE // 2
+
+
+def _missing(page: bytes, size: int) -> int:
+    """By how much a file is shorter than its header page says."""
     try:
-        header = unpack_header(data[:PAGE])
+        header = unpack_header(page)
     except FormatError:
         header = None
-    missing = header.size - len(data) if header is not None else 0
-    return MemorySource(data + bytes(missing) if 0 < missing < _LARGEST_FILE else data)
+    return max(header.size - size, 0) if header is not None else 0
 
 
 def read_page(path: Path) -> bytes:
     """The header page of a journal file, compressed or not."""
-    if path.suffix == ".gz":
+    if path.suffix == _COMPRESSED:
         return inflate(path, PAGE)
     with path.open("rb") as file:
         return file.read(PAGE)
@@ -137,7 +208,7 @@ class SourceCache:
             OSError: it cannot be opened.
         """
         with self._lock:
-            if path.suffix != ".gz":
+            if path.suffix != _COMPRESSED:
                 plain = self._open.get(path)
                 if plain is None:
                     plain = self._open[path] = FileSource(path)
@@ -187,7 +258,12 @@ class JournalFile:
     @property
     def name(self) -> str:
         """What it is called in the journal directory, and stays called once it is compressed."""
-        return self.path.name.removesuffix(".gz")
+        return self.path.name.removesuffix(_COMPRESSED)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether its bytes cannot be replaced."""
+        return self.path.suffix == _COMPRESSED
 
     @property
     def end_txid(self) -> int | None:
@@ -270,6 +346,11 @@ class FileTable:
         if file.end_txid is not None and txid >= file.end_txid:
             return files[index + 1] if index + 1 < len(files) else None
         return file
+
+    def mendable(self, txid: int) -> JournalFile | None:
+        """The file with an entry, if bytes of it can be replaced."""
+        file = self.covering(txid)
+        return None if file is None or file.is_compressed else file
 
 
 def unpack_page(page: bytes) -> tuple[FileHeader | None, Seal | None]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, TypeVar
 
 from server.journal.entry import Origin, Topic
 from server.journal.errors import EntryTooLarge
@@ -42,6 +42,10 @@ class OriginHandle:
         self.definition = _definition(pack_origin, origin)
         self.file = -1
         self.number = 0
+
+
+Handles: TypeAlias = Mapping[int, tuple[TopicHandle, OriginHandle | None]]
+"""What the names of entries that are appended together stand for; see `Content`."""
 
 
 def _definition(pack: Callable[[_T], bytes], thing: _T) -> bytes:

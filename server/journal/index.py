@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from server.journal.entry import EVENTS
+from server.journal.entry import EVENTS, Kind
 from server.journal.layout import (
     BODY_LENGTH,
     BODY_START,
@@ -30,6 +30,7 @@ from server.journal.layout import (
     PAGE,
     SEQUENCE,
     SOURCE,
+    TOPIC,
     TXID,
     FormatError,
     pack_origin,
@@ -41,7 +42,6 @@ from server.journal.layout import (
 from server.journal.records import (
     CHUNK,
     Names,
-    columns,
     no_names,
     read_intact_records,
     read_names,
@@ -54,10 +54,13 @@ INDEX_MAGIC: Final = b"AMPGJIDX"
 TOPIC_INDEX_MAGIC: Final = b"AMPGTIDX"
 VERSION: Final = 1
 
+ANY_TOPIC: Final = 2**32 - 1
+"""In a topic index, the topic of entries of which it is not known; no topic has that number."""
+
 Integers = npt.NDArray[np.int64]
 
 _HEADER: Final = struct.Struct("<8sHHIQQIIIIQ")
-"""magic, version, flags, reserved, file number, first txid, entries, topics, origins, clients,
+"""magic, version, flags, notes, file number, first txid, entries, topics, origins, clients,
 offsets."""
 _NAME: Final = struct.Struct("<II")  # number, length of the definition
 _CLIENT: Final = np.dtype([("client", "<u8"), ("first", "<u8"), ("last", "<u8"), ("time", "<i8")])
@@ -91,6 +94,7 @@ class Index:
         first_txid: of that file.
         count: entries in that file.
         names: its topics and origins.
+        notes: entries in it that say what is missing of publishers; see `missing`.
         clients: its publishers that number their messages, by client hash.
         offsets: where bodies begin and end, in bytes from the beginning of the file. If no entry
             has extras, entry n lies between offsets n and n + 1; otherwise its body lies between
@@ -100,6 +104,7 @@ class Index:
     number: int
     first_txid: int
     count: int
+    notes: int
     names: Names
     clients: Mapping[int, Span]
     offsets: Integers
@@ -114,7 +119,7 @@ def build_index(source: Source, number: int, first_txid: int, count: int) -> Ind
     clients: dict[int, Span] = {}
     starts = np.zeros(count, np.int64)
     middles = np.zeros(count, np.int64)
-    end, with_extras = PAGE, False
+    end, with_extras, notes = PAGE, False, 0
     for start in range(0, count, CHUNK):
         stop = min(start + CHUNK, count)
         records = read_intact_records(source, first_txid, start, stop)
@@ -123,6 +128,7 @@ def build_index(source: Source, number: int, first_txid: int, count: int) -> Ind
             middles[start:stop] = starts[start:stop] + records["body_length"]
             end = int(middles[stop - 1]) + int(records["extras_length"][-1])
             with_extras = with_extras or bool(records["extras_length"].any())
+            notes += int(np.count_nonzero(records["kind"] == Kind.MISSING))
             # A number from another instance may happen to be the txid that its entry has here.
             numbered = (records["sequence"] != records["txid"]) | (records["source"] != 0)
             _cover_all(clients, records[numbered & np.isin(records["kind"], _EVENTS)])
@@ -135,12 +141,13 @@ def build_index(source: Source, number: int, first_txid: int, count: int) -> Ind
             middles[place] = row[BODY_START] + row[BODY_LENGTH]
             end = row[BODY_START] + row[BODY_LENGTH] + row[EXTRAS_LENGTH]
             with_extras = with_extras or row[EXTRAS_LENGTH] > 0
+            notes += row[KIND] == Kind.MISSING
             if row[KIND] in EVENTS and (row[SEQUENCE] != row[TXID] or row[SOURCE]):
                 timestamp, client, sequence = row[1:4]
                 _cover(clients, client, Span(sequence, sequence, timestamp))
     pairs = np.stack((starts, middles), axis=1).reshape(-1) if with_extras else starts
     names = read_names(source, first_txid, count)
-    return Index(number, first_txid, count, names, clients, np.append(pairs, end))
+    return Index(number, first_txid, count, notes, names, clients, np.append(pairs, end))
 
 
 def _cover_all(clients: dict[int, Span], records: npt.NDArray[np.void]) -> None:
@@ -170,7 +177,7 @@ def pack_index(index: Index) -> bytes:
         INDEX_MAGIC,
         VERSION,
         0,
-        0,
+        index.notes,
         index.number,
         index.first_txid,
         index.count,
@@ -203,8 +210,8 @@ def unpack_index(compressed: bytes) -> Index:
     except (OSError, EOFError, zlib.error) as problem:
         raise FormatError(f"the index cannot be decompressed: {problem}") from problem
     check_side_file(data, INDEX_MAGIC, VERSION, _HEADER.size, "an index")
-    _, _, _, _, number, first_txid, count, topics, origins, clients, offsets = _HEADER.unpack_from(
-        data
+    _, _, _, notes, number, first_txid, count, topics, origins, clients, offsets = (
+        _HEADER.unpack_from(data)
     )
     names = no_names()
     position = _HEADER.size
@@ -228,16 +235,23 @@ def unpack_index(compressed: bytes) -> Index:
         number,
         first_txid,
         count,
+        notes,
         names,
         spans,
         np.frombuffer(data, "<i8", offsets, position).astype(np.int64, copy=False),
     )
 
 
-def build_topic_index(source: Source, count: int) -> dict[int, npt.NDArray[np.uint32]]:
-    """The numbers of the entries of each topic of a file, in order."""
+def build_topic_index(
+    source: Source, first_txid: int, count: int
+) -> dict[int, npt.NDArray[np.uint32]]:
+    """The numbers of the entries of each topic of a file, in order.
+
+    Of what topic an entry is whose record is damaged is not known, and whoever reads any topic has
+    to come upon it: such entries are listed as those of `ANY_TOPIC`.
+    """
     parts = [
-        columns(source, start, min(start + CHUNK, count))["topic"].astype(np.uint32)
+        _topics(source, first_txid, start, min(start + CHUNK, count))
         for start in range(0, count, CHUNK)
     ]
     topics = np.concatenate(parts) if parts else np.zeros(0, np.uint32)
@@ -245,6 +259,14 @@ def build_topic_index(source: Source, count: int) -> dict[int, npt.NDArray[np.ui
     numbers, starts = np.unique(topics[order], return_index=True)
     pieces = np.split(order, starts[1:])
     return {int(number): piece for number, piece in zip(numbers, pieces, strict=False)}
+
+
+def _topics(source: Source, first_txid: int, start: int, stop: int) -> npt.NDArray[np.uint32]:
+    records = read_intact_records(source, first_txid, start, stop)
+    if records is not None:
+        return records["topic"].astype(np.uint32)
+    rows = read_rows(source, first_txid, start, stop)
+    return np.array([ANY_TOPIC if row is None else row[TOPIC] for row in rows], np.uint32)
 
 
 def pack_topic_index(count: int, topics: Mapping[int, npt.NDArray[np.uint32]]) -> bytes:
@@ -255,8 +277,21 @@ def pack_topic_index(count: int, topics: Mapping[int, npt.NDArray[np.uint32]]) -
     return with_checksum(b"".join(parts))
 
 
-def unpack_topic_index(data: bytes, count: int) -> dict[int, npt.NDArray[np.uint32]]:
-    """Read a topic index file.
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """What a topic index says.
+
+    Attributes:
+        count: entries of the journal file that it belongs to.
+        topics: the numbers of the entries of each topic, by the topic's number.
+    """
+
+    count: int
+    topics: Mapping[int, npt.NDArray[np.uint32]]
+
+
+def unpack_topic_index(data: bytes, count: int) -> Mapping[int, npt.NDArray[np.uint32]]:
+    """Read a topic index file of a journal file that is known.
 
     Args:
         data: its bytes.
@@ -265,10 +300,20 @@ def unpack_topic_index(data: bytes, count: int) -> dict[int, npt.NDArray[np.uint
     Raises:
         FormatError: it is damaged, or belongs to another file.
     """
+    postings = unpack_postings(data)
+    if postings.count != count:
+        raise FormatError(f"the topic index is for {postings.count} entries, the file has {count}")
+    return postings.topics
+
+
+def unpack_postings(data: bytes) -> Postings:
+    """Read a topic index file.
+
+    Raises:
+        FormatError: it is damaged, or something else.
+    """
     check_side_file(data, TOPIC_INDEX_MAGIC, VERSION, _TOPIC_HEADER.size, "an index")
-    _, _, _, entries, number_of_topics, _ = _TOPIC_HEADER.unpack_from(data)
-    if entries != count:
-        raise FormatError(f"the topic index is for {entries} entries, the file has {count}")
+    _, _, _, count, number_of_topics, _ = _TOPIC_HEADER.unpack_from(data)
     sizes = [
         _POSTING.unpack_from(data, _TOPIC_HEADER.size + which * _POSTING.size)
         for which in range(number_of_topics)
@@ -278,4 +323,4 @@ def unpack_topic_index(data: bytes, count: int) -> dict[int, npt.NDArray[np.uint
     for number, length in sizes:
         topics[number] = np.frombuffer(data, "<u4", length, position)
         position += 4 * length
-    return topics
+    return Postings(count, topics)

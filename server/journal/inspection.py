@@ -12,7 +12,7 @@ from typing import Final
 
 from server.journal.entry import Entry
 from server.journal.extent import find_extent
-from server.journal.files import open_source, salvage_header, unpack_page
+from server.journal.files import open_unknown, salvage_header, unpack_page
 from server.journal.layout import (
     PAGE,
     RECORD_SIZE,
@@ -54,7 +54,11 @@ class JournalReader:
         header: what the file says about itself; None if it has not been taken into use.
         seal: what it says about its end; None if it is not full.
         count: entries in it, damaged ones included.
+        has_lost_header: what it says about itself had to be concluded from its entries.
         size: of the file in bytes, decompressed.
+        is_whole: it is not compressed, or its compressed data are unharmed.
+        missing: bytes at its end that are not there, though its header says so; the last of them
+            were the records of its entries.
 
     Raises:
         OSError: it cannot be read.
@@ -63,8 +67,9 @@ class JournalReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._source = open_source(path)
+        self._source, self.missing, self.is_whole = open_unknown(path)
         self.size = self._source.size
+        self.has_lost_header = False
         self.header, self.seal = self._read_page()
         self.count = self._count()
         self._first = 0 if self.header is None else self.header.first_txid
@@ -85,14 +90,18 @@ class JournalReader:
         if len(page) < PAGE:
             raise FormatError(f"it has {self.size} bytes, less than a journal file")
         try:
-            return unpack_page(page)
+            header, seal = unpack_page(page)
         except VersionError:
             raise
         except FormatError:
-            header = salvage_header(self._source, 0, "")
+            header, seal = salvage_header(self._source, 0, ""), None
             if header is None:
                 raise
-            return header, None
+            self.has_lost_header = True
+        if header is None:  # zeros: a file that has not been used, unless there are entries
+            header = salvage_header(self._source, 0, "")
+            self.has_lost_header = header is not None
+        return header, seal
 
     def _count(self) -> int:
         if self.header is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
 
+from server.base.data_files import FileInUseError, lock
 from server.base.histogram import Histogram
 from server.journal.batches import MOST_WAITING, Commit, LiveFile
 from server.journal.bookmarks import BookmarkRequest, NotFound, Span, resolve, resolving
@@ -20,12 +20,13 @@ from server.journal.entry import EVENTS, MESSAGES, Entry, Kind, Origin, Topic
 from server.journal.errors import Event, JournalError, Notice, reason
 from server.journal.files import FileTable, JournalFile, SourceCache
 from server.journal.handles import OriginHandle, TopicHandle
-from server.journal.layout import FileHeader, FormatError, pack_header
+from server.journal.layout import PAGE, RECORD_SIZE, FileHeader, FormatError, pack_header
 from server.journal.lookup import Lookup
 from server.journal.mending import Mending
 from server.journal.naming import queues_name, replication_name
 from server.journal.queue_points import QueuesCache, pack_queues, unpack_queues
 from server.journal.recovery import Found, Recovery
+from server.journal.reindexing import Reindexing
 from server.journal.restoring import Restoring
 from server.journal.settings import JournalSettings
 from server.journal.side_files import SideFile
@@ -54,6 +55,8 @@ class Journal:
     Attributes:
         mending: finds damaged bodies, and replaces them; takes its time.
         restoring: finds damaged records, and makes them again; takes its time.
+        missing: the numbers of publishers that are not in the log though higher ones are; the
+            engine's.
         number: in a bookmark, stands for this log in the place of a publisher, with a txid as
             sequence. It is another one for a log that was begun anew; replication, which has a
             better name for the log, sets it to that one's hash.
@@ -104,9 +107,10 @@ class Journal:
     def _build(self, found: Found, on_durable: Callable[[int], None], disk: Disk) -> None:
         settings, clock = self._settings, self._clock
         size = -(-settings.file_size // _SIZE_UNIT) * _SIZE_UNIT
-        sequences = found.sequences
+        sequences, self.missing = found.sequences, found.missing
         if settings.client_expiration is not None:
             sequences = without_inactive(sequences, clock() - settings.client_expiration // 1000)
+            self.missing.forget(found.sequences.keys() - sequences.keys())
         self._table = FileTable(tuple(found.files))
         self._cache = SourceCache(settings.cache_limit or _default_cache())
         place = Place(
@@ -132,6 +136,7 @@ class Journal:
             live,
             position,
             sequences,
+            self.missing,
             self._table,
             self._upkeep.next_file,
             clock,
@@ -145,9 +150,15 @@ class Journal:
             self._file_is_full,
             self._notice,
         )
-        self.mending = Mending(self._table, self._cache, disk)
-        self.restoring = Restoring(self._table, self._cache, disk, lambda: self._writer.durable)
         self._lookup = Lookup(self._table, self._cache, lambda: self._writer.durable)
+        self.mending = Mending(self._table, self._cache, disk)
+        self.restoring = Restoring(
+            self._table,
+            self._cache,
+            disk,
+            lambda: self._writer.durable,
+            Reindexing(self._upkeep, self._lookup),
+        )
         # those in use, and those that the current file has numbers for
         self._topics = WeakValueDictionary[tuple[str, str], TopicHandle]()
         self._origins = WeakValueDictionary[tuple[str, str], OriginHandle]()
@@ -202,7 +213,7 @@ class Journal:
 
     def start(self) -> None:
         """Commit, and look after the files, on threads from now on."""
-        self._upkeep.later(self._store_clients)
+        self._upkeep.later(partial(self._store_clients, self._clients()))
         self._upkeep.start()
         self._committer.start()
         self._upkeep.later(partial(self._upkeep.prepare, self._settings.preallocated - 1))
@@ -210,21 +221,24 @@ class Journal:
             if file.seal is not None and not self._upkeep.is_indexed(file):
                 self._upkeep.later(partial(self._upkeep.complete, file.number))
 
-    def _store_clients(self) -> None:
+    def _store_clients(self, cache: ClientsCache) -> None:
         """Let full files not be the only place where something about publishers is.
 
         The table is there from the first start on, for whoever looks into it.
         """
         ends = [file.end_txid for file in self._table.files if file.end_txid is not None]
         if not self._upkeep.stored_to or (ends and self._upkeep.stored_to < ends[-1] - 1):
-            self._upkeep.store_clients(ClientsCache(self.durable_txid, self._writer.sequences))
+            self._upkeep.store_clients(cache)
+
+    def _clients(self) -> ClientsCache:
+        sequences, missing = self._writer.sequences, tuple(self.missing.rows())
+        return ClientsCache(self.durable_txid, sequences, missing)
 
     def close(self) -> None:
         """Commit what has been appended, and leave the files in good order."""
         self._committer.stop()
         if self.durable_txid == self.last_txid:
-            cache = ClientsCache(self.durable_txid, self._writer.sequences)
-            self._upkeep.later(partial(self._upkeep.store_clients, cache))
+            self._upkeep.later(partial(self._upkeep.store_clients, self._clients()))
             self._upkeep.later(self._queues_file.store_what_is_left)
             self._upkeep.later(self._replication_file.store_what_is_left)
         self._upkeep.stop()
@@ -334,6 +348,20 @@ class Journal:
     def durable_txid(self) -> int:
         """Of the last entry on stable storage."""
         return self._writer.durable
+
+    def bytes_behind(self, after: int) -> int:
+        """About how many bytes are behind an entry: those of one file count as equally long."""
+        total, end = 0, self.last_txid + 1
+        for file in reversed(self._table.files):
+            if end <= after + 1:
+                break
+            count = end - file.first_txid
+            if count > 0:
+                written = self._writer.written if file.seal is None else file.seal.bodies_end
+                size = written - PAGE + RECORD_SIZE * count
+                total += size * min(end - after - 1, count) // count
+            end = file.first_txid
+        return total
 
     def find(self, client: int, sequence: int) -> int | None:
         """The txid of an entry on stable storage, None if it is not in the log."""
@@ -464,8 +492,8 @@ class Journal:
         self._upkeep.filing.give_up()
 
     def _file_is_full(self, commit: Commit) -> None:
-        file = commit.stream.file
-        cache = ClientsCache(commit.last_txid, commit.stream.sequences)
+        stream, file = commit.stream, commit.stream.file
+        cache = ClientsCache(commit.last_txid, stream.sequences, stream.missing)
         self._upkeep.later(partial(self._upkeep.seal, file, cache))
         text = f"{file.path}: is full"
         self._notice(Notice(Event.ROTATED, text, str(file.path), commit.last_txid))
@@ -487,13 +515,16 @@ def _take_possession(settings: JournalSettings) -> int:
     except OSError as problem:
         raise JournalError(f"the transaction log cannot be used: {reason(problem)}") from problem
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as problem:
+        lock(descriptor)
+    except FileInUseError as holder:
         os.close(descriptor)
         raise JournalError(
-            f"{settings.directory}: is in use by another instance; "
+            f"{settings.directory}: is in use by {holder}; "
             "a JournalDirectory belongs to one instance"
-        ) from problem
+        ) from None
+    except OSError as problem:
+        os.close(descriptor)
+        raise JournalError(f"the transaction log cannot be used: {reason(problem)}") from problem
     return descriptor
 
 

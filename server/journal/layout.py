@@ -18,6 +18,7 @@ from typing import Final
 
 import google_crc32c
 
+from server.base.data_files import version_mismatch
 from server.journal.entry import Origin, Topic
 
 MAGIC: Final = b"AMPGJRNL"
@@ -172,7 +173,7 @@ def unpack_header(page: bytes) -> FileHeader | None:
         raise FormatError("it does not begin like a journal file")
     is_intact = has_checksum(page[:_SEAL_OFFSET])
     if version != VERSION and is_intact:
-        raise VersionError(f"its format has version {version}; this program reads {VERSION}")
+        raise VersionError(version_mismatch(version, VERSION))
     if not is_intact or record_size != RECORD_SIZE or page_size != PAGE:
         raise FormatError("its header is damaged")
     name = page[_HEADER.size : _HEADER.size + length]

@@ -69,6 +69,10 @@ class Lookup:
                     return found
         return None
 
+    def forget(self, number: int) -> None:
+        """Forget what the index of a file has said of publishers: it is not what it was."""
+        self._clients.pop(number, None)
+
     def first_since(self, timestamp: int) -> int:
         """The txid of the first entry at a moment or later.
 

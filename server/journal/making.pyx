@@ -10,7 +10,9 @@ from cpython.long cimport PyLong_AsUnsignedLongLong
 from cpython.ref cimport PyObject
 from cpython.sequence cimport PySequence_Fast
 
-from server.journal.octets cimport crc32c, store_u32, store_u64, uint8_t, uint32_t, uint64_t
+from server.journal.octets cimport (
+    crc32c, load_u32, store_u32, store_u64, uint8_t, uint32_t, uint64_t
+)
 from server.journal.record cimport (
     SIZE, TXID, TIMESTAMP, CLIENT, SEQUENCE, SOURCE_TXID, SOURCE, SOW_KEY, BODY_START, BODY_LENGTH,
     EXTRAS_LENGTH, TOPIC, ORIGIN, EXPIRATION, BODY_CRC, KIND, FLAGS, LAG, CRC
@@ -33,7 +35,7 @@ def make_records(place, content, flags=0):
     cdef uint8_t *record
     cdef uint64_t txid = place.first_txid, end = place.bodies_end, lag = txid - place.durable
     cdef uint64_t timestamp = <uint64_t><long long>place.timestamp, source = content.source, length
-    cdef uint32_t extras_length = content.extras_length, topic = place.topic, origin = place.origin
+    fill(first, count, EXTRAS_LENGTH, 4, content.extras_length)
     for at in range(count):
         record = first - SIZE * at
         length = len(data[at])
@@ -41,12 +43,11 @@ def make_records(place, content, flags=0):
         store_u64(record + TIMESTAMP, timestamp)
         store_u64(record + SOURCE, source)
         store_u64(record + BODY_START, end)
-        store_u32(record + BODY_LENGTH, <uint32_t>(length - extras_length))
-        store_u32(record + EXTRAS_LENGTH, extras_length)
-        store_u32(record + TOPIC, topic)
-        store_u32(record + ORIGIN, origin)
+        store_u32(record + BODY_LENGTH, <uint32_t>length - load_u32(record + EXTRAS_LENGTH))
         store_u16(record + LAG, LAG_UNKNOWN if lag + at > LAG_UNKNOWN else lag + at)
         end += length
+    fill(first, count, TOPIC, 4, place.topics)
+    fill(first, count, ORIGIN, 4, place.origins)
     fill(first, count, CLIENT, 8, content.clients)
     fill(first, count, SEQUENCE, 8, content.sequences)
     fill(first, count, SOURCE_TXID, 8, content.source_txids)

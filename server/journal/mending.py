@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from server.journal.layout import Row
     from server.journal.storage import Disk
 
-_COMPRESSED: Final = ".gz"
-
 
 class Damaged(NamedTuple):
     """An entry whose body is damaged.
@@ -75,8 +73,8 @@ class Mending:
         Raises:
             OSError: the file cannot be read.
         """
-        file = self._table.covering(txid)
-        if file is None or file.path.suffix == _COMPRESSED:
+        file = self._table.mendable(txid)
+        if file is None:
             return []
         source, start = self._cache.open(file.path), txid - file.first_txid
         end = file.end_txid
@@ -89,7 +87,7 @@ class Mending:
     def is_compressed(self, txid: int) -> bool:
         """Whether an entry is in a file in which nothing can be replaced."""
         file = self._table.covering(txid)
-        return file is not None and file.path.suffix == _COMPRESSED
+        return file is not None and file.is_compressed
 
     def mend(self, damaged: Damaged, data: bytes) -> bool:
         """Put a body in place, on stable storage.
@@ -101,19 +99,14 @@ class Mending:
         Raises:
             OSError: it cannot be written.
         """
-        file = self._table.covering(damaged.txid)
-        if file is None or file.path.suffix == _COMPRESSED:
+        file = self._table.mendable(damaged.txid)
+        if file is None:
             return False
         source, number = self._cache.open(file.path), damaged.txid - file.first_txid
         (row,) = read_rows(source, file.first_txid, number, number + 1) or [None]
         if row is None or _damaged(row) != damaged or not damaged.is_body(data):
             return False
-        descriptor = self._disk.open(file.path, writable=True)
-        try:
-            self._disk.write(descriptor, data, row[BODY_START])
-            self._disk.sync(descriptor)
-        finally:
-            self._disk.close(descriptor)
+        self._disk.replace(file.path, [(row[BODY_START], data)])
         return read_body(source, row) == data
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+
+import msgspec
 
 from server.journal.batches import MOST_WAITING, LiveFile, Stream
 from server.journal.belonging import SMALLEST, strangers
 from server.journal.clients import ClientsCache, Sequences, unpack_clients
 from server.journal.committer import mark_of
 from server.journal.cutting import cut_off
-from server.journal.entry import EVENTS
+from server.journal.entry import EVENTS, Kind
 from server.journal.errors import Event, JournalError, Notice, reason
 from server.journal.extent import MOST_IN_COMMIT, Extent, find_extent
 from server.journal.files import JournalFile, open_source, read_page, salvage_header, unpack_page
@@ -24,6 +27,7 @@ from server.journal.layout import (
     RECORD_SIZE,
     SEQUENCE,
     SOURCE,
+    SOURCE_TXID,
     TIMESTAMP,
     TOPIC,
     TXID,
@@ -33,8 +37,9 @@ from server.journal.layout import (
     Seal,
     pack_header,
 )
+from server.journal.missing import Missing, decode_note
 from server.journal.naming import clients_name, journal_files, unfinished_files
-from server.journal.records import CHUNK, Names, no_names, read_rows
+from server.journal.records import CHUNK, Names, no_names, read_bodies, read_rows
 from server.journal.storage import Disk, FileSource
 
 
@@ -49,6 +54,7 @@ class Found:
         blank: empty files for later.
         next_number: of the next file to be made.
         sequences: the table of publishers.
+        missing: what is missing of them.
         last_txid: of the last entry that there has been, 0 if there is no trace of any.
         clients_stored_to: the txid up to which the stored table of publishers is true.
     """
@@ -59,6 +65,7 @@ class Found:
     blank: list[LiveFile]
     next_number: int
     sequences: Sequences
+    missing: Missing
     last_txid: int
     clients_stored_to: int
 
@@ -88,6 +95,7 @@ class Recovery:
         self._disk = disk
         self._notice = notice
         self._sequences: Sequences = {}
+        self._missing = Missing()
         self._covered = 0  # the txid up to which the stored table of publishers is true
 
     def run(self) -> Found:
@@ -128,6 +136,7 @@ class Recovery:
             blank,
             max([one.number for one in files] + [one.number for one in blank], default=-1) + 1,
             self._sequences,
+            self._missing,
             last,
             self._covered,
         )
@@ -284,7 +293,7 @@ class Recovery:
 
     def _take_sequences(self, file: JournalFile, seal: Seal) -> None:
         index = file.read_index()
-        if index is not None:
+        if index is not None and not index.notes and not self._missing.missing:
             for client, span in index.clients.items():
                 self._take(client, span.last, span.time)
             return
@@ -293,11 +302,18 @@ class Recovery:
             stop = min(start + CHUNK, seal.count)
             for row in read_rows(source, file.first_txid, start, stop):
                 if row is not None:
-                    self._take_row(row)
+                    is_note = row[KIND] == Kind.MISSING
+                    self._take_row(row, read_bodies(source, [row])[0] if is_note else None)
 
-    def _take_row(self, row: Row) -> None:
+    def _take_row(self, row: Row, data: bytes | None) -> None:
+        """Learn what an entry says of its publisher; a note that is damaged says nothing."""
         if row[KIND] in EVENTS and (row[SEQUENCE] != row[TXID] or row[SOURCE]):
             self._take(row[CLIENT], row[SEQUENCE], row[TIMESTAMP])
+            if self._missing.missing:
+                self._missing.came(row[CLIENT], row[SEQUENCE], row[SEQUENCE])
+        if row[KIND] == Kind.MISSING and data is not None:
+            with suppress(msgspec.MsgspecError):
+                self._missing.take(row[SOURCE_TXID], decode_note(data), is_own=not row[SOURCE])
 
     def _take(self, client: int, sequence: int, time: int) -> None:
         known = self._sequences.get(client, (0, 0))
@@ -309,7 +325,7 @@ class Recovery:
 
         def visit(row: Row, data: bytes) -> None:
             names.learn(row[KIND], row[TOPIC], row[ORIGIN], data)
-            self._take_row(row)
+            self._take_row(row, data)
 
         extent = find_extent(source, header.first_txid, self._covered, visit)
         self._report_damage(path, header, extent)
@@ -369,6 +385,7 @@ class Recovery:
     def _use(self, cache: ClientsCache) -> None:
         self._covered = cache.txid
         self._sequences = dict(cache.sequences)
+        self._missing = Missing(cache.missing)
 
 
 def _with_names(file: JournalFile, names: Names) -> JournalFile:

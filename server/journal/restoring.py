@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from server.journal.files import FileTable, JournalFile, SourceCache
     from server.journal.layout import Row
     from server.journal.records import Names
+    from server.journal.reindexing import Reindexing
     from server.journal.storage import Disk, Source
 
 MOST_TOGETHER: Final = 256
 """Damaged records in a row that are dealt with together."""
 
 _NEIGHBOURS: Final = 8  # of each side, by which others can find the place
-_COMPRESSED: Final = ".gz"
 
 
 class Gap(NamedTuple):
@@ -121,15 +121,22 @@ class Restoring:
         cache: opens them.
         disk: how to write to them.
         durable: tells the last entry on stable storage.
+        reindexing: makes anew what has been made from records.
     """
 
     def __init__(
-        self, table: FileTable, cache: SourceCache, disk: Disk, durable: Callable[[], int]
+        self,
+        table: FileTable,
+        cache: SourceCache,
+        disk: Disk,
+        durable: Callable[[], int],
+        reindexing: Reindexing,
     ) -> None:
         self._table: Final = table
         self._cache: Final = cache
         self._disk: Final = disk
         self._durable: Final = durable
+        self._reindexing: Final = reindexing
 
     def gaps(self, txid: int) -> list[Gap]:
         """The damaged records among some thousand from an entry on in the same file.
@@ -139,8 +146,8 @@ class Restoring:
         Raises:
             OSError: the file cannot be read.
         """
-        file = self._table.covering(txid)
-        if file is None or file.path.suffix == _COMPRESSED:
+        file = self._table.mendable(txid)
+        if file is None:
             return []
         rows = _Rows(self._cache.open(file.path), file, self._durable())
         start = txid - file.first_txid
@@ -182,8 +189,8 @@ class Restoring:
         Raises:
             OSError: they cannot be written.
         """
-        file = self._table.covering(gap.first)
-        if file is None or file.path.suffix == _COMPRESSED:
+        file = self._table.mendable(gap.first)
+        if file is None:
             return {}
         source = self._cache.open(file.path)
         rows = _Rows(source, file, self._durable())
@@ -197,18 +204,16 @@ class Restoring:
         placed = _put_in_place(gap, place, known, source, is_elsewhere)
         if not placed:
             return {}
-        records = {
-            txid: _record(txid, start, place.timestamp, account, topics, names)
+        records = [
+            (
+                source.size - RECORD_SIZE * (txid - file.first_txid + 1),
+                _record(txid, start, place.timestamp, account, topics, names),
+            )
             for txid, start, account in placed
-        }
-        descriptor = self._disk.open(file.path, writable=True)
-        try:
-            for txid, record in records.items():
-                number = txid - file.first_txid
-                self._disk.write(descriptor, record, source.size - RECORD_SIZE * (number + 1))
-            self._disk.sync(descriptor)
-        finally:
-            self._disk.close(descriptor)
+        ]
+        self._reindexing.drop(file.number)  # before: they must not outlive what they were made from
+        self._disk.replace(file.path, records)
+        self._reindexing.make_again(file.number)
         return {txid: account for txid, _, account in placed}
 
 

@@ -10,12 +10,15 @@ import struct
 from pathlib import Path
 from typing import Final
 
+from server.base.data_files import version_mismatch
 from server.journal.errors import JournalError, reason
-from server.journal.layout import CHECKSUM, FormatError, has_checksum
+from server.journal.layout import CHECKSUM, FormatError, VersionError, has_checksum
 from server.journal.storage import Disk
 
 REPLICATION_MAGIC: Final = b"AMPGRACK"
 """Of the file in which replication keeps what it remembers; see `server.replication.state`."""
+
+REPLICATION_VERSION: Final = 1
 
 _START: Final = struct.Struct("<8sH")  # magic, version
 
@@ -31,15 +34,18 @@ def check_side_file(data: bytes, magic: bytes, version: int, header_size: int, k
         kind: what it should be, with its article.
 
     Raises:
+        VersionError: it is whole, and of another version.
         FormatError: it is damaged, or something else.
     """
-    if len(data) < header_size + CHECKSUM.size or data[: len(magic)] != magic:
+    if len(data) < _START.size + CHECKSUM.size or data[: len(magic)] != magic:
         raise FormatError(f"it does not begin like {kind}")
     if not has_checksum(data):
         raise FormatError("its checksum is wrong")
     _, found = _START.unpack_from(data)
     if found != version:
-        raise FormatError(f"its format has version {found}; this program reads {version}")
+        raise VersionError(version_mismatch(found, version))
+    if len(data) < header_size + CHECKSUM.size:
+        raise FormatError(f"it is too short for {kind}")
 
 
 class SideFile:

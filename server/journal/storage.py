@@ -15,12 +15,15 @@ from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from server.base.data_files import MODE
+from server.journal.reading import read_in_memory
 from server.journal.storing import store
 
 Piece: TypeAlias = tuple[int, bytes]
 """An offset in a file in bytes, and what is to be there."""
 
 _ZEROS: Final = bytes(1 << 20)
+_READ_AT_ONCE: Final = 1 << 20
+"""Bytes that are copied in less time than it may take to get the interpreter's lock back."""
 _IN_ONE_GO: Final = 2
 """Pieces of a commit that are written together; most commits have no more."""
 
@@ -158,6 +161,21 @@ class Disk:
             self.close(descriptor)
         self.rename(temporary, path)
 
+    def replace(self, path: Path, pieces: Iterable[Piece]) -> None:
+        """Replace bytes of a file by others, on stable storage.
+
+        Args:
+            path: of the file, which has them all.
+            pieces: what to write where.
+        """
+        descriptor = self.open(path, writable=True)
+        try:
+            for offset, data in pieces:
+                self.write(descriptor, data, offset)
+            self.sync(descriptor)
+        finally:
+            self.close(descriptor)
+
     def remove(self, path: Path) -> None:
         """Remove a file, if it is there."""
         with contextlib.suppress(FileNotFoundError):
@@ -195,8 +213,13 @@ class FileSource:
 
     def read(self, offset: int, length: int) -> bytes:
         """See Source."""
+        length, offset = max(length, 0), max(offset, 0)
+        if length <= _READ_AT_ONCE:
+            data = read_in_memory(self._descriptor, length, offset)
+            if data is not None:
+                return data
         try:
-            return os.pread(self._descriptor, max(length, 0), max(offset, 0))
+            return os.pread(self._descriptor, length, offset)
         except OSError as problem:
             raise OSError(problem.errno, problem.strerror, str(self._path)) from None
 
@@ -205,14 +228,16 @@ class MemorySource:
     """A journal file held in memory: one that has been compressed, for instance.
 
     Args:
-        data: all its bytes.
+        data: all its bytes, which are not copied.
+        missing: how many zeros there are behind them.
     """
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.size = len(data)
+    def __init__(self, data: bytes | bytearray, missing: int = 0) -> None:
+        self._data = memoryview(data)
+        self.size = len(data) + missing
 
     def read(self, offset: int, length: int) -> bytes:
         """See Source."""
-        start = max(offset, 0)
-        return self._data[start : start + max(length, 0)]
+        start = min(max(offset, 0), self.size)
+        end = min(start + max(length, 0), self.size)
+        return bytes(self._data[start:end]).ljust(end - start, b"\0")

@@ -227,6 +227,15 @@ class Upkeep:
                 self._disk.close(descriptor)
         self.make_indexes(file, seal)
 
+    def drop_indexes(self, number: int) -> bool:
+        """Remove the indexes of a file, if it is full, and may have any; whether it may."""
+        file = self._table.find(number)
+        if file is None or file.seal is None:
+            return False
+        for kind in INDEXES:
+            self._disk.remove(sibling(file.path, kind))
+        return True
+
     def is_indexed(self, file: JournalFile) -> bool:
         """Whether a full file has the indexes that are to be made."""
         kinds = INDEXES if self._place.with_topic_index else (INDEX,)
@@ -238,7 +247,7 @@ class Upkeep:
         index = build_index(source, file.number, file.first_txid, seal.count)
         self._disk.store(sibling(file.path, INDEX), pack_index(index))
         if self._place.with_topic_index:
-            topics = build_topic_index(source, seal.count)
+            topics = build_topic_index(source, file.first_txid, seal.count)
             data = pack_topic_index(seal.count, topics)
             self._disk.store(sibling(file.path, TOPIC_INDEX), data)
 

@@ -7,9 +7,10 @@ stable storage when the committer says so, and not before.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, starmap
 from time import monotonic
 from typing import Final
 
@@ -19,7 +20,7 @@ from server.journal.clients import Sequences, server_made_identity
 from server.journal.entry import NO_TOPIC, Kind
 from server.journal.errors import EntryTooLarge, JournalUnavailable
 from server.journal.files import FileTable, JournalFile
-from server.journal.handles import OriginHandle, TopicHandle
+from server.journal.handles import Handles, OriginHandle, TopicHandle
 from server.journal.layout import (
     CHECKSUM,
     HEAD,
@@ -37,6 +38,7 @@ from server.journal.layout import (
     unpack_extras,
 )
 from server.journal.making import make_records
+from server.journal.missing import Missing
 
 _pack_head: Final = HEAD.pack
 _pack_checksum: Final = CHECKSUM.pack
@@ -74,6 +76,7 @@ class Writer:
         file: the file to write to.
         position: where its contents end.
         sequences: the table of publishers, kept up to date here.
+        missing: what is missing of publishers; kept up to date by whoever appends.
         table: all files; a new one is added when it is taken into use.
         next_file: gives an empty file, or raises JournalUnavailable.
         clock: microseconds since the Unix epoch.
@@ -93,6 +96,7 @@ class Writer:
         file: LiveFile,
         position: Position,
         sequences: Sequences,
+        missing: Missing,
         table: FileTable,
         next_file: Callable[[], LiveFile],
         clock: Callable[[], int],
@@ -102,6 +106,7 @@ class Writer:
         self.refusal: str | None = None
         self.file = file
         self.sequences = sequences
+        self._missing = missing
         self._instance = instance
         self._table = table
         self._next_file = next_file
@@ -125,6 +130,11 @@ class Writer:
     def last_txid(self) -> int:
         """Of the last entry appended."""
         return self._next_txid - 1
+
+    @property
+    def written(self) -> int:
+        """The offset behind the last body in the file that is written to."""
+        return self._bodies_end
 
     @property
     def waiting(self) -> int:
@@ -209,7 +219,7 @@ class Writer:
                 self.sequences[client] = (sequence, now)
             else:
                 flags = LATE
-        elif kind < Kind.NO_OP:
+        elif kind < Kind.NO_OP or kind == Kind.MISSING:
             source_txid = source_txid or client
             client = server_made_identity(client, self._instance)
             sequence = txid
@@ -271,12 +281,14 @@ class Writer:
             sow_keys: their SOW keys as numbers below 2**64; empty if they have none.
             expiration: lifetime in seconds, 0 for none.
         """
-        count, first = self._fitting(topic, origin, bodies, start), self._next_txid
+        handles = {0: (topic, origin)}
+        count, first = self._fitting(handles, bodies, start), self._next_txid
         if count:
             part = slice(start, start + count)
             txids = range(first, first + count)
             some, numbers = bodies[part], sequences[part]
             content = Content(
+                0,
                 client if numbers else server_made_identity(client, self._instance),
                 numbers or txids,
                 0 if numbers else client,
@@ -288,10 +300,11 @@ class Writer:
                 list(map(crc32c, some)),
                 some,
             )
-            self._append_block(topic, origin, content)
+            self._append_block(handles, content)
             if numbers:
                 self.sequences[client] = (numbers[-1], self.last_timestamp)
-            return AppendedRun(start + count, txids, self.last_timestamp, None)
+            checksums = content.checksums
+            return AppendedRun(start + count, txids, self.last_timestamp, None, checksums=checksums)
         try:  # this one makes room, or begins the next file
             txid = self.append(
                 topic,
@@ -304,38 +317,37 @@ class Writer:
             )
         except JournalUnavailable as problem:
             return AppendedRun(start, (), self.last_timestamp, problem)
-        return AppendedRun(start + 1, (txid,), self.last_timestamp, None)
+        checksums = (crc32c(bodies[start]),)
+        return AppendedRun(start + 1, (txid,), self.last_timestamp, None, checksums=checksums)
 
-    def append_copies(
-        self, topic: TopicHandle, origin: OriginHandle | None, content: Content, start: int = 0
-    ) -> AppendedRun:
+    def append_copies(self, handles: Handles, content: Content, start: int = 0) -> AppendedRun:
         """Append entries that another instance has recorded; otherwise see `append_run`.
 
         Args:
-            topic: where they were published.
-            origin: user and replication path.
+            handles: where they were published, and on which ways they came.
             content: what they say.
             start: the position of the first of them to append; there is one.
         """
-        first, is_alone = self._next_txid, len(content.data) - start == 1
-        count = 0 if is_alone else self._fitting(topic, origin, content.data, start)
-        if count:
-            part = content.part(start, start + count)
-            flags = self._take_sequences(part)
-            self._append_block(topic, origin, part, flags)
-            txids = range(first, first + count)
-            return AppendedRun(start + count, txids, self.last_timestamp, None, flags)
-        try:  # this one is the last, makes room, or begins the next file
-            txid, flags = self._append_copy(topic, origin, content, start)
+        try:
+            if len(content.data) - start > 1:
+                self._define_all(handles)
+                first, count = self._next_txid, self._fitting(handles, content.data, start)
+                if count:
+                    part = content.part(start, start + count)
+                    flags = self._take_sequences(part)
+                    self._append_block(handles, part, flags)
+                    txids = range(first, first + count)
+                    return AppendedRun(start + count, txids, self.last_timestamp, None, flags)
+            # This one is the last, makes room, or begins the next file.
+            txid, flag = self._append_copy(handles, content, start)
         except JournalUnavailable as problem:
             return AppendedRun(start, (), self.last_timestamp, problem)
-        return AppendedRun(start + 1, (txid,), self.last_timestamp, None, flags)
+        return AppendedRun(start + 1, (txid,), self.last_timestamp, None, flag)
 
-    def _append_copy(
-        self, topic: TopicHandle, origin: OriginHandle | None, content: Content, place: int
-    ) -> tuple[int, int]:
+    def _append_copy(self, handles: Handles, content: Content, place: int) -> tuple[int, int]:
         """Append one such entry; returns its txid and its flags."""
-        body, length = content.data[place], content.extras_length
+        topic, origin = handles[of_one(content.names, place)]
+        body, length = content.data[place], of_one(content.extras_length, place)
         correlation_id = given_key = b""
         if length:
             correlation_id, given_key = unpack_extras(body[-length:])
@@ -377,16 +389,9 @@ class Writer:
             flags.append(0 if is_next else LATE)
         return flags if any(flags) else 0
 
-    def _fitting(
-        self, topic: TopicHandle, origin: OriginHandle | None, bodies: Sequence[bytes], start: int
-    ) -> int:
+    def _fitting(self, handles: Handles, bodies: Sequence[bytes], start: int) -> int:
         """How many bodies can be appended in one block, without looking at anything in between."""
-        number = self.file.number
-        if (
-            self.refusal is not None
-            or topic.file != number
-            or (origin is not None and origin.file != number)
-        ):
+        if self.refusal is not None or not all(starmap(self._knows, handles.values())):
             return 0
         lengths = list(map(len, bodies[start : start + _MOST_IN_BLOCK]))
         if sum(lengths) + RECORD_SIZE * len(lengths) <= self._credit:
@@ -394,16 +399,20 @@ class Writer:
         sizes = accumulate(length + RECORD_SIZE for length in lengths)
         return bisect_right(list(sizes), self._credit)
 
-    def _append_block(
-        self, topic: TopicHandle, origin: OriginHandle | None, content: Content, flags: Field = 0
-    ) -> None:
+    def _knows(self, topic: TopicHandle, origin: OriginHandle | None) -> bool:
+        """Whether the current file says what the numbers of topic and origin stand for."""
+        number = self.file.number
+        return topic.file == number and (origin is None or origin.file == number)
+
+    def _append_block(self, handles: Handles, content: Content, flags: Field = 0) -> None:
         count = len(content.data)
+        topics, origins = _numbers_of(handles, content.names)
         place = Place(
             self._next_txid,
             max(self._clock(), self.last_timestamp),
             self._bodies_end,
-            topic.number,
-            0 if origin is None else origin.number,
+            topics,
+            origins,
             self.durable,
         )
         records, bodies_end = make_records(place, content, flags)
@@ -412,8 +421,9 @@ class Writer:
         self._next_txid += count
         self._bodies_end = bodies_end
         self.last_timestamp = place.timestamp
-        if content.extras_length:
-            self._with_extras += count
+        lengths = content.extras_length
+        if lengths:
+            self._with_extras += count if isinstance(lengths, int) else sum(map(bool, lengths))
         if self.pipe.asleep:
             self.pipe.wake()
 
@@ -452,6 +462,12 @@ class Writer:
                 raise JournalUnavailable("the storage of the transaction log does not keep up")
             self._relieve()
 
+    def _define_all(self, handles: Handles) -> None:
+        """Make it likely that the current file says what all of these stand for."""
+        for topic, origin in handles.values():
+            if not self._knows(topic, origin):
+                self._define(topic, origin, 0)
+
     def _define(self, topic: TopicHandle, origin: OriginHandle | None, length: int) -> None:
         """Make sure that the current file says what the numbers of topic and origin stand for.
 
@@ -463,20 +479,24 @@ class Writer:
         if self._room() < needed:
             self._begin_file(needed)
         names, number = self.file.names, self.file.number
-        if topic.file != number:
+        if topic.topic == NO_TOPIC:
+            topic.file = number  # it has number 0, which needs no definition
+        elif topic.file != number:
             topic.file, topic.number = number, self._numbers[0]
             self._numbers[0] += 1
             names.topics[topic.number] = topic.topic
             self.file.handles.append(topic)
-            self.append(topic, 0, 0, topic.definition, Kind.DEFINE_TOPIC)
+            with _undefined_unless_done(topic):
+                self.append(topic, 0, 0, topic.definition, Kind.DEFINE_TOPIC)
         if origin is not None and origin.file != number:
             origin.file, origin.number = number, self._numbers[1]
             self._numbers[1] += 1
             names.origins[origin.number] = origin.origin
             self.file.handles.append(origin)
             self._no_topic.file = number
-            definition = origin.definition
-            self.append(self._no_topic, 0, 0, definition, Kind.DEFINE_ORIGIN, origin=origin)
+            with _undefined_unless_done(origin):
+                definition = origin.definition
+                self.append(self._no_topic, 0, 0, definition, Kind.DEFINE_ORIGIN, origin=origin)
 
     def _begin_file(self, length: int) -> None:
         """Go on in the next file, if the entry has a chance there."""
@@ -499,6 +519,7 @@ class Writer:
         now = max(self._clock(), self.last_timestamp)
         header = pack_header(FileHeader(file.number, file.size, txid, now, self._instance))
         self.pipe.stream.sequences = dict(self.sequences)
+        self.pipe.stream.missing = tuple(self._missing.rows())
         self.pipe.switch(Stream(file, txid, 0, PAGE, header))
         self._append_to_stream = self.pipe.stream.blocks.append
         self.file = file
@@ -508,6 +529,27 @@ class Writer:
         self._with_extras = 0
         self._first_timestamp = self.last_timestamp = now
         self._table.add(JournalFile(file.number, file.path, file.size, txid, now, None, file.names))
+
+
+@contextmanager
+def _undefined_unless_done(handle: TopicHandle | OriginHandle) -> Iterator[None]:
+    """No entry may have a number that the file does not explain."""
+    try:
+        yield
+    except JournalUnavailable:
+        handle.file = -1
+        raise
+
+
+def _numbers_of(handles: Handles, names: Field) -> tuple[Field, Field]:
+    """The numbers of topics and origins in the current file."""
+    topics = {name: topic.number for name, (topic, _) in handles.items()}
+    origins = {
+        name: 0 if origin is None else origin.number for name, (_, origin) in handles.items()
+    }
+    if isinstance(names, int):
+        return topics[names], origins[names]
+    return [topics[name] for name in names], [origins[name] for name in names]
 
 
 def _extras(correlation_id: bytes, given_key: bytes) -> bytes:

@@ -115,11 +115,10 @@ class AggregateQuery:
     Args:
         found: finds all groups.
         ranked: puts the records of groups in order.
-        topic_matches: the records that were there to be tested.
+        scan: what the groups are gathered from.
         end: called when the query has ended, for whatever reason.
 
     Attributes:
-        topic_matches: see above.
         matches: the groups, when all have been found.
     """
 
@@ -127,15 +126,20 @@ class AggregateQuery:
         self,
         found: Gathering,
         ranked: Ranked,
-        topic_matches: int,
+        scan: OpenQuery,
         end: Callable[[], None] | None = None,
     ) -> None:
-        self.topic_matches: Final = topic_matches
         self.matches = 0
+        self._tested: Final = scan
         self._found: Final = found
         self._ranked: Final = ranked
         self._end: Final = end
         self._steps: Final[Generator[Sequence[Record], None, None]] = self._run()
+
+    @property
+    def topic_matches(self) -> int:
+        """The records that were there to be tested."""
+        return self._tested.topic_matches
 
     def __iter__(self) -> Iterator[Sequence[Record]]:
         """The slices of work that are left; each gives records, perhaps none."""

@@ -47,13 +47,18 @@ class BatchWriter:
         self._topic = ""
         self._records: list[bytes] = []
 
-    def add(self, record: Record) -> None:
-        """Add a record to the frame at hand."""
+    def add(self, record: Record, body: bytes) -> None:
+        """Add a record to the frame at hand.
+
+        Args:
+            record: the record.
+            body: what is wanted of its body.
+        """
         if record.topic != self._topic:
             self.finish()
             self._topic = record.topic
         presentation = self._presentation
-        body = presentation.finish(presentation.cut(record.body))
+        body = presentation.finish(body)
         timestamp = b""
         if presentation.timestamp:
             timestamp = b',"ts":"%b"' % iso_timestamp(to_seconds(record.timestamp)).encode()

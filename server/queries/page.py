@@ -39,10 +39,10 @@ class PageQuery:
         scan: finds the records that match, to fill the page's result set; None if it is complete.
         replaced: the page that the client had before, None if there was none. It has ended.
         inherited: told of the records that the client has from there.
-        topic_matches: the records of the topic.
+        topic_matches: the records of the topic; None if the client is not to know how many there
+            are.
 
     Attributes:
-        topic_matches: see above.
         matches: the records that match, when all have been found.
         cut: the SOW keys of the page's records, in order; none before all have been found.
     """
@@ -53,9 +53,9 @@ class PageQuery:
         scan: Scan | None,
         replaced: Page | None,
         inherited: Callable[[Record], None] | None,
-        topic_matches: int,
+        topic_matches: int | None,
     ) -> None:
-        self.topic_matches: Final = topic_matches
+        self._topic_matches: Final = topic_matches
         self.matches = 0
         self._page: Final = page
         self._scan: Final = scan
@@ -65,6 +65,11 @@ class PageQuery:
         if scan is None:
             self._cut_page()
         self._steps: Final[Generator[list[Record], None, None]] = self._run()
+
+    @property
+    def topic_matches(self) -> int:
+        """The records that were there to be tested."""
+        return self.matches if self._topic_matches is None else self._topic_matches
 
     def __iter__(self) -> Iterator[list[Record]]:
         """The slices of work that are left; each gives records, perhaps none."""

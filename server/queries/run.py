@@ -40,6 +40,13 @@ class Totals(NamedTuple):
     records_returned: int
 
 
+class Asked(NamedTuple):
+    """A query of one topic, and the form in which its records are wanted."""
+
+    query: OpenQuery
+    presentation: Presentation
+
+
 class Part(NamedTuple):
     """A query of one topic.
 
@@ -105,11 +112,13 @@ class QueryRun:
         sub_id: see above.
         place: its place in the client's stream.
         batches: frames records.
+        begun: when it began, by the clock of the turns.
     """
 
     def __init__(self, asker: Asker, turns: Slices, form: ResultForm, sub_id: str | None) -> None:
         self.query_id = form.query_id
         self.sub_id = sub_id
+        self.begun = turns.elapsed()
         self.place: Reservation = asker.outbox.reserve()
         self.batches = BatchWriter(
             form.query_id, form.batch_size, form.presentation, self.place.write_results

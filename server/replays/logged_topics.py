@@ -6,13 +6,13 @@ Each reader of the log has some of its own, for the subscriptions that it reads 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.expressions.context import NO_CONTEXT
 from server.expressions.effort import Allowance, TooCostlyError
 from server.journal import MESSAGES
-from server.security.entitlement import Permission
+from server.security.permissions import Permit
 from server.subscriptions.delivery import deliver_run, hand_over
 from server.subscriptions.failures import give_up_on
 from server.subscriptions.logged import LoggedEnvelope, LoggedRun
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from server.journal import Topic as TopicName
     from server.replays.listener import Surroundings
     from server.subscriptions.delivery import Delivery, Recipient, Writer
+    from server.subscriptions.filter_costs import FilterCost
     from server.subscriptions.subscription import Subscription
 
 _MOST_KEPT: Final = 8_192
+_NOT_FOR_IT: Final = Permit(False)
 
 
 class LoggedTopic(Topic):
@@ -50,6 +52,7 @@ class LoggedTopic(Topic):
     def _send_filtered(self, run: LoggedRun) -> None:
         """Messages in a row that go to the same subscriptions go together."""
         match, context = self._filters.match, NO_CONTEXT
+        self._filters.expect(len(run.bodies))
         together: Sequence[Recipient] = ()
         positions: list[int] = []
         for position, body in enumerate(run.bodies):
@@ -88,11 +91,12 @@ class LoggedTopics:
         self._subscriptions[subscription] = None
         effort = Allowance()
         for name, topic in list(self._topics.items()):
-            if self._is_for(subscription, name, effort):
+            permit = self._permit(subscription, name, effort)
+            if permit.allowed:
                 if topic is None:
-                    self._topics[name] = self._make(name, [subscription])
+                    self._topics[name] = self._make(name, {subscription: permit})
                 else:
-                    topic.attach(subscription)
+                    topic.attach(subscription, permit)
 
     def detach(self, subscription: Subscription) -> None:
         """Deliver to a subscription no more."""
@@ -100,6 +104,13 @@ class LoggedTopics:
         for topic in self._topics.values():
             if topic is not None:
                 topic.detach(subscription)
+
+    def filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:
+        """What the filter of a subscription costs, topic by topic."""
+        for topic in self._topics.values():
+            cost = None if topic is None else topic.cost_of(subscription)
+            if cost is not None:
+                yield cost
 
     def wants(self, name: TopicName) -> bool:
         """Whether anybody wants messages of a topic."""
@@ -136,38 +147,38 @@ class LoggedTopics:
         if len(self._topics) >= _MOST_KEPT:
             self._topics.clear()
         efforts = defaultdict[int, Allowance](Allowance)  # by number of the session
-        wanting = [
-            one
+        permits = {
+            one: self._permit(one, name, efforts[one.subscriber.number])
             for one in self._subscriptions
-            if self._is_for(one, name, efforts[one.subscriber.number])
-        ]
+        }
+        wanting = {one: permit for one, permit in permits.items() if permit.allowed}
         topic = self._topics[name] = self._make(name, wanting) if wanting else None
         return topic
 
-    def _make(self, name: TopicName, wanting: Sequence[Subscription]) -> LoggedTopic:
+    def _make(self, name: TopicName, wanting: Mapping[Subscription, Permit]) -> LoggedTopic:
         message_type = self._settings.message_types[name.message_type]
         topic = LoggedTopic(message_type, name.name, self._settings.functions)
-        for subscription in wanting:
-            topic.attach(subscription)
+        for subscription, permit in wanting.items():
+            topic.attach(subscription, permit)
         return topic
 
-    def _is_for(self, subscription: Subscription, topic: TopicName, effort: Effort) -> bool:
-        """Whether a topic is one that a subscription is for, and its user may read.
+    def _permit(self, subscription: Subscription, topic: TopicName, effort: Effort) -> Permit:
+        """What a subscription is for of a topic: what its user may see, if it is for that at all.
 
         What was recorded of topics that are no longer to be is not delivered. A subscription ends
         for which it takes too many steps to tell.
         """
         subscriber = subscription.subscriber
         try:
-            return (
+            if (
                 topic.message_type == subscriber.message_type
                 and subscription.is_for(topic.name, effort)
                 and self._known.find(topic.message_type, topic.name).is_journaled
-                and subscriber.may(Permission.READ_TOPIC, topic.name)
-            )
+            ):
+                return subscriber.permit_to_read(topic.name)
         except TooCostlyError as error:
             give_up_on((subscription,), error)
-            return False
+        return _NOT_FOR_IT
 
 
 def _send_some(run: LoggedRun, positions: Sequence[int], recipients: Sequence[Recipient]) -> None:

@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from server.journal import Topic as TopicName
     from server.queries.page import Scan
     from server.replays.listener import Surroundings
+    from server.security.permissions import Permit
     from server.sow.records import Record
     from server.sow.topic import SowTopic
     from server.subscriptions.envelope import Envelope
+    from server.subscriptions.filter_costs import FilterCost
     from server.subscriptions.page import Page
     from server.subscriptions.subscription import Subscription
 
@@ -45,6 +47,7 @@ class PagedRecords:
         subscription: the subscription, which has a page and a replay.
         sow: the topic.
         engine: what stands around.
+        permit: what the subscriber may see of the topic.
 
     Attributes:
         kinds: what kinds of entries matter.
@@ -53,7 +56,9 @@ class PagedRecords:
 
     kinds: Final = MESSAGES | {Kind.SOW_DELETE}
 
-    def __init__(self, subscription: Subscription, sow: SowTopic, engine: Surroundings) -> None:
+    def __init__(
+        self, subscription: Subscription, sow: SowTopic, engine: Surroundings, permit: Permit
+    ) -> None:
         self._sow: Final = sow
         self._subscription: Final = subscription
         self._records: Final[dict[str, Record]] = {}
@@ -65,7 +70,7 @@ class PagedRecords:
             engine.stores.differ(sow),
             self._records.get,
         )
-        self._audience.attach(subscription)
+        self._audience.attach(subscription, permit)
         page = self._audience.page(subscription)
         assert page is not None  # noqa: S101 - see `subscription`: attaching it has made one
         self.page: Final[Page] = page
@@ -76,6 +81,12 @@ class PagedRecords:
             self._audience.detach(self._subscription)
             self._records.clear()
             self._hold(-self._size)
+
+    def filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:
+        """See `LoggedTopics.filter_costs`."""
+        cost = self._audience.cost_of(subscription)
+        if cost is not None:
+            yield cost
 
     # ---- the state that it begins with
 

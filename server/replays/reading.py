@@ -11,7 +11,7 @@ nobody's memory; of the log, a slice is read at a time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from server.replays.rate import RateTerms
     from server.replays.tail import Tail
     from server.replays.timeline import Timeline
+    from server.subscriptions.filter_costs import FilterCost
     from server.subscriptions.subscription import Subscription
     from server.topics.transaction_log import TransactionLog
 
@@ -147,6 +148,10 @@ class Reading:
     def position(self) -> int:
         """The txid up to which everything has been sent."""
         return self._unsent[0].txid - 1 if self._unsent else self._cursor.position
+
+    def filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:
+        """See `LoggedTopics.filter_costs`."""
+        return self._topics.filter_costs(subscription)
 
     def leave(self, replay: ReadFor) -> None:
         """Read for a replay no more."""

@@ -12,7 +12,7 @@ A replay that has an end, counts, is held to a rate or is conflated goes on read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from server.replays.rate import RateTerms
     from server.replays.tail import Tail
     from server.replays.timeline import Timeline
+    from server.subscriptions.filter_costs import FilterCost
     from server.subscriptions.subscription import Subscription
     from server.topics.transaction_log import TransactionLog
     from server.wire.header import Header
@@ -155,6 +156,16 @@ class Replay:
         return max(now - reading.moment, 0.0)
 
     @property
+    def is_paused(self) -> bool:
+        """Whether its client wants nothing for now."""
+        return self._is_paused
+
+    def filter_costs(self) -> Iterator[FilterCost]:
+        """What its filter costs where it is decided of what is read from the log."""
+        source = self.reading if self.reading is not None else self.tail if self._in_tail else None
+        return iter(()) if source is None else source.filter_costs(self.subscription)
+
+    @property
     def has_had_enough(self) -> bool:
         """Whether it has been sent as many messages as were asked for."""
         return self.left == 0
@@ -180,7 +191,7 @@ class Replay:
         self._span = span
         if not self._is_open:
             return
-        self._release = self.log.hold(self._needed_from)
+        self._release = self.log.hold(self._needed_from, f"replay of {self.listener.client_name}")
         if not self._is_paused:
             self._read()
         if self._terms.on_persisted is not None:

@@ -8,7 +8,7 @@ leaves, and reads for itself from where it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
 from server.journal import JournalUnreadable, Span
@@ -18,6 +18,7 @@ from server.replays.patience import RETRY_SECONDS, Patience
 if TYPE_CHECKING:
     from server.journal import Cursor
     from server.replays.listener import Listener, Surroundings
+    from server.subscriptions.filter_costs import FilterCost
     from server.subscriptions.subscription import Subscription
     from server.topics.transaction_log import TransactionLog
 
@@ -101,6 +102,10 @@ class Tail:
         self._replays.discard(replay)
         self._topics.detach(replay.subscription)
         self._cursor.ask_again()
+
+    def filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:
+        """See `LoggedTopics.filter_costs`."""
+        return self._topics.filter_costs(subscription)
 
     def _read_from(self, position: int) -> Cursor:
         return self._log.journal.replay(Span(position), self._topics.wants, horizon=self.horizon)

@@ -30,8 +30,9 @@ comes as nanoseconds since 1970 (`records.to_nanoseconds`). What other parts use
     key_modules.create_key_generator(library, topic, message_type, options) -> keys.KeySource
 
 Errors that are for the publisher: `keys.KeyRefusedError`, `store.StoreError`, and the message
-types' `BodyError`. Errors of a start: `slab_file.FileInUseError`, `key_errors.KeyModuleError`,
-`chain_file.DamagedChainFileError`, OSError.
+types' `BodyError`. Errors of a start: `base.data_files.FileInUseError`,
+`slab_file.OtherVersionError`, `key_errors.KeyModuleError`, `chain_file.DamagedChainFileError`,
+OSError.
 
 From the bottom up: `slab_format` (bytes), `slab_file` (maps), `slab_scan` and `slab_log` (reading
 and writing the log), `store` (the contract) with `memory_store` and `file_store`; `hash_index`,

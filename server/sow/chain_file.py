@@ -25,13 +25,14 @@ from typing import Final
 
 import google_crc32c
 
-from server.base.data_files import MODE
+from server.base.data_files import MODE, FileInUseError, lock, version_mismatch
 from server.base.octets import from_octets, to_octets
 from server.sow.commit import GroupCommit, Job
 from server.sow.store import StoreError
 
 VERSION: Final = 1
 _HEADER: Final = struct.Struct("<8sII")
+HEADER_SIZE: Final = _HEADER.size
 MAGIC: Final = b"AMPCHAIN"
 _CHECKSUM: Final = struct.Struct("<I")
 _ENTRY: Final = struct.Struct("<IIQ")
@@ -50,21 +51,36 @@ class ChainFile:
 
     Raises:
         DamagedChainFileError: the file is damaged, or is no chain file.
+        FileInUseError: another process has it.
         OSError: the file cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        content = path.read_bytes() if path.exists() else b""
-        if len(content) < _HEADER.size:  # nothing, or what a crash left of the first write
-            content = _HEADER.pack(MAGIC, VERSION, 0)
-            with open(path, "wb", opener=_private) as file:
-                file.write(content)
-        self._entries, self._end = _read(path, content)
-        self._descriptor: Final = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        self._is_torn = True  # whether there may be something behind the last whole entry
-        self._cut()
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._descriptor: Final = os.open(path, flags, MODE)
+        try:
+            self._lock()
+            content = path.read_bytes()
+            if len(content) < _HEADER.size:  # nothing, or what a crash left of the first write
+                content = _HEADER.pack(MAGIC, VERSION, 0)
+                os.ftruncate(self._descriptor, 0)
+                os.write(self._descriptor, content)
+            self._entries, self._end = _read(path, content)
+            self._is_torn = True  # whether there may be something behind the last whole entry
+            self._cut()
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def _lock(self) -> None:
+        try:
+            lock(self._descriptor)
+        except FileInUseError as holder:
+            raise FileInUseError(
+                f"{self.path} is in use by {holder}: a file of chained ids is for one topic"
+            ) from None
 
     def load(self) -> Iterator[tuple[str, int]]:
         """The ids and keys that the file held when it was opened; can be asked once."""
@@ -121,16 +137,23 @@ def _entry(octets: bytes, key: int) -> bytes:
     return _CHECKSUM.pack(google_crc32c.value(content)) + content
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, MODE)
+def other_version(content: bytes) -> str | None:
+    """Say why a file of chained ids cannot be read that is of another version; None of others.
+
+    Args:
+        content: of the file, of which the header suffices.
+    """
+    if len(content) < _HEADER.size:
+        return None
+    magic, version, _ = _HEADER.unpack_from(content)
+    return version_mismatch(version, VERSION) if magic == MAGIC and version != VERSION else None
 
 
 def _read(path: Path, content: bytes) -> tuple[list[tuple[str, int]], int]:
-    magic, version, _ = _HEADER.unpack_from(content)
-    if magic != MAGIC or version != VERSION:
-        raise DamagedChainFileError(
-            f"{path} does not begin as a file of chained ids, version {VERSION}, does"
-        )
+    if not content.startswith(MAGIC):
+        raise DamagedChainFileError(f"{path} does not begin as a file of chained ids does")
+    if why := other_version(content):
+        raise DamagedChainFileError(f"{path}: {why}")
     entries: list[tuple[str, int]] = []
     position = _HEADER.size
     while position + _ENTRY.size <= len(content):

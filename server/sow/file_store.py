@@ -429,6 +429,7 @@ def open_store(
 
     Raises:
         FileInUseError: another process has the file open.
+        OtherVersionError: it is of another version of the format; nothing has been changed.
         OSError: the file cannot be opened, created or renamed.
     """
 

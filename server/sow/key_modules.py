@@ -6,7 +6,9 @@ function
     def create_key_generator(topic: str, message_type: MessageType,
                              options: Mapping[str, Sequence[str]]) -> KeySource
 
-which raises `KeyModuleError` for options that it does not understand.
+which returns an object with the method `key` of `server.sow.keys.KeySource`, and raises
+`KeyModuleError` for options that it does not understand. What it does wrong later costs the message
+that it should have given a key, and nothing else (`LibraryKeys`).
 """
 
 from __future__ import annotations
@@ -15,18 +17,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Final, TypeAlias
 
-from server.base.libraries import LibraryError, load_entry_point
+from server.base.libraries import LibraryError, explain, load_entry_point
 from server.message_types.base import MessageType
 from server.sow.chain_file import ChainFile
 from server.sow.chaining import ChainingKeys, chaining_options
 from server.sow.key_errors import KeyModuleError
-from server.sow.keys import KeySource
+from server.sow.keys import KeyRefusedError, KeySource
 
 Options: TypeAlias = Mapping[str, Sequence[str]]
 Factory: TypeAlias = Callable[[str, MessageType, Options], KeySource]
 
 CHAINING: Final = "libamps_id_chaining_key_generator.so"
 ENTRY_POINT: Final = "create_key_generator"
+
+_LONGEST: Final = 65_535
+"""Characters of a key; publishers may not give longer ones either."""
 
 
 def _chaining(topic: str, message_type: MessageType, options: Options) -> KeySource:
@@ -52,14 +57,68 @@ def create_key_generator(
     Raises:
         KeyModuleError: the library cannot be loaded, or an option is wrong.
         DamagedChainFileError: the chaining generator's file cannot be read.
+        FileInUseError: another process has it.
         OSError: a file of the generator cannot be opened.
     """
-    factory = BUILT_IN.get(FilePath(library).name) or _custom(library)
+    base_name = FilePath(library).name.removesuffix(".so")
+    factory = BUILT_IN.get(f"{base_name}.so") or _custom(library)
     return factory(topic, message_type, options)
+
+
+class LibraryKeys:
+    """Keys of a library, which may fail, and give what is no key.
+
+    Args:
+        made: the library's key source.
+    """
+
+    __slots__ = ("_make",)
+
+    def __init__(self, made: KeySource) -> None:
+        self._make = made.key
+
+    def key(self, body: bytes, given: str | None) -> str:
+        """See `KeySource.key`."""
+        try:
+            key = self._make(body, given)
+        except KeyRefusedError:
+            raise
+        except Exception as error:  # the library is not ours, it may raise anything
+            raise KeyRefusedError(f"the key generator failed: {explain(error)}") from error
+        if not _is_key(key):
+            raise KeyRefusedError(
+                f"the key generator gave {key!r:.80}: expected a text of 1 to {_LONGEST} characters"
+            )
+        return key
+
+
+def _is_key(key: object) -> bool:
+    if not isinstance(key, str) or not 0 < len(key) <= _LONGEST:
+        return False
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _custom(library: str) -> Factory:
     try:
-        return load_entry_point(library, ENTRY_POINT, "topic, message_type, options")
+        create = load_entry_point(library, ENTRY_POINT, "topic, message_type, options")
     except LibraryError as error:
         raise KeyModuleError("Library", str(error)) from error
+
+    def factory(topic: str, message_type: MessageType, options: Options) -> KeySource:
+        try:
+            made = create(topic, message_type, options)
+        except KeyModuleError:
+            raise
+        except Exception as error:  # see above
+            text = f"{library}: {ENTRY_POINT} failed: {explain(error)}"
+            raise KeyModuleError("Library", text) from error
+        if not callable(getattr(made, "key", None)):
+            text = f"{library}: {ENTRY_POINT} returned {type(made).__name__}, which lacks key"
+            raise KeyModuleError("Library", text)
+        return LibraryKeys(made)
+
+    return factory

@@ -46,7 +46,7 @@ class KeySource(Protocol):
 
 @runtime_checkable
 class LearnsKeys(Protocol):
-    """A key source that is told of keys made elsewhere; sources of libraries need not be."""
+    """A key source that is told of keys made elsewhere; those of libraries are not."""
 
     def learn(self, body: bytes, key: str) -> None:
         """Take note of the SOW key that a message got at another instance.

@@ -1,5 +1,6 @@
 """Mapped files that lose their content; the theory of it is in map_guard.pyx."""
 
+import ctypes
 import mmap
 
 class MapGuard:
@@ -12,8 +13,8 @@ class MapGuard:
 
     lost: int
 
-    def cover(self, mapped: mmap.mmap) -> None:
+    def cover(self, mapped: mmap.mmap | ctypes.Array[ctypes.c_char]) -> None:
         """Have pages that cannot be had replaced by zeros, and `lost` set."""
 
-    def give_up(self, mapped: mmap.mmap) -> None:
+    def give_up(self, mapped: mmap.mmap | ctypes.Array[ctypes.c_char]) -> None:
         """Watch over a map no longer; it is about to be closed."""

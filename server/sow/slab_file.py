@@ -10,13 +10,12 @@ from then on nothing is written any more, and nothing is read that fails its che
 from __future__ import annotations
 
 import errno
-import fcntl
 import mmap
 import os
 from pathlib import Path
 from typing import Final
 
-from server.base.data_files import MODE
+from server.base.data_files import MODE, FileInUseError, lock, version_mismatch
 from server.sow import slab_format as form
 from server.sow.map_guard import MapGuard
 from server.sow.slab_format import ENTRY, PAGE, CommitPoint, SlabHeader
@@ -33,8 +32,8 @@ class DamagedFileError(Exception):
     """A file's content is not what was written. The text says what is wrong, and where."""
 
 
-class FileInUseError(Exception):
-    """Another process has the file open."""
+class OtherVersionError(Exception):
+    """A file is of a version of its format that this program does not know. The text says it."""
 
 
 class SlabFile:
@@ -54,7 +53,8 @@ class SlabFile:
             None for any other.
 
     Raises:
-        DamagedFileError: the file's header is not one of a SOW file, or of a later version.
+        DamagedFileError: the file's header is not one of a SOW file.
+        OtherVersionError: it is one of another version.
         FileInUseError: it is being written by another process.
         OSError: the file cannot be opened or created.
     """
@@ -86,10 +86,10 @@ class SlabFile:
 
     def _lock(self) -> None:
         try:
-            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            lock(self.descriptor)
+        except FileInUseError as holder:
             raise FileInUseError(
-                f"{self.path} is in use by another process: two instances cannot share a SOW file"
+                f"{self.path} is in use by {holder}: two instances cannot share a SOW file"
             ) from None
 
     def _open(self, slab_size: int, initial_slabs: int, *, is_new: bool) -> None:
@@ -109,9 +109,7 @@ class SlabFile:
         version, self.slab_size = described
         self._noted = self.commit_point
         if version != form.VERSION:
-            raise DamagedFileError(
-                f"{self.path} has version {version} of the format, expected {form.VERSION}"
-            )
+            raise OtherVersionError(f"{self.path}: {version_mismatch(version, form.VERSION)}")
         for index in range((size - PAGE) // self.slab_size):
             self.slabs.append(self._map(index))
         if fresh:
@@ -180,6 +178,12 @@ class SlabFile:
         return max(
             form.unpack_commit_slot(self._header[slot : slot + 512]) for slot in form.COMMIT_SLOTS
         )
+
+    @property
+    def has_lost_commit_points(self) -> bool:
+        """Whether there is something where commit points are, and nothing of that is one."""
+        places = [self._header[slot : slot + 512] for slot in form.COMMIT_SLOTS]
+        return any(any(place) for place in places) and not self.commit_point.number
 
     def write_commit_point(self, point: CommitPoint) -> None:
         """Note a commit point over the older of the two that the file has."""
@@ -275,7 +279,11 @@ class SlabFile:
             raise OSError(errno.ESTALE, _LOST)
 
     def _check_size(self) -> None:
-        if os.fstat(self.descriptor).st_size < PAGE + len(self.slabs) * self.slab_size:
+        # Another thread may change the file meanwhile: `grow` has the room before it has the slab,
+        # and `shrink` lets go of slabs before it cuts them off. So the smaller number is certain.
+        before = len(self.slabs)
+        size = os.fstat(self.descriptor).st_size
+        if size < PAGE + min(before, len(self.slabs)) * self.slab_size:
             self.guard.lost = 1
             raise OSError(errno.ESTALE, _LOST)
 

@@ -106,7 +106,9 @@ class Aggregate:
         self._is_succeeded = False
         self.is_live = before is not None
         self.groups: Final[GroupRecords] = (
-            terms.groups(subscription.filter, subscription.subscriber.hold)
+            terms.groups(
+                subscription.filter, subscription.subscriber.hold, subscription.permit.select
+            )
             if before is None
             else before.hand_over()
         )
@@ -179,6 +181,7 @@ class Aggregate:
                 self._differ,
                 gone if changed.record is None else MATCH,
                 "",
+                state,
             )
             if self.page is not None:
                 self.page.results.take(changed.record, changed.previous, message)

@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+from server.security.permissions import UNLIMITED
+from server.subscriptions.entitled import entitled
 from server.subscriptions.failures import give_up_on
 from server.subscriptions.matching import NO_FILTERS, Filter, FilterSet
 from server.subscriptions.subscription import Subscription
@@ -23,6 +25,8 @@ from server.subscriptions.subscription import Subscription
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
+    from server.security.permissions import Permit
+    from server.subscriptions.filter_costs import FilterCost
 
 
 class Audience:
@@ -39,6 +43,7 @@ class Audience:
         "_filtering",
         "_filters",
         "_functions",
+        "_limited",
         "_literal",
         "_subscriptions",
         "_unfiltered",
@@ -50,7 +55,9 @@ class Audience:
     def __init__(self, message_type: MessageType, name: str, functions: Functions) -> None:
         self.message_type = message_type
         self.name = name
+        # in the form that they have here, and those of them whose form is another one here
         self._subscriptions: dict[Subscription, Filter | None] = {}
+        self._limited: dict[Subscription, Subscription] = {}
         self._attached = 0
         self._literal = 0  # subscriptions to this very topic
         # by filter, with their places in the order of all
@@ -68,7 +75,10 @@ class Audience:
     @property
     def subscriptions(self) -> Collection[Subscription]:
         """Those that a message could go to."""
-        return self._subscriptions.keys()
+        if not self._limited:
+            return self._subscriptions.keys()
+        asked = {here: subscription for subscription, here in self._limited.items()}
+        return [asked.get(here, here) for here in self._subscriptions]
 
     @property
     def has_literal_subscription(self) -> bool:
@@ -80,8 +90,31 @@ class Audience:
         """How many subscriptions it has."""
         return len(self._subscriptions)
 
-    def attach(self, subscription: Subscription) -> None:
-        """Deliver messages to a subscription from now on."""
+    def attach(self, subscription: Subscription, permit: Permit = UNLIMITED) -> None:
+        """Deliver messages to a subscription from now on.
+
+        Args:
+            subscription: the subscription, as its client asked for it.
+            permit: what its user may see of the topic.
+        """
+        self._attach(self._limit(subscription, permit))
+
+    def detach(self, subscription: Subscription) -> None:
+        """Deliver no more messages to a subscription, if it is attached."""
+        self._detach(self._limited.pop(subscription, subscription))
+
+    def _limit(self, subscription: Subscription, permit: Permit) -> Subscription:
+        """Give a subscription the form that it has here."""
+        here = entitled(subscription, permit, self.message_type)
+        if here is not subscription:
+            self._limited[subscription] = here
+        return here
+
+    def _here(self, subscription: Subscription) -> Subscription:
+        """A subscription in the form that it has here."""
+        return self._limited.get(subscription, subscription)
+
+    def _attach(self, subscription: Subscription) -> None:
         self._attached += 1
         filter_ = None
         if subscription.filter is not None:
@@ -99,8 +132,7 @@ class Audience:
         self._literal += not subscription.selector.is_regex
         self._changed()
 
-    def detach(self, subscription: Subscription) -> None:
-        """Deliver no more messages to a subscription, if it is attached."""
+    def _detach(self, subscription: Subscription) -> None:
         if subscription not in self._subscriptions:
             return
         filter_ = self._subscriptions.pop(subscription)
@@ -118,6 +150,11 @@ class Audience:
             if not self._filtering[number]:
                 del self._filtering[number]
         self._changed()
+
+    def cost_of(self, subscription: Subscription) -> FilterCost | None:
+        """What the filter of a subscription costs here; None if it has none, or is not here."""
+        filter_ = self._subscriptions.get(self._here(subscription))
+        return None if filter_ is None else self._filters.cost(filter_, self.name)
 
     def _changed(self) -> None:
         """Drop what has been prepared for the subscriptions that there were."""

@@ -5,7 +5,7 @@ Source: AMPS User Guide, Conflated Subscriptions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -53,20 +53,28 @@ class ConflatedDelivery:
     Args:
         conflater: lets them wait.
         topic: the topic's name.
+        seen: what the subscriber may see of a body.
         delivery: delivers what has waited long enough.
     """
 
-    __slots__ = ("_conflater", "_delivery", "_topic")
+    __slots__ = ("_conflater", "_delivery", "_seen", "_topic")
 
-    def __init__(self, conflater: Conflater, topic: str, delivery: Delivery) -> None:
+    def __init__(
+        self,
+        conflater: Conflater,
+        topic: str,
+        seen: Callable[[bytes], bytes],
+        delivery: Delivery,
+    ) -> None:
         self._conflater = conflater
+        self._seen = seen
         self._topic = topic
         self._delivery = delivery
 
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Let messages wait; those that no key tells apart leave at once."""
         for body in bodies:
-            key = self._conflater.key(self._topic, body, envelope.record_sow_key)
+            key = self._conflater.key(self._topic, self._seen(body), envelope.record_sow_key)
             if key is None:
                 self._delivery.deliver((body,), envelope)
             else:

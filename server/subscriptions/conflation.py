@@ -117,6 +117,11 @@ class Conflater:
             self._queue, client = slices
         self.doing: Final = client, "conflation"
 
+    @property
+    def waiting(self) -> int:
+        """How many messages wait."""
+        return len(self._pending)
+
     def key(self, topic: str, body: bytes, sow_key: str | None) -> Key | None:
         """What a message is conflated by; None if there is nothing that could tell it apart."""
         if self._extract is not None:

@@ -12,7 +12,8 @@ message. Among several terms that could be indexed, the one is taken whose value
 filters so far: a value that all filters demand tells nothing.
 
 The index and its terms are in `field_index.py`. What filters may take out of whoever publishes is
-limited (`searches.py`); one that wants more has failed.
+limited (`searches.py`); one that wants more has failed. What they cost is known from few messages
+(`filter_costs.py`).
 
 Positions in the tuple never change while filters that use them live. When most fields have fallen
 out of use, everything is laid out anew: a little with each message, and with each filter that goes,
@@ -24,6 +25,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from itertools import dropwhile
+from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 from weakref import WeakValueDictionary
 
@@ -36,6 +38,7 @@ from server.expressions.tree import Call, Expr, Reference, walk
 from server.message_types.base import Extractor, MessageType, Value
 from server.sow.record_context import context_of
 from server.subscriptions.field_index import FieldIndex, QuickFind, Term, indexable_terms
+from server.subscriptions.filter_costs import FilterCost, Looks, Spent
 from server.subscriptions.searches import Hopeless, Searches, TestEffort
 
 if TYPE_CHECKING:
@@ -56,13 +59,15 @@ class Filter:
         users: how many subscriptions share it.
         asks_for_context: whether it calls functions, which may ask about more than the body.
         has_failed: whether deciding it has failed, so that it is decided no more.
+        spent: what it has been seen to take.
     """
 
-    __slots__ = ("asks_for_context", "expr", "has_failed", "text", "users")
+    __slots__ = ("asks_for_context", "expr", "has_failed", "spent", "text", "users")
 
-    def __init__(self, expr: Expr, text: str) -> None:
+    def __init__(self, expr: Expr, text: str, spent: Spent) -> None:
         self.expr = expr
         self.text = text
+        self.spent = spent
         self.users = 0
         self.has_failed = False
         self.asks_for_context = any(isinstance(node, Call) for node in walk(expr))
@@ -109,6 +114,8 @@ class FilterSet:
         self._layout = _Layout(message_type, functions, self._searches)
         self._next: _Layout | None = None  # takes the place of that when it is complete
         self._unmoved: list[Filter] = []  # filters that it has not got yet
+        self._looks = Looks()
+        self._is_diverted = False  # whether the next message is not merely matched
 
     def __bool__(self) -> bool:
         return bool(self._filters)
@@ -130,7 +137,7 @@ class FilterSet:
         text = to_text(expr)
         filter_ = self._filters.get(text)
         if filter_ is None:
-            filter_ = Filter(expr, text)
+            filter_ = Filter(expr, text, Spent(self._looks))
             self._layout.place(filter_)
             if self._next is not None:
                 self._next.place(filter_)
@@ -156,6 +163,7 @@ class FilterSet:
         elif self._layout.is_wasteful:
             self._next = _Layout(self._message_type, self._functions, self._searches)
             self._unmoved = list(self._filters.values())
+            self._is_diverted = True
             self._move_some(self._next, 0)
 
     def _move_some(self, layout: _Layout, most: int) -> None:
@@ -167,6 +175,24 @@ class FilterSet:
         if not self._unmoved:
             self._layout, self._next = layout, None
 
+    def expect(self, messages: int) -> None:
+        """Take note of messages that are about to be matched: some of them are looked at."""
+        looks = self._looks
+        looks.messages += messages
+        if looks.messages >= looks.due_at:
+            self._is_diverted = True
+
+    def cost(self, filter_: Filter, topic: str) -> FilterCost:
+        """What a filter costs.
+
+        Args:
+            filter_: one of these.
+            topic: the topic that they are on.
+        """
+        return filter_.spent.cost(
+            self._looks, topic, filter_.text, filter_.users, len(self._filters)
+        )
+
     def match(self, body: bytes, context: MessageContext = NO_CONTEXT) -> tuple[Filter, ...]:
         """Find the filters that a message matches.
 
@@ -174,8 +200,8 @@ class FilterSet:
             body: the message's body.
             context: what filters may ask about the message besides its fields.
         """
-        if self._next is not None:
-            self._move_some(self._next, 1)
+        if self._is_diverted and (seen := self._divert(body, context)) is not None:
+            return seen
         extract, scanned, lookups, has_tests = self._layout.plan or self._layout.make_plan()
         if has_tests:
             self._searches.messages += 1
@@ -202,6 +228,43 @@ class FilterSet:
         if len(matched) > 1:
             return tuple(dict.fromkeys(matched))  # a filter may be found by two of its values
         return (matched[0],) if matched else ()
+
+    def _divert(self, body: bytes, context: MessageContext) -> tuple[Filter, ...] | None:
+        """Do what is to be done now and then before a message is matched.
+
+        Returns:
+            What it matches, if that has been found out meanwhile.
+        """
+        if self._next is not None:
+            self._move_some(self._next, 1)
+        self._is_diverted = self._next is not None
+        looks = self._looks
+        return self._look(body, context) if looks.messages >= looks.due_at else None
+
+    def _look(self, body: bytes, context: MessageContext) -> tuple[Filter, ...]:
+        """Find the filters that a message matches, and see what that takes. See `match`."""
+        extract, _, _, has_tests = self._layout.plan or self._layout.make_plan()
+        if has_tests:
+            self._searches.messages += 1
+        look = self._looks.begin()
+        begun = perf_counter()
+        values = extract(body)
+        look.reading_seconds = look.took(begun)
+        candidates = self._layout.candidates(values)
+        timed = look.timed(len(candidates))
+        matched: list[Filter] = []
+        for number, (filter_, decide) in enumerate(candidates):
+            begun = perf_counter()
+            try:
+                if decide is None or decide(values, context):
+                    matched.append(filter_)
+            except Exception as error:  # the others are decided all the same
+                matched += self._match_with_care(values, context, filter_, error)
+                break
+            if decide is not None and number in timed:
+                look.seen.append((filter_.spent, look.took(begun) * timed.step))
+        self._looks.end(look)
+        return tuple(dict.fromkeys(matched))
 
     def _match_with_care(
         self,
@@ -365,6 +428,7 @@ def match_record(
         context = context_of(record)
         if envelope is not None:
             envelope.describe_publisher(context)
+    filters.expect(1)
     return filters.match(record.body, context)
 
 

@@ -129,6 +129,11 @@ class Outbox:
         """Bytes that leave with the next flush."""
         return sum(map(len, self._ready))
 
+    @property
+    def behind(self) -> int:
+        """Bytes that wait for results of queries to leave before them."""
+        return sum(sum(map(len, one.behind)) for one in self._reservations)
+
     def reserve(self) -> Reservation:
         """Reserve the place in the stream that has been reached."""
         reservation = Reservation(self)

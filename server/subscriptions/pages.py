@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from server.sow.records import Change
     from server.subscriptions.difference import Differ
     from server.subscriptions.envelope import Envelope
+    from server.subscriptions.filter_costs import FilterCost
     from server.subscriptions.record_delivery import RecordMessage
     from server.subscriptions.subscription import Subscription
 
@@ -106,6 +107,11 @@ class Pages:
         if filter_ is not None:
             self._filters.remove(filter_)
         self._results[:] = [kept for kept in self._results if kept[-1].has_pages]
+
+    def cost_of(self, subscription: Subscription, topic: str) -> FilterCost | None:
+        """See `Audience.cost_of`."""
+        filter_ = self._paged[subscription].filter
+        return None if filter_ is None else self._filters.cost(filter_, topic)
 
     def take(self, change: Change, envelope: Envelope, message: RecordMessage) -> None:
         """Follow a change of a record, and tell subscribers."""

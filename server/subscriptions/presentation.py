@@ -25,11 +25,14 @@ class SelectList:
         text: the list as sent, which tells lists apart.
         selection: what it says.
         message_type: how bodies are taken apart.
+        is_binding: whether nothing else may be seen, so that of a body which cannot be parsed
+            nothing is left; otherwise it goes as it is.
     """
 
     text: str
     selection: Selection
     message_type: MessageType
+    is_binding: bool = False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SelectList) and self.text == other.text
@@ -38,11 +41,11 @@ class SelectList:
         return hash(self.text)
 
     def apply(self, body: bytes) -> bytes:
-        """Leave of a body what the list lets through; one that cannot be parsed goes as it is."""
+        """Leave of a body what the list lets through."""
         try:
             return self.message_type.select(body, self.selection)
         except BodyError:
-            return body
+            return b"" if self.is_binding else body
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class Presentation:
 
     Attributes:
         select: the fields that the body is cut down to, None for all of it.
+        permitted: the fields that the subscriber may see, None for all; of the others nobody asks
+            for, and nothing is told (AMPS User Guide, Entitlement Select Lists).
         timestamp: whether the header says when the server received the message.
         sow_key: whether the header has the SOW key, of messages that have one.
         bookmark: whether the header has the bookmark, of messages that have one.
@@ -64,6 +69,7 @@ class Presentation:
     bookmark: bool = False
     sub_ids: bool = True
     pretty: Callable[[bytes], bytes] | None = None
+    permitted: SelectList | None = None
 
     def header_end(self, sub_ids: Sequence[str]) -> bytes:
         """The end of the header of messages for some subscriptions, as JSON text."""
@@ -72,7 +78,12 @@ class Presentation:
     @property
     def changes_bodies(self) -> bool:
         """Whether bodies are not passed on as they were published."""
-        return self.select is not None or self.pretty is not None
+        return self.cuts_bodies or self.pretty is not None
+
+    @property
+    def cuts_bodies(self) -> bool:
+        """Whether fields of bodies are left out."""
+        return self.select is not None or self.permitted is not None
 
     @property
     def asks_for_keys(self) -> bool:
@@ -96,8 +107,14 @@ class Presentation:
         return [self.finish(self.cut(body)) for body in bodies]
 
     def cut(self, body: bytes) -> bytes:
-        """The fields of a body that are wanted."""
+        """The fields of a body that are wanted, of those that may be seen."""
+        if self.permitted is not None:
+            body = self.permitted.apply(body)
         return body if self.select is None else self.select.apply(body)
+
+    def seen(self, body: bytes) -> bytes:
+        """The fields of a body that may be seen."""
+        return body if self.permitted is None else self.permitted.apply(body)
 
     def finish(self, body: bytes) -> bytes:
         """A body that holds what is wanted, written as it is wanted."""

@@ -6,7 +6,8 @@ before the change and whether it matches the state after it:
     before  after
       no     yes     the record (to a delta subscription that tracks focus: whole)
       yes    yes     the record, or to a delta subscription what is different
-      yes    no      `oof`, if the subscription tracks focus
+      yes    no      `oof`, if the subscription tracks focus; without the record where its user
+                     may not see it any more (server/subscriptions/entitled.py)
       no     no      nothing
 
 So the deliveries of a change depend only on the filters that match before and after, and on whether
@@ -32,6 +33,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from server.subscriptions.aggregate import Aggregate
 from server.subscriptions.audience import Audience
 from server.subscriptions.difference import Differ
+from server.subscriptions.entitled import Barrier
 from server.subscriptions.failures import give_up_on
 from server.subscriptions.matching import Filter, match_record
 from server.subscriptions.page import Find, Page
@@ -42,6 +44,7 @@ from server.subscriptions.record_conflation import ConflatedRecordDelivery, Form
 from server.subscriptions.record_delivery import (
     DeltaDelivery,
     Framer,
+    LeavingDelivery,
     RecordDelivery,
     RecordFramer,
     RecordMessage,
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
+    from server.subscriptions.filter_costs import FilterCost
     from server.subscriptions.outbox import Outbox
     from server.subscriptions.result_set import ResultSet
 
@@ -130,15 +134,15 @@ class RecordAudience(Audience):
 
     def result_set(self, subscription: Subscription) -> ResultSet | None:
         """What the page of a subscription is cut from; None if it has none."""
-        pages = self._pages
-        return pages.page(subscription).results if subscription in pages else None
+        pages, here = self._pages, self._here(subscription)
+        return pages.page(here).results if here in pages else None
 
     @property
     def has_literal_subscription(self) -> bool:
         """See `Audience.has_literal_subscription`; pages and groups are of this very topic."""
         return super().has_literal_subscription or bool(self._pages or self._aggregates)
 
-    def attach(self, subscription: Subscription) -> None:
+    def _attach(self, subscription: Subscription) -> None:
         """See `Audience.attach`."""
         if subscription.aggregation is not None:
             self._aggregates[subscription] = Aggregate(
@@ -148,19 +152,19 @@ class RecordAudience(Audience):
                 self._succeeded_by(subscription),
             )
         elif subscription.page is None:
-            super().attach(subscription)
+            super()._attach(subscription)
             self._count_tracking(subscription, 1)
         else:
             self._pages.attach(subscription, subscription.page, self._alone)
 
-    def detach(self, subscription: Subscription) -> None:
+    def _detach(self, subscription: Subscription) -> None:
         """See `Audience.detach`."""
         if subscription in self._pages:
             self._pages.detach(subscription)
         elif subscription in self._aggregates:
             self._aggregates.pop(subscription).end()
         elif subscription in self._subscriptions:
-            super().detach(subscription)
+            super()._detach(subscription)
             self._count_tracking(subscription, -1)
 
     def _count_tracking(self, subscription: Subscription, step: int) -> None:
@@ -173,18 +177,27 @@ class RecordAudience(Audience):
         """The live aggregated subscription that one is about to replace."""
         for other, aggregate in self._aggregates.items():
             if (other.subscriber, other.sub_id) == (subscription.subscriber, subscription.sub_id):
-                return aggregate if aggregate.is_live else None
+                same = aggregate.is_live and other.permit == subscription.permit
+                return aggregate if same else None
         return None
 
     def page(self, subscription: Subscription) -> Page | None:
         """The page of a subscription; None if it is not paginated."""
-        if subscription in self._aggregates:
-            return self._aggregates[subscription].page
-        return self._pages.page(subscription) if subscription in self._pages else None
+        here = self._here(subscription)
+        if here in self._aggregates:
+            return self._aggregates[here].page
+        return self._pages.page(here) if here in self._pages else None
 
     def aggregate(self, subscription: Subscription) -> Aggregate:
         """What an aggregated subscription follows."""
-        return self._aggregates[subscription]
+        return self._aggregates[self._here(subscription)]
+
+    def cost_of(self, subscription: Subscription) -> FilterCost | None:
+        """See `Audience.cost_of`. What an aggregated subscription costs is not known."""
+        here = self._here(subscription)
+        if here in self._pages:
+            return self._pages.cost_of(here, self.name)
+        return super().cost_of(subscription)
 
     def _changed(self) -> None:
         self._is_stale = True
@@ -212,6 +225,7 @@ class RecordAudience(Audience):
             self._differ,
             reason,
             state.correlation_id,
+            state,
         )
         for delivery, subscriptions in recipients:
             try:
@@ -277,7 +291,7 @@ class RecordAudience(Audience):
         before: set[Filter],
     ) -> list[_Recipient]:
         conflated: list[_Recipient] = []
-        groups: dict[tuple[Outbox, Presentation, bool], list[tuple[Subscription, Form]]] = {}
+        groups: dict[tuple[Outbox, Presentation, bool, str], list[tuple[Subscription, Form]]] = {}
         for subscription in subscriptions:
             form = self._form(subscription, kind, after, before)
             if form is None:
@@ -288,7 +302,8 @@ class RecordAudience(Audience):
                 conflated.append((delivery, [subscription]))
                 continue
             leaves = form is Form.LEAVING
-            group = subscription.outbox, subscription.presentation, leaves
+            permitted = subscription.permit.filter_text
+            group = subscription.outbox, subscription.presentation, leaves, permitted
             groups.setdefault(group, []).append((subscription, form))
         return [
             (self._delivery_for(group), [subscription for subscription, _ in group])
@@ -322,8 +337,10 @@ class RecordAudience(Audience):
     def _delivery_for(self, group: Sequence[tuple[Subscription, Form]]) -> RecordDelivery:
         subscriptions = [subscription for subscription, _ in group]
         if any(form is not Form.DELTA for _, form in group):
-            leaves = group[0][1] is Form.LEAVING
-            return WholeDelivery(self._framer("oof" if leaves else "p", subscriptions))
+            if group[0][1] is Form.LEAVING:
+                barrier = self._barrier(subscriptions[0])
+                return LeavingDelivery(self._framer("oof", subscriptions), barrier)
+            return WholeDelivery(self._framer("p", subscriptions))
         wanting_empties = [one for one in subscriptions if not one.no_empties]
         return DeltaDelivery(
             self._framer("p", subscriptions),
@@ -339,8 +356,16 @@ class RecordAudience(Audience):
             form,
             self._framer("p", [subscription]),
             self._framer("oof", [subscription]),
+            self._barrier(subscription),
             had=had,
         )
+
+    def _barrier(self, subscription: Subscription) -> Barrier | None:
+        """What may be said of records that leave a subscription; None for everything."""
+        permitted = subscription.permit.filter
+        if permitted is None or subscription.aggregation is not None:
+            return None
+        return Barrier(permitted, self.message_type, self._functions)
 
     def _framer(self, command: str, subscriptions: Sequence[Subscription]) -> RecordFramer:
         subscriber, sink = subscriptions[0].subscriber, subscriptions[0].sink

@@ -25,7 +25,7 @@ from server.subscriptions.record_delivery import MATCH
 if TYPE_CHECKING:
     from server.subscriptions.conflation import Conflater
     from server.subscriptions.received import Key
-    from server.subscriptions.record_delivery import RecordFramer, RecordMessage
+    from server.subscriptions.record_delivery import Barrier, RecordFramer, RecordMessage
     from server.subscriptions.subscription import Subscription
 
 
@@ -47,10 +47,20 @@ class ConflatedRecordDelivery:
         form: what the subscription is sent.
         publish: sends records and deltas.
         leave: says that a record is out of focus.
+        barrier: says what may be said of such records, None for everything.
         had: the subscription was for the record as it was before the changes.
     """
 
-    __slots__ = ("conflater", "form", "had", "leave", "publish", "subscription", "topic")
+    __slots__ = (
+        "barrier",
+        "conflater",
+        "form",
+        "had",
+        "leave",
+        "publish",
+        "subscription",
+        "topic",
+    )
 
     def __init__(
         self,
@@ -60,6 +70,7 @@ class ConflatedRecordDelivery:
         form: Form,
         publish: RecordFramer,
         leave: RecordFramer,
+        barrier: Barrier | None,
         *,
         had: bool,
     ) -> None:
@@ -69,6 +80,7 @@ class ConflatedRecordDelivery:
         self.form = form
         self.publish = publish
         self.leave = leave
+        self.barrier = barrier
         self.had = had
 
     def deliver(self, message: RecordMessage) -> None:
@@ -82,7 +94,8 @@ class ConflatedRecordDelivery:
             if delta is None and self.subscription.no_empties:
                 return
             body = message.only_keys(presentation) if delta is None else delta
-        key = self.conflater.key(self.topic, message.body, message.key) or (self.topic, message.key)
+        seen = presentation.seen(message.body)
+        key = self.conflater.key(self.topic, seen, message.key) or (self.topic, message.key)
         self.conflater.take(key, _PendingRecord(self, key, message, body))
 
 
@@ -143,7 +156,10 @@ class _PendingRecord:
             if conflater.received is not None:
                 conflater.received.pop(self._key)
             if known is not None:
-                self._delivery.leave.write(self._message, known, first)
+                barrier, message = self._delivery.barrier, self._message
+                if barrier is not None:
+                    message = barrier.told(message)
+                self._delivery.leave.write(message, known, first)
             return
         if self._gone is not None and subscription.delta and self._gone[1].reason != MATCH:
             # A new record took the place of one that was deleted: no delta tells which fields the

@@ -36,6 +36,7 @@ class RecordMessage:
         differ: makes deltas.
         reason: why those hear of it whose subscription matches no more.
         correlation_id: the publisher's mark on the record.
+        record: the record, in one of the two states.
     """
 
     __slots__ = (
@@ -49,6 +50,7 @@ class RecordMessage:
         "keys",
         "previous",
         "reason",
+        "record",
     )
 
     def __init__(
@@ -60,6 +62,7 @@ class RecordMessage:
         differ: Differ,
         reason: str,
         correlation_id: str,
+        record: Record,
     ) -> None:
         self.key = key
         self.body = body
@@ -73,6 +76,7 @@ class RecordMessage:
             if correlation_id == (envelope.correlation_id or "")
             else correlation_key(correlation_id)
         )
+        self.record = record
         self._differ = differ
         self._delta: list[bytes | None] | None = None
 
@@ -81,7 +85,9 @@ class RecordMessage:
         """What there is to say about a record that has not changed, as its publish would say it."""
         envelope = Envelope(None, to_seconds(record.timestamp))
         envelope.bookmark = record.bookmark
-        return cls(record.key, record.body, None, envelope, differ, reason, record.correlation_id)
+        return cls(
+            record.key, record.body, None, envelope, differ, reason, record.correlation_id, record
+        )
 
     def since(self, earlier: Self) -> Self:
         """This change and one of the same record before it, as one.
@@ -96,13 +102,32 @@ class RecordMessage:
             self._differ,
             self.reason,
             self.correlation_id,
+            self.record,
+        )
+
+    def barred(self, known: bytes, reason: str) -> Self:
+        """This change, as it is told to somebody who may not see the new state.
+
+        Args:
+            known: what they may see of the record instead.
+            reason: why they hear of it, unless the record is gone.
+        """
+        return type(self)(
+            self.key,
+            known,
+            None,
+            self.envelope,
+            self._differ,
+            reason if self.reason == MATCH else self.reason,
+            self.correlation_id,
+            self.record,
         )
 
     def delta(self, presentation: Presentation) -> bytes | None:
         """The fields that differ, of those that a presentation lets through; None if none does."""
         if self.previous is None:
             return presentation.cut(self.body)
-        if presentation.select is not None:
+        if presentation.cuts_bodies:
             before, now = presentation.cut(self.previous), presentation.cut(self.body)
             return self._differ.difference(before, now)
         if self._delta is None:
@@ -116,6 +141,13 @@ class RecordMessage:
     def merge_deltas(self, earlier: bytes, later: bytes) -> bytes:
         """Two deltas of the record, one after the other, as one."""
         return self._differ.merge(earlier, later)
+
+
+class Barrier(Protocol):
+    """What may be said of records that are out of focus."""
+
+    def told(self, message: RecordMessage) -> RecordMessage:
+        """What is said instead of a message; itself, if all of it may be said."""
 
 
 class RecordDelivery(Protocol):
@@ -199,7 +231,7 @@ class Framer:
 
 
 class WholeDelivery:
-    """Sends whole records: their new state, or the one that is out of focus."""
+    """Sends whole records: their new state."""
 
     __slots__ = ("_framer",)
 
@@ -208,6 +240,27 @@ class WholeDelivery:
 
     def deliver(self, message: RecordMessage) -> None:
         """See `RecordDelivery.deliver`."""
+        self._framer.write(message, self._framer.presentation.cut(message.body))
+
+
+class LeavingDelivery:
+    """Says that records are out of focus, with their new state, or the last one that may be seen.
+
+    Args:
+        framer: for these messages.
+        barrier: says which states may be seen; None for all.
+    """
+
+    __slots__ = ("_barrier", "_framer")
+
+    def __init__(self, framer: RecordFramer, barrier: Barrier | None) -> None:
+        self._framer = framer
+        self._barrier = barrier
+
+    def deliver(self, message: RecordMessage) -> None:
+        """See `RecordDelivery.deliver`."""
+        if self._barrier is not None:
+            message = self._barrier.told(message)
         self._framer.write(message, self._framer.presentation.cut(message.body))
 
 

@@ -23,7 +23,7 @@ import os
 import tempfile
 from collections import deque
 from collections.abc import Callable
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
@@ -41,6 +41,30 @@ _MARKS_PER_LIFETIME: Final = 100
 
 _UNLIMITED_STEP: Final = 1.0
 """The same in seconds, if there is no limit; then it is of interest to people only."""
+
+
+class Kept(NamedTuple):
+    """What is kept for a client, and within which limits.
+
+    Attributes:
+        memory: bytes that wait in memory.
+        held: bytes that are held in memory besides.
+        disk: bytes that wait on disk.
+        is_offline: whether what comes goes to disk.
+        stalled: seconds for which the socket has taken nothing; None if it takes something.
+        limits: those that the client's pool has.
+        pool_memory: bytes of memory that all clients of the pool take.
+        pool_disk: bytes of disk that they take.
+    """
+
+    memory: int
+    held: int
+    disk: int
+    is_offline: bool
+    stalled: float | None
+    limits: Limits
+    pool_memory: int
+    pool_disk: int
 
 
 class Pool:
@@ -149,6 +173,21 @@ class Backlog:
         now = self._clock.now()
         oldest = self._ages.oldest(now)
         return max(now - (oldest if self._stalled_at is None else min(oldest, self._stalled_at)), 0)
+
+    @property
+    def kept(self) -> Kept:
+        """What is kept for the client."""
+        stalled_at, pool = self._stalled_at, self._pool
+        return Kept(
+            self.memory_used,
+            self.memory_held,
+            self.disk_used,
+            self._file is not None,
+            None if stalled_at is None else max(self._clock.now() - stalled_at, 0.0),
+            pool.limits,
+            pool.memory_used,
+            pool.disk_used,
+        )
 
     def send(self, data: bytes) -> None:
         """Send bytes to the client, now or when it is ready for them."""

@@ -9,7 +9,7 @@ from server.subscriptions.client import Client
 
 if TYPE_CHECKING:
     from server.base.log import Log
-    from server.security.entitlement import Permission
+    from server.security.permissions import Permit
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.outbox import Outbox
 
@@ -55,8 +55,8 @@ class Subscriber(Client, Protocol):
             size: how many; below zero if they are kept no more.
         """
 
-    def may(self, permission: Permission, topic: str) -> bool:
-        """Whether its user may do something with a topic."""
+    def permit_to_read(self, topic: str) -> Permit:
+        """What its user may see of a topic; a refusal is counted."""
 
     def delivery_watchers(self, topic: str) -> Sequence[DeliveryWatcher]:
         """Who is told of what it is sent of a topic."""

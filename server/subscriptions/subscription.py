@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
+from server.security.permissions import UNLIMITED
 from server.subscriptions.presentation import AS_PUBLISHED, Presentation
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr, OrderTerm
     from server.queues import Consumer
+    from server.security.permissions import Permit
     from server.subscriptions.conflation import Conflater
     from server.subscriptions.outbox import Outbox
     from server.subscriptions.sink import Sink
@@ -46,6 +48,9 @@ class Source(Protocol):
 class Subscription:
     """What a subscriber asked for. Replacing a subscription makes a new one with the same id.
 
+    Where its user may see some messages only, or some of their fields, a topic has it in another
+    form, in which filter, order and presentation are what is permitted of these (entitled.py).
+
     Attributes:
         subscriber: who subscribed.
         sub_id: its id, unique among those of the subscriber.
@@ -67,6 +72,7 @@ class Subscription:
         page: which records of the topic it is for, if it is paginated; None for all.
         aggregation: what is made of the topic's records; None if they are sent as they are.
         bookmark: from where messages of the log are wanted, as sent; None for none of them.
+        permit: what its user may see of the topic that has it in this form.
         number: tells it from all others that there have been.
     """
 
@@ -90,6 +96,7 @@ class Subscription:
     memory: int = 0
     held_in: Outbox | None = None
     bookmark: str | None = None
+    permit: Permit = UNLIMITED
     number: int = field(default_factory=count(1).__next__)
 
     @property

@@ -6,6 +6,7 @@ has what was sent, with the headers that were sent. Without such a log it is not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 _MESSAGE: Final = "17-0001"
 _ACK: Final = "17-0002"
 _IS_ACK: Final = b'{"c":"ack"'
+_PASSWORD: Final = re.compile(rb'(,"pw":")(?:[^"\\]|\\.)*"')
+"""In acks of logons: a challenge, or what proves to the client who has let it in."""
+_HIDDEN: Final = rb'\1***"'
 _COMMAND_START: Final = len('{"c":"')
 
 
@@ -41,7 +45,7 @@ def with_transcript(
             body_start = header_end(frames, start, end)
             header, name = frames[start:body_start], client.client_name
             if header.startswith(_IS_ACK):
-                log.emit(_ACK, client=name, header=header)
+                log.emit(_ACK, client=name, header=_PASSWORD.sub(_HIDDEN, header))
                 continue
             command = header[_COMMAND_START : header.index(b'"', _COMMAND_START)].decode()
             log.emit(

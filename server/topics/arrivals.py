@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from server.journal import MESSAGES, Content, EntryTooLarge, Kind, each
+from server.journal import MESSAGES, Content, EntryTooLarge, Kind
 from server.journal.layout import crc32c, decode_text, pack_extras, unpack_extras
 from server.message_types.base import BodyError
 from server.replication import Recorded, Same
@@ -35,16 +35,93 @@ _FOR_GOOD: Final = (
 """What is wrong with a message itself: nothing that could pass."""
 
 
-class Arrivals:
-    """Entries of one topic, one origin and one kind, which are taken in from the front.
+class Entries:
+    """What entries say.
+
+    Args:
+        run: the entries.
+
+    Attributes:
+        run: see above.
+        has_extras: whether any of them has.
+        bodies: the messages.
+    """
+
+    def __init__(self, run: Columns) -> None:
+        self.run: Final = run
+        self.has_extras: Final = any(name.extras_length for name in run.used().values())
+        self.bodies: Final = _without_extras(run) if self.has_extras else run.data
+
+    def bookmark(self, position: int) -> str:
+        """The name of a message."""
+        return f"{self.run.clients[position]}|{self.run.sequences[position]}|"
+
+    def extras(self, position: int) -> tuple[bytes, bytes]:
+        """The correlation id of a message, and the SOW key that its publisher gave."""
+        length = self.run.name(position).extras_length if self.has_extras else 0
+        return unpack_extras(self.run.data[position][-length:]) if length else (b"", b"")
+
+    def sow_key(self, position: int) -> str | None:
+        """The SOW key of a message; None if it was recorded without one."""
+        given = self.extras(position)[1]
+        if given:
+            return decode_text(given)
+        number = self.run.sow_keys[position]
+        return str(number) if number else None
+
+    def correlation_id(self, position: int) -> str:
+        """The correlation id of a message."""
+        return decode_text(self.extras(position)[0]) if self.has_extras else ""
+
+    def envelope(self, position: int, timestamp: int) -> ReplicatedEnvelope:
+        """What is known of a message besides its body.
+
+        Args:
+            position: of the message.
+            timestamp: when it was recorded, in microseconds since 1970.
+        """
+        envelope = self.common_envelope(position, timestamp, self.correlation_id(position))
+        envelope.bookmark = self.bookmark(position)
+        return envelope
+
+    def common_envelope(
+        self, position: int, timestamp: int, correlation_id: str = ""
+    ) -> ReplicatedEnvelope:
+        """What is known of all messages with the name of one of them, if it has no extras."""
+        user = self.run.name(position).origin.auth_id
+        return ReplicatedEnvelope(user, timestamp / _MICROSECONDS, correlation_id or None)
+
+    def alike(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Messages in a row that differ in numbers and bodies only, as first and end."""
+        run = self.run
+        if self.has_extras:
+            yield from ((position, position + 1) for position in range(start, stop))
+            return
+        if all(isinstance(one, Same) for one in (run.clients, run.expirations)) and _all_or_none(
+            run.sow_keys
+        ):
+            yield start, stop
+            return
+        keys = (
+            (run.clients[position], run.expirations[position], run.sow_keys[position] > 0)
+            for position in range(start, stop)
+        )
+        for _, group in groupby(keys):
+            end = start + sum(1 for _ in group)
+            yield start, end
+            start = end
+
+
+class Arrivals(Entries):
+    """Entries of one name and one kind, which are taken in from the front.
 
     Args:
         run: the entries.
         source: the hash of the instance that they come from.
 
     Attributes:
-        run: see above.
-        bodies: the messages.
+        topic: where they were published.
+        origin: user and path.
         kind: what all of them stand for; deltas come merged, and are publishes like others.
         position: of the first that has not been dealt with.
         problem: why that one has to wait; None if it has not been tried.
@@ -53,8 +130,8 @@ class Arrivals:
     """
 
     def __init__(self, run: Columns, source: int) -> None:
-        self.run: Final = run
-        self.bodies: Final[Sequence[bytes]] = run.bodies
+        super().__init__(run)
+        self.topic, self.origin, _ = run.name(0)
         self._content: Final = run.content(source)
         kind = run.kinds[0]
         self.kind: Final = Kind.PUBLISH if kind in MESSAGES else Kind(kind)
@@ -101,54 +178,12 @@ class Arrivals:
         self.refused = [(position, problem) for position in range(len(self.run.data))]
         self.position = len(self.run.data)
 
-    # What they say.
+    # How they are recorded.
 
     def content(self, most: int = AT_ONCE) -> Content:
         """Those that are next, as the journal appends them."""
         stop = min(self.position + most, len(self.run.data))
         return self._content.part(self.position, stop)
-
-    def lifetimes(self, most: int) -> Iterator[tuple[int, int]]:
-        """The positions of those that are next, each with its lifetime in seconds."""
-        content = self.content(most)
-        return enumerate(each(content.expirations, len(content.data)), self.position)
-
-    def bookmark(self, position: int) -> str:
-        """The name of a message."""
-        clients = self._content.clients
-        client = clients if isinstance(clients, int) else clients[position]
-        return f"{client}|{self.run.sequences[position]}|"
-
-    def extras(self, position: int) -> tuple[bytes, bytes]:
-        """The correlation id of a message, and the SOW key that its publisher gave."""
-        length = self.run.extras_length
-        return unpack_extras(self.run.data[position][-length:]) if length else (b"", b"")
-
-    def sow_key(self, position: int) -> str | None:
-        """The SOW key of a message; None if it was recorded without one."""
-        given = self.extras(position)[1]
-        if given:
-            return decode_text(given)
-        number = self.run.sow_keys[position]
-        return str(number) if number else None
-
-    def envelope(self, position: int, timestamp: int) -> ReplicatedEnvelope:
-        """What is known of a message besides its body.
-
-        Args:
-            position: of the message.
-            timestamp: when it was recorded, in microseconds since 1970.
-        """
-        correlation_id = decode_text(self.extras(position)[0])
-        envelope = self.common_envelope(timestamp, correlation_id)
-        envelope.bookmark = self.bookmark(position)
-        return envelope
-
-    def common_envelope(self, timestamp: int, correlation_id: str = "") -> ReplicatedEnvelope:
-        """What is known of all messages, if none has extras."""
-        return ReplicatedEnvelope(
-            self.run.origin.auth_id, timestamp / _MICROSECONDS, correlation_id or None
-        )
 
     def with_key(self, number: int, given: bytes) -> Content:
         """The next one as the journal appends it, with another SOW key.
@@ -164,38 +199,11 @@ class Arrivals:
             sow_keys=number, extras_length=len(extras), checksums=[crc32c(data)], data=[data]
         )
 
-    def alike(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Messages in a row that differ in numbers and bodies only, as first and end."""
-        run = self.run
-        if run.extras_length:
-            yield from ((position, position + 1) for position in range(start, stop))
-            return
-        if all(isinstance(one, Same) for one in (run.clients, run.expirations)) and _all_or_none(
-            run.sow_keys
-        ):
-            yield start, stop
-            return
-        keys = (
-            (run.clients[position], run.expirations[position], run.sow_keys[position] > 0)
-            for position in range(start, stop)
-        )
-        for _, group in groupby(keys):
-            end = start + sum(1 for _ in group)
-            yield start, end
-            start = end
+
+def _without_extras(run: Columns) -> Sequence[bytes]:
+    lengths = [run.names[number].extras_length for number in run.numbers]
+    return [one[: len(one) - length] for one, length in zip(run.data, lengths, strict=True)]
 
 
 def _all_or_none(column: Column) -> bool:
     return isinstance(column, Same) or all(column)
-
-
-def by_kind(run: Columns) -> Iterator[Columns]:
-    """Entries of one kind each, in their order; see `Arrivals`."""
-    if isinstance(run.kinds, Same) or MESSAGES.issuperset(run.kinds):
-        yield run
-        return
-    start = 0
-    for _, group in groupby(Kind.PUBLISH if kind in MESSAGES else kind for kind in run.kinds):
-        end = start + sum(1 for _ in group)
-        yield run.pick(range(start, end))
-        start = end

@@ -1,54 +1,49 @@
 """Takes in what other instances send: appended as it is, then applied and delivered.
 
-    Receiver (server/replication/) --a run of new entries--> Incoming.record
-        by kind --> the topic --> the journal --> records, subscribers, views, queues
+    Receiver (server/replication/) --new entries--> Incoming.record
+        messages of several topics --> the journal --> each topic (`interleaved`)
+        of one topic, by kind --> the topic --> the journal --> records, subscribers, views, queues
 
-An entry whose topic is not recorded here, or that can never be recorded, is left out, and that is
-said in the log. One that cannot be recorded at the moment (a disk is full) waits, and so does what
-comes after it from the same instance: an instance that acknowledged what it has not got would make
-others forget it.
+An entry whose topic is not recorded here, or may not be, or that can never be recorded, is left
+out, and that is said in the log. One that cannot be recorded at the moment (a disk is full) waits,
+and so does what comes after it from the same instance: an instance that acknowledged what it has
+not got would make others forget it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from server.journal import Kind
-from server.replication import Recorded
-from server.replication.columns import different
-from server.topics.arrivals import Arrivals, by_kind
+from server.journal import MESSAGES, JournalUnavailable, Kind
+from server.replication import Recorded, Same
+from server.replication.columns import by_client
+from server.topics.arrivals import AT_ONCE, Arrivals
 from server.topics.incoming_log import IncomingLog
+from server.topics.incoming_refusals import IncomingRefusals
+from server.topics.interleaved import Interleaved, OneByOneError
 from server.topics.journaled import JournaledStoredTopic, JournaledTopic
-from server.topics.queue_topic import QueueTopic
+from server.topics.queues.topic import QueueTopic
 from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
     from server.base.log import Log
     from server.journal import Topic
-    from server.replication import Columns, Peer
+    from server.replication import Columns, Known, Peer
+    from server.topics.incoming_permits import IncomingPermits
     from server.topics.table import TopicTable
     from server.topics.transaction_log import TransactionLog
+
+_Taker: TypeAlias = JournaledTopic | JournaledStoredTopic | QueueTopic | IncomingRefusals
 
 _MOST_SECONDS: Final = (1 << 32) - 1
 
 
 class NotRecordedError(Exception):
     """A topic's messages are not recorded by this instance; the text says why."""
-
-
-class _Taker(Protocol):
-    """A topic that takes in what has come."""
-
-    def take_in(self, arrivals: Arrivals) -> None:
-        """Deal with some entries, from the front."""
-
-    def published_twice(
-        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
-    ) -> None:
-        """Take note of messages that were published at two instances."""
 
 
 class Incoming:
@@ -58,6 +53,8 @@ class Incoming:
         topics: where it goes.
         message_types: the names of the message types that there are.
         transaction_log: where it is recorded.
+        known: what there is of each publisher.
+        permits: what may be recorded.
         clock: the time, and timers.
         log: is told of what cannot be recorded.
     """
@@ -67,13 +64,17 @@ class Incoming:
         topics: TopicTable,
         message_types: Collection[str],
         transaction_log: TransactionLog,
+        known: Known,
+        permits: IncomingPermits,
         clock: Clock,
         log: Log,
     ) -> None:
         self._topics: Final = topics
         self._message_types: Final = message_types
         self._transaction_log: Final = transaction_log
+        self._permits: Final = permits
         self._log: Final = IncomingLog(clock, log)
+        self._refusals: Final = IncomingRefusals(transaction_log, known)
 
     @property
     def last_txid(self) -> int:
@@ -85,24 +86,69 @@ class Incoming:
         table = self._transaction_log.journal.sequences
         return {client: sequence for client, (sequence, _) in table.items()}
 
-    def record(self, run: Columns, source: Peer) -> Recorded:
+    def record(self, entries: Columns, source: Peer) -> Recorded:
         """See `Recorder.record`. Outboxes are to be flushed by whoever calls this.
 
         Raises nothing: what is wrong with an entry concerns that entry.
         """
-        if max(different(run.expirations)) > _MOST_SECONDS:
-            lifetimes = [min(lifetime, _MOST_SECONDS) for lifetime in run.expirations]
-            run = run._replace(expirations=lifetimes)
-        done = first = last = 0
-        for part in by_kind(run):
+        if max(entries.expirations) > _MOST_SECONDS:
+            lifetimes = [min(lifetime, _MOST_SECONDS) for lifetime in entries.expirations]
+            entries = entries._replace(expirations=lifetimes)
+        done = Recorded(0)
+        for part in _parts(entries):
+            recorded = self._record_together(part, source)
+            done = _both(done, recorded)
+            if recorded.done < len(part.data):
+                rest = part.pick(range(recorded.done, len(part.data)))
+                recorded = self._record_one_by_one(rest, source)
+                done = _both(done, recorded)
+                if recorded.done < len(rest.data):
+                    break
+        return done
+
+    def _record_together(self, entries: Columns, source: Peer) -> Recorded:
+        """Record messages of several topics in one step, as far as nothing is the matter."""
+        names = entries.used()
+        if len(names) == 1 or entries.kinds[0] not in MESSAGES:
+            return Recorded(0)
+        if not self._permits.allow_all(source.name, entries):
+            return Recorded(0)
+        try:
+            topics = {number: self._participant(name.topic) for number, name in names.items()}
+            together = Interleaved(entries, topics, client_hash(source.name))
+        except Exception:  # whatever it is: one by one it is found out whose it is
+            return Recorded(0)
+        recorded = together.record(self._transaction_log.journal)
+        if recorded.done:
+            self._log.went_on(source.name)
+            self._came(entries.pick(range(recorded.done)))
+        for concerned, failures in together.failures:
+            self._log.could_not_apply(concerned, failures, source.name)
+        return recorded
+
+    def _came(self, entries: Columns) -> None:
+        """What publishers have to be told of as missing has come after all."""
+        refusals = self._transaction_log.refusals
+        for client, places in by_client(entries.clients) if refusals.is_any else ():
+            refusals.came(client, [entries.sequences[place] for place in places])
+
+    def _participant(self, named: Topic) -> JournaledTopic | JournaledStoredTopic:
+        topic = self._find(named, Kind.PUBLISH)
+        if isinstance(topic, JournaledTopic | JournaledStoredTopic):
+            return topic
+        raise OneByOneError("a queue takes in nothing together with topics")
+
+    def _record_one_by_one(self, entries: Columns, source: Peer) -> Recorded:
+        """Record entries in runs of one topic and kind."""
+        done = Recorded(0)
+        for part in _runs(entries):
             arrivals = Arrivals(part, client_hash(source.name))
-            self._take_in(arrivals)
+            self._take_in(arrivals, source.name)
             self._log.say(arrivals, source.name)
-            taken, first_of_part, last_of_part = arrivals.outcome
-            done, first, last = done + taken, first or first_of_part, last_of_part or last
+            done = _both(done, arrivals.outcome)
             if arrivals.problem is not None:
                 break
-        return Recorded(done, first, last)
+        return done
 
     def published_twice(
         self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
@@ -111,9 +157,21 @@ class Incoming:
         with suppress(NotRecordedError):
             self._find(topic, Kind.PUBLISH).published_twice(marks, publishers)
 
-    def _take_in(self, arrivals: Arrivals) -> None:
+    def lost(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
+        """See `Recorder.lost`."""
         try:
-            topic = self._find(arrivals.run.topic, arrivals.kind)
+            self._refusals.lost(client, sequences)
+        except JournalUnavailable:
+            return False
+        return True
+
+    def _take_in(self, arrivals: Arrivals, source: str) -> None:
+        problem = self._permits.problem(source, arrivals.topic)
+        if problem is not None:
+            arrivals.refuse_all(NotRecordedError(problem))
+            return
+        try:
+            topic = self._find(arrivals.topic, arrivals.kind)
         except NotRecordedError as error:
             arrivals.refuse_all(error)
             return
@@ -134,6 +192,8 @@ class Incoming:
             NotRecordedError: they are not recorded here.
         """
         message_type, name = named.message_type, named.name
+        if kind is Kind.MISSING:
+            return self._refusals
         if message_type not in self._message_types:
             raise NotRecordedError(f"this instance has no message type {message_type}")
         topic = self._topics.find(message_type, name)
@@ -144,3 +204,37 @@ class Incoming:
         if isinstance(found, JournaledTopic | JournaledStoredTopic | QueueTopic):
             return found
         raise NotRecordedError("the topic is not in the TransactionLog of this instance")
+
+
+def _both(one: Recorded, other: Recorded) -> Recorded:
+    """What has become of some entries, and of those behind them."""
+    first, last = one.first_txid or other.first_txid, other.last_txid or one.last_txid
+    return Recorded(one.done + other.done, first, last)
+
+
+def _parts(entries: Columns) -> Iterator[Columns]:
+    """Entries in rows, as many as can be recorded in one step: messages, and what is none."""
+    kinds = entries.kinds
+    if isinstance(kinds, Same) or MESSAGES.issuperset(kinds):
+        rows = iter([(0, len(kinds))])
+    else:
+        rows = _rows(kind in MESSAGES for kind in kinds)
+    for start, end in rows:
+        for first in range(start, end, AT_ONCE):
+            yield entries.pick(range(first, min(first + AT_ONCE, end)))
+
+
+def _runs(entries: Columns) -> Iterator[Columns]:
+    """Entries in rows, each of one name and one kind; see `Arrivals`."""
+    kinds = (Kind.PUBLISH if kind in MESSAGES else kind for kind in entries.kinds)
+    for start, end in _rows(zip(entries.numbers, kinds, strict=True)):
+        yield entries.pick(range(start, end))
+
+
+def _rows(keys: Iterable[object]) -> Iterator[tuple[int, int]]:
+    """The first and the end of each row of equal ones."""
+    start = 0
+    for _, alike in groupby(keys):
+        end = start + sum(1 for _ in alike)
+        yield start, end
+        start = end

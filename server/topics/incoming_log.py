@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -11,7 +12,8 @@ from server.journal import Topic
 if TYPE_CHECKING:
     from server.base.clock import Clock
     from server.base.log import Log
-    from server.topics.arrivals import Arrivals
+    from server.topics.arrivals import Arrivals, Entries
+    from server.topics.interleaved import Failure
 
 _SECONDS: Final = 60.0
 """Between two entries about the same."""
@@ -61,28 +63,30 @@ class IncomingLog:
         """
         if arrivals.problem is not None:
             self._waiting.add(source)
-            self._mention(_WAITING, arrivals, source, 1, arrivals.position, arrivals.problem)
-        elif source in self._waiting:
+            waiting = [(arrivals.position, arrivals.problem)]
+            self._mention(_WAITING, arrivals, waiting, source)
+        else:
+            self.went_on(source)
+        self._mention(_REFUSED, arrivals, arrivals.refused, source)
+        self.could_not_apply(arrivals, arrivals.unapplied, source)
+
+    def could_not_apply(self, entries: Entries, failures: Sequence[Failure], source: str) -> None:
+        """Say which entries of one topic are in the log and could not be applied."""
+        self._mention(_UNAPPLIED, entries, failures, source)
+
+    def went_on(self, source: str) -> None:
+        """Say that what comes from an instance is taken in again, if it was not."""
+        if source in self._waiting:
             self._waiting.discard(source)
             self._log.emit(_RESUMED, source=source)
-        for message_id, failed in (
-            (_REFUSED, arrivals.refused),
-            (_UNAPPLIED, arrivals.unapplied),
-        ):
-            if failed:
-                position, problem = failed[-1]
-                self._mention(message_id, arrivals, source, len(failed), position, problem)
 
     def _mention(
-        self,
-        message_id: str,
-        arrivals: Arrivals,
-        source: str,
-        count: int,
-        position: int,
-        problem: Exception,
+        self, message_id: str, entries: Entries, failures: Sequence[Failure], source: str
     ) -> None:
-        topic = arrivals.run.topic
+        if not failures:
+            return
+        position, problem = failures[-1]
+        topic = entries.run.name(position).topic
         key = message_id, source, topic
         if key not in self._subjects and len(self._subjects) >= _MOST_SUBJECTS:
             key = message_id, source, Topic(topic.message_type, "")
@@ -90,12 +94,12 @@ class IncomingLog:
         is_new = subject is None
         if subject is None:
             subject = self._subjects[key] = _Subject()
-        subject.count += count
+        subject.count += len(failures)
         subject.last = {
             "source": source,
             "topic": topic.name,
             "message_type": topic.message_type,
-            "bookmark": arrivals.bookmark(position),
+            "bookmark": entries.bookmark(position),
             "problem": str(problem) or repr(problem),
         }
         if is_new:

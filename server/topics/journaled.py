@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 from server.journal import MESSAGES, JournalUnavailable, Kind
 from server.message_types.base import BodyError
+from server.replication.columns import picked
 from server.sow.keys import KeyRefusedError
 from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, to_nanoseconds
 from server.sow.store import Settled, StoreError
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.record_delivery import MATCH
 from server.subscriptions.rejection import Rejection
+from server.topics.interleaved import NO_DRAFTS, Drafts
 from server.topics.receiving import Receiving
+from server.topics.refusals import RefusedBeforeError
 from server.topics.stored import REASONS, StoredTopic
 from server.topics.topic import Topic
 from server.topics.topic_journal import TopicJournal
@@ -27,12 +30,15 @@ from server.wire.header import json_text
 
 if TYPE_CHECKING:
     from server.expressions import Functions
+    from server.journal import AppendedRun, Origin, OriginHandle, TopicHandle
     from server.message_types.base import MessageType
     from server.sow.records import Change
+    from server.sow.table import RecordTable
     from server.sow.topic import SowTopic
     from server.subscriptions.client import Client
     from server.subscriptions.subscription import Subscription
-    from server.topics.arrivals import Arrivals
+    from server.topics.arrivals import Arrivals, Entries
+    from server.topics.interleaved import Failure
     from server.topics.stores import Stores
 
 
@@ -62,15 +68,15 @@ class JournaledTopic(Topic):
         self._journal = journal
         self._one_by_one: set[Subscription] = set()  # those that no run may be handed on to
 
-    def attach(self, subscription: Subscription) -> None:
+    def _attach(self, subscription: Subscription) -> None:
         """See `Audience.attach`."""
-        super().attach(subscription)
+        super()._attach(subscription)
         if self._needs_bookmarks(subscription):
             self._one_by_one.add(subscription)
 
-    def detach(self, subscription: Subscription) -> None:
+    def _detach(self, subscription: Subscription) -> None:
         """See `Audience.detach`."""
-        super().detach(subscription)
+        super()._detach(subscription)
         self._one_by_one.discard(subscription)
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
@@ -102,6 +108,7 @@ class JournaledTopic(Topic):
             if self._subscriptions and end > start:
                 super().publish(bodies[start:end], envelope)
             if run.problem is not None:
+                self._journal.refused(envelope, end)
                 rejections.append(_rejection(end, run.problem))
                 end += 1
             start = end
@@ -119,7 +126,10 @@ class JournaledTopic(Topic):
                 self._journal.append(
                     envelope, body, key=envelope.sow_key, expiration=envelope.expiration or 0
                 )
-            except (DuplicateError, JournalUnavailable) as error:
+            except DuplicateError as error:
+                rejections.append(_rejection(position, error))
+            except (RefusedBeforeError, JournalUnavailable) as error:
+                self._journal.refused(envelope, position)
                 rejections.append(_rejection(position, error))
             else:
                 super().publish((body,), envelope)
@@ -131,6 +141,20 @@ class JournaledTopic(Topic):
         """Tell queues of messages that were published at another instance, too."""
         self._journal.published_twice(marks, publishers)
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody is told of what is published here."""
+        return bool(self._subscriptions) or self._journal.has_feeds
+
+    @property
+    def table(self) -> None:
+        """There are no records."""
+        return
+
+    def handles(self, origin: Origin) -> tuple[TopicHandle, OriginHandle]:
+        """What the journal wants to be given for messages of other instances."""
+        return self._journal.handles(origin)
+
     def take_in(self, arrivals: Arrivals) -> None:
         """Record some of what has come from another instance as it is, and deliver it."""
         start = arrivals.position
@@ -138,15 +162,37 @@ class JournaledTopic(Topic):
         if arrivals.kind in MESSAGES and self._subscriptions and run.txids:
             self._deliver(arrivals, start, start + run.end, run.timestamp)
 
-    def _deliver(self, arrivals: Arrivals, start: int, end: int, timestamp: int) -> None:
+    def draft(self, entries: Entries, positions: Sequence[int]) -> Drafts:  # noqa: ARG002 - the same for all
+        """Nothing has to be worked out for messages of another instance."""
+        return NO_DRAFTS
+
+    def apply(
+        self,
+        entries: Entries,
+        positions: Sequence[int],
+        drafts: Drafts,  # noqa: ARG002 - there are no records
+        appended: AppendedRun,
+    ) -> Sequence[Failure]:
+        """Deliver messages of another instance, in a row, which have been recorded."""
+        start = positions[0]
+        if self._journal.has_feeds:
+            self._journal.feed(entries, start, appended, picked(entries.run.sow_keys, positions))
+        if self._subscriptions:
+            self._deliver(entries, start, start + len(positions), appended.timestamp)
+        return ()
+
+    def applied(self) -> None:
+        """Nothing has to be noted."""
+
+    def _deliver(self, entries: Entries, start: int, end: int, timestamp: int) -> None:
         """Deliver messages of another instance, which have been recorded."""
-        bodies = arrivals.bodies
-        if arrivals.run.extras_length or self._one_by_one or self._filters.asks_for_context:
+        bodies = entries.bodies
+        if entries.has_extras or self._one_by_one or self._filters.asks_for_context:
             for position in range(start, end):
-                envelope = arrivals.envelope(position, timestamp)
+                envelope = entries.envelope(position, timestamp)
                 super().publish((bodies[position],), envelope)
         else:
-            super().publish(bodies[start:end], arrivals.common_envelope(timestamp))
+            super().publish(bodies[start:end], entries.common_envelope(start, timestamp))
 
     def when_stored(self, then: Settled) -> None:
         """Call back when everything published so far is settled."""
@@ -202,6 +248,7 @@ class JournaledStoredTopic(StoredTopic):
             try:
                 record = sow.draft(body, moment, topic=self.name, expiration=envelope.expiration)
             except (BodyError, KeyRefusedError) as error:
+                self._journal.refused(envelope, position)
                 rejections.append(_rejection(position, error))
             else:
                 drafts.append((position, record))
@@ -241,6 +288,7 @@ class JournaledStoredTopic(StoredTopic):
                 else:
                     self.announce(change, envelope, MATCH)
             if run.problem is not None:
+                self._journal.refused(envelope, end)
                 yield _rejection(drafts[end][0], run.problem)
                 end += 1
             start = end
@@ -277,6 +325,11 @@ class JournaledStoredTopic(StoredTopic):
         )
         return self._apply(record, txid, moment, envelope.bookmark)
 
+    def _reject(self, position: int, error: Exception, envelope: Envelope) -> Rejection:
+        if not isinstance(error, DuplicateError):
+            self._journal.refused(envelope, position)
+        return super()._reject(position, error, envelope)
+
     def publish_again(self, record: Record, publisher: Client, now: float) -> None:
         """Record, store and announce a record once more as it is.
 
@@ -306,12 +359,44 @@ class JournaledStoredTopic(StoredTopic):
         """Tell queues of messages that were published at another instance, too."""
         self._journal.published_twice(marks, publishers)
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody is told of what is published here."""
+        return self.has_subscriptions or self.has_followers or self._journal.has_feeds
+
+    @property
+    def table(self) -> RecordTable:
+        """The records."""
+        return self._sow.table
+
+    def handles(self, origin: Origin) -> tuple[TopicHandle, OriginHandle]:
+        """What the journal wants to be given for messages of other instances."""
+        return self._journal.handles(origin)
+
     def take_in(self, arrivals: Arrivals) -> None:
         """Record some of what has come from another instance, apply and announce it."""
         try:
             self._receiving.take_in(arrivals)
         finally:
             self._stores.touched(self._sow)
+
+    def draft(self, entries: Entries, positions: Sequence[int]) -> Drafts:
+        """Work out what messages of another instance come to.
+
+        Raises:
+            OneByOneError: they cannot be taken in all at once.
+        """
+        return self._receiving.draft(entries, positions)
+
+    def apply(
+        self, entries: Entries, positions: Sequence[int], drafts: Drafts, appended: AppendedRun
+    ) -> Sequence[Failure]:
+        """Apply and announce messages of another instance, which have been recorded."""
+        return self._receiving.apply(entries, positions, drafts, appended)
+
+    def applied(self) -> None:
+        """Take note that there have been changes."""
+        self._stores.touched(self._sow)
 
     def _place_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
         """Record a deletion; its txid is its place in the instance's order of changes.

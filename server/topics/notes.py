@@ -57,7 +57,7 @@ class Notes:
         client: int,
         before: int,
         sequences: Sequence[int],
-        data: Sequence[bytes],
+        checksums: Sequence[int],
         txids: Sequence[int],
         topic: Topic,
         origin: Origin,
@@ -68,7 +68,7 @@ class Notes:
             client: its hash.
             before: the highest number that it had given before.
             sequences: its numbers for them; empty if it gives none.
-            data: what was recorded, with extras.
+            checksums: of what was recorded, with extras.
             txids: their numbers in the log, which follow on one another.
             topic: where they were published.
             origin: their user.
@@ -76,7 +76,6 @@ class Notes:
         if sequences:
             self.take_numbers(client, before, sequences, txids[-1])
         identity = client if sequences else server_made_identity(client, self._instance)
-        checksums = list(map(crc32c, data))
         ends = txids[0], txids[-1]
         self._recent.note(identity, sequences or txids, checksums, ends, topic, origin)
 

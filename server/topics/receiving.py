@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from server.journal import MESSAGES, Kind, each
-from server.journal.layout import decode_text
 from server.message_types.base import BodyError
+from server.replication.columns import picked
 from server.sow.keys import KeyRefusedError
 from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, is_later
 from server.sow.store import StoreError
 from server.subscriptions.record_delivery import DELETED, MATCH
 from server.topics.arrivals import AT_ONCE
+from server.topics.interleaved import Drafts, OneByOneError
 from server.topics.topic_journal import split_key
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from server.sow.records import Change
     from server.sow.topic import SowTopic
     from server.subscriptions.envelope import Envelope
-    from server.topics.arrivals import Arrivals
+    from server.topics.arrivals import Arrivals, Entries
+    from server.topics.interleaved import Failure
     from server.topics.topic_journal import TopicJournal
 
 
@@ -83,43 +85,76 @@ class Receiving:
         else:
             self._journal.append_copies(arrivals, arrivals.content())
 
+    def draft(self, entries: Entries, positions: Sequence[int]) -> Drafts:
+        """What messages come to, which are recorded together with those of other topics.
+
+        Raises:
+            OneByOneError: not all of them can be taken in at once.
+        """
+        records, problem = self._drafts_of(entries, positions)
+        if problem is not None:
+            raise OneByOneError(str(problem))
+        if self._own_keys:
+            if entries.has_extras and any(entries.extras(position)[1] for position in positions):
+                raise OneByOneError("the key of one of them is not recorded here")
+            return Drafts(records, [int(record.key) for record in records])
+        keys = (entries.sow_key(position) for position in positions)
+        if any(record.key != key for record, key in zip(records, keys, strict=True)):
+            raise OneByOneError("the key of one of them is another one here")
+        return Drafts(records)
+
+    def apply(
+        self, entries: Entries, positions: Sequence[int], drafts: Drafts, appended: AppendedRun
+    ) -> Sequence[Failure]:
+        """Apply and announce messages that have been drafted and recorded."""
+        if self._journal.has_feeds:
+            keys = drafts.sow_keys or picked(entries.run.sow_keys, positions)
+            self._journal.feed(entries, positions[0], appended, keys)
+        return self._apply(entries, positions, drafts.records, appended)
+
     # messages
 
     def _take_in_messages(self, arrivals: Arrivals) -> None:
-        drafts = self._with_room(self._drafts_of(arrivals), arrivals)
+        start = arrivals.position
+        most = 1 if arrivals.has_extras else AT_ONCE
+        positions = range(start, min(start + most, len(arrivals.bodies)))
+        drafts, problem = self._drafts_of(arrivals, positions)
+        if problem is not None and not drafts:
+            arrivals.cannot(problem)
+        drafts = self._with_room(drafts, arrivals)
         if not drafts:
             return
-        start = arrivals.position
         content = self._content_of(arrivals, drafts)
         with self._sow.table.store.undisturbed():
             appended = self._journal.append_copies(arrivals, content)
-            if appended.txids:
-                self._apply(arrivals, start, drafts, appended)
+            positions = positions[: len(appended.txids)]
+            arrivals.unapplied += self._apply(arrivals, positions, drafts, appended)
 
-    def _drafts_of(self, arrivals: Arrivals) -> list[Record]:
-        """What the next messages come to, as many as can be recorded in one step.
+    def _drafts_of(
+        self, entries: Entries, positions: Sequence[int]
+    ) -> tuple[list[Record], Exception | None]:
+        """What messages come to, as many as can be recorded in one step, and why not the next.
 
         Their records have no moment yet, and no place in the order of changes.
         """
-        run, bodies, first = arrivals.run, arrivals.bodies, arrivals.position
-        correlation_id = decode_text(arrivals.extras(first)[0])
-        most = 1 if run.extras_length else AT_ONCE
+        bodies = entries.bodies
         sow, own, name = self._sow, self._own_keys, self._name
         key_of = sow.key_source(name).key
+        lifetimes = picked(entries.run.expirations, positions)
         drafts: list[Record] = []
         try:
-            for position, lifetime in arrivals.lifetimes(most):
+            for position, lifetime in zip(positions, lifetimes, strict=True):
                 body = bodies[position]
-                key = None if own else arrivals.sow_key(position)
+                key = None if own else entries.sow_key(position)
                 if key is None:
                     key = key_of(body, None)
                 else:
                     sow.learn(body, key)
-                drafts.append(Record(key, body, name, 0, lifetime * NANOSECONDS, 0, correlation_id))
+                mark = entries.correlation_id(position)
+                drafts.append(Record(key, body, name, 0, lifetime * NANOSECONDS, 0, mark))
         except (BodyError, KeyRefusedError, StoreError) as error:
-            if not drafts:
-                arrivals.cannot(error)
-        return drafts
+            return drafts, error
+        return drafts, None
 
     def _with_room(self, drafts: list[Record], arrivals: Arrivals) -> list[Record]:
         """The first of some records, as many as there is room for: what is recorded comes true."""
@@ -137,7 +172,7 @@ class Receiving:
     def _content_of(self, arrivals: Arrivals, drafts: Sequence[Record]) -> Content:
         """The next messages as they are recorded, with the SOW keys that they have here."""
         first = drafts[0].key
-        if arrivals.run.extras_length:
+        if arrivals.has_extras:
             is_same = first == arrivals.sow_key(arrivals.position)
             return arrivals.content(1) if is_same else arrivals.with_key(*split_key(first))
         if self._own_keys:
@@ -151,34 +186,44 @@ class Receiving:
         return content if content.sow_keys == numbers else content._replace(sow_keys=numbers)
 
     def _apply(
-        self, arrivals: Arrivals, start: int, drafts: Sequence[Record], appended: AppendedRun
-    ) -> None:
-        """Apply and announce messages that have been recorded."""
+        self,
+        entries: Entries,
+        positions: Sequence[int],
+        drafts: Sequence[Record],
+        appended: AppendedRun,
+    ) -> list[Failure]:
+        """Apply and announce messages that have been recorded; returns what has gone wrong."""
         apply, announcer = self._sow.apply, self._announcer
+        failed: list[Failure] = []
+        envelope: Envelope | None = None
         is_heard = announcer.has_subscriptions or announcer.has_followers
-        envelope = arrivals.envelope(start, appended.timestamp)
         moment = appended.timestamp * NANOSECONDS_IN_MICROSECOND
         flags = each(appended.flags, len(appended.txids))
-        for index, (txid, is_late) in enumerate(zip(appended.txids, flags, strict=True)):
-            position = start + index
-            key, body, topic, _, expires, _, correlation_id, _, _ = drafts[index]
-            if is_late and self._is_superseded(arrivals, position, drafts[index]):
+        for position, txid, is_late, draft in zip(
+            positions, appended.txids, flags, drafts, strict=False
+        ):
+            key, body, topic, _, expires, _, correlation_id, _, _ = draft
+            if is_late and self._is_superseded(entries, position, draft):
                 continue
             if expires:
                 expires += moment
-            bookmark = envelope.bookmark = arrivals.bookmark(position)
+            bookmark = entries.bookmark(position)
             record = Record(key, body, topic, moment, expires, txid, correlation_id, bookmark)
             try:
                 change = apply(record)
             except StoreError as error:
-                arrivals.unapplied.append((position, error))
-            else:
-                if is_heard:
-                    announcer.announce(change, envelope, MATCH)
+                failed.append((position, error))
+                continue
+            if is_heard:
+                if envelope is None or entries.has_extras:
+                    envelope = entries.envelope(position, appended.timestamp)
+                envelope.bookmark = bookmark
+                announcer.announce(change, envelope, MATCH)
+        return failed
 
-    def _is_superseded(self, arrivals: Arrivals, position: int, record: Record) -> bool:
+    def _is_superseded(self, entries: Entries, position: int, record: Record) -> bool:
         """Whether a record is of a later message of the same publisher already."""
-        table, run = self._sow.table, arrivals.run
+        table, run = self._sow.table, entries.run
         there = table.get(table.identity(record.key, record.topic))
         return is_later(there, run.clients[position], run.sequences[position])
 

@@ -16,6 +16,7 @@ from server.sow.store import RecordTooLarge, Settled, StoreError
 from server.subscriptions.record_audience import RecordAudience
 from server.subscriptions.record_delivery import DELETED, MATCH
 from server.subscriptions.rejection import Rejection
+from server.topics.refusals import RefusedBeforeError
 from server.topics.transaction_log import DUPLICATE, DuplicateError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ REASONS: Final[dict[type[Exception], str]] = {
     RecordTooLarge: "not stored",
     JournalUnavailable: "not stored",
     EntryTooLarge: "not stored",
+    RefusedBeforeError: "not stored",
     DuplicateError: DUPLICATE,
 }
 """What can be wrong with a single message -> the phrase for its publisher."""
@@ -127,11 +129,15 @@ class StoredTopic(TopicWithRecords):
             try:
                 change = self._store(body, envelope)
             except tuple(REASONS) as error:
-                rejections.append(Rejection(position, REASONS[type(error)], str(error)))
+                rejections.append(self._reject(position, error, envelope))
             else:
                 self.announce(change, envelope, MATCH)
         self._stores.touched(self._sow)
         return rejections
+
+    def _reject(self, position: int, error: Exception, envelope: Envelope) -> Rejection:  # noqa: ARG002 - for topics that are recorded
+        """Refuse a message."""
+        return Rejection(position, REASONS[type(error)], str(error))
 
     @property
     def keeper(self) -> SowTopic:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from server.security.permissions import UNLIMITED
 from server.sow.store import Settled, StoreError
 from server.subscriptions.difference import Differ
 from server.subscriptions.envelope import Envelope
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from server.base.log import Log
     from server.base.slices import Sliced
     from server.expressions.topic_names import TopicSelector
+    from server.security.permissions import Permit
     from server.sow.records import Change
     from server.sow.topic import SowTopic
     from server.topics.keeper import DerivedKeeper, Follower, Keeper
@@ -51,10 +53,12 @@ class Selected(NamedTuple):
     Attributes:
         keeper: the topic.
         names: which of its logical topics are meant, None for all.
+        permit: what somebody may do with its records, or see of them.
     """
 
     keeper: Keeper
     names: Callable[[str], bool] | None
+    permit: Permit = UNLIMITED
 
 
 class Stores:

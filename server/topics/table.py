@@ -11,11 +11,10 @@ those who hold on to topics.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from server.expressions.effort import Allowance
-from server.security.entitlement import Permission
 from server.sow.topic import SowTopic
 from server.subscriptions.failures import give_up_on
 from server.subscriptions.subscription import Subscription
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
     from server.topics.keeper import Keeper
-    from server.topics.queue_table import Queues
+    from server.topics.queues.table import Queues
     from server.topics.stores import Stores
     from server.topics.transaction_log import TransactionLog
 
@@ -219,6 +218,18 @@ class TopicTable:
         for topic in self._attached.pop(subscription, ()):
             topic.detach(subscription)
 
+    def attached_to(self, subscription: Subscription) -> Collection[AnyTopic]:
+        """The topics that a subscription gets messages from without a replay."""
+        selector = subscription.selector
+        if selector.is_regex:
+            return self._attached.get(subscription, ())
+        topic = self._topics.get((subscription.subscriber.message_type, selector.text))
+        return () if topic is None else (topic,)
+
+    def names(self, message_type: str) -> Iterator[str]:
+        """The names of the topics of a message type."""
+        return (name for type_name, name in self._topics if type_name == message_type)
+
     def invalidate(self) -> None:
         """Have everybody who holds on to topics ask for them, and for permission, once more."""
         self.generation += 1
@@ -280,12 +291,12 @@ class TopicTable:
             self._behind_queues[message_type, name] = topic
         return topic
 
-    def way_into_queue(self, message_type: str, queue: str, topic: str) -> str | None:
-        """Where to publish a message that is to be in a queue. See `Topics`."""
+    def has_lost(self, message_type: str, queue: str, topic: str, letters: str) -> bool:
+        """Whether a message may have left a queue, and have a letter. See `Topics`."""
         found = None if self.queues is None else self.queues.find(message_type, queue)
-        if found is None:
-            return None
-        return topic if found.source.matches(topic) else found.spec.default_publish_target
+        if found is None or found.spec.dead_letter_topic != letters:
+            return False
+        return found.source.matches(topic)
 
     def lookers_at(self, messages: Keeper) -> TopicWithRecords:
         """Make what tells those who look at a queue, and take nothing."""
@@ -355,11 +366,13 @@ def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> bool:
 
     Which of those that a regular expression matches the user may read is asked topic by topic (AMPS
     User Guide, Entitlement, Regular Expression Subscriptions). A replacement may also name a single
-    one that the user may not read (Replacing the Topic on a Subscription).
+    one that the user may not read (Replacing the Topic on a Subscription). What of the messages
+    they may see becomes a part of the subscription there (server/subscriptions/entitled.py).
     """
     if subscription.replay is not None and not topic.is_journaled:
         return False
-    if not subscription.subscriber.may(Permission.READ_TOPIC, topic.name):
+    permit = subscription.subscriber.permit_to_read(topic.name)
+    if not permit.allowed:
         return False
-    topic.attach(subscription)
+    topic.attach(subscription, permit)
     return True

@@ -34,6 +34,14 @@ if TYPE_CHECKING:
 FOR_NOBODY: Final = "/AMPS/devnull"
 """The topic that takes what is published to it, and that nobody hears of."""
 
+RESERVED_TOPICS: Final = "/AMPS"
+"""What the names begin with of topics that the server publishes to."""
+
+
+def is_reserved(name: str) -> bool:
+    """Whether nobody but the server may publish to a topic."""
+    return name.startswith(RESERVED_TOPICS) and name != FOR_NOBODY
+
 
 class Topic(Audience):
     """One topic of one message type; it is nothing but its audience.
@@ -89,6 +97,7 @@ class Topic(Audience):
         context = NO_CONTEXT
         if self._filters.asks_for_context:
             context = envelope.context(self.name, body)
+        self._filters.expect(1)
         return [*to_all, *self._recipients_of(self._filters.match(body, context))]
 
     def when_stored(self, then: Settled) -> None:
@@ -98,6 +107,7 @@ class Topic(Audience):
     def _publish_filtered(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         match, prepared = self._filters.match, self._to_matching.get
         needs_context = self._filters.asks_for_context
+        self._filters.expect(len(bodies))
         context = NO_CONTEXT
         for body in bodies:
             if needs_context:
@@ -133,7 +143,8 @@ class Topic(Audience):
         for subscription in subscriptions:
             if subscription.conflater is not None:
                 delivery = self._delivery_for([subscription])
-                held = ConflatedDelivery(subscription.conflater, self.name, delivery)
+                seen = subscription.presentation.seen
+                held = ConflatedDelivery(subscription.conflater, self.name, seen, delivery)
                 conflated.append((held, [subscription]))
             else:
                 key = subscription.outbox, subscription.presentation

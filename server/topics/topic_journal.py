@@ -12,7 +12,7 @@ from itertools import islice
 from operator import lt
 from typing import TYPE_CHECKING, Final
 
-from server.journal import MESSAGES, Kind, Origin, Topic
+from server.journal import MESSAGES, AppendedRun, JournalUnavailable, Kind, Origin, Topic
 from server.journal.clients import server_made_identity
 from server.journal.entry import NO_ORIGIN
 from server.journal.layout import encode_text, pack_extras
@@ -21,9 +21,9 @@ from server.topics.feed import Recorded
 from server.topics.transaction_log import MOST_SEQUENCE
 
 if TYPE_CHECKING:
-    from server.journal import AppendedRun, Content, TopicHandle
+    from server.journal import AppendedRun, Content, Field, OriginHandle, TopicHandle
     from server.subscriptions.envelope import Envelope
-    from server.topics.arrivals import Arrivals
+    from server.topics.arrivals import Arrivals, Entries
     from server.topics.feed import Feed
     from server.topics.transaction_log import TransactionLog
 
@@ -65,10 +65,18 @@ class TopicJournal:
 
         Raises:
             DuplicateError: its sequence number is too low.
+            RefusedBeforeError: it is, and the message was refused then.
             JournalUnavailable: it is no sequence number.
         """
         if envelope.sequence and envelope.publisher is not None:
             self.log.refuse_duplicate(envelope.publisher.client_hash, envelope.sequence)
+
+    def refused(self, envelope: Envelope, position: int) -> None:
+        """Take note that one of some messages is refused; those behind it may be recorded."""
+        numbers, publisher = envelope.sequences, envelope.publisher
+        sequence = numbers[position] if numbers else envelope.sequence
+        if sequence and publisher is not None:
+            self.log.refusals.refused(publisher.client_hash, sequence)
 
     def append_run(
         self,
@@ -95,6 +103,12 @@ class TopicJournal:
         if self._handle is None:
             self._handle = journal.topic(self._message_type, self._name)
         client = 0 if publisher is None else publisher.client_hash
+        refusals, numbers = self.log.refusals, envelope.sequences
+        if numbers and refusals.is_any:
+            try:
+                refusals.before(client, numbers[-1])
+            except JournalUnavailable as problem:
+                return AppendedRun(start, (), journal.last_timestamp, problem)
         before = 0 if notes is None else journal.last_sequence(client)
         run = journal.append_run(
             self._handle,
@@ -107,12 +121,14 @@ class TopicJournal:
             min(max(expiration, 0), _MOST_SECONDS),
         )
         envelope.received = run.timestamp / _MICROSECONDS
+        if numbers and refusals.is_any:
+            refusals.came(client, numbers[start : run.end])
         if notes is not None and run.txids:
             notes.take(
                 client,
                 before,
                 envelope.sequences[start : run.end],
-                bodies[start : run.end],
+                run.checksums,
                 run.txids,
                 self._handle.topic,
                 _origin_of(envelope),
@@ -133,6 +149,18 @@ class TopicJournal:
             )
         return run
 
+    @property
+    def has_feeds(self) -> bool:
+        """Whether anybody is told of what has been recorded."""
+        return bool(self._feeds)
+
+    def handles(self, origin: Origin) -> tuple[TopicHandle, OriginHandle]:
+        """What the journal wants to be given for messages of other instances."""
+        journal = self.log.journal
+        if self._handle is None:
+            self._handle = journal.topic(self._message_type, self._name)
+        return self._handle, journal.origin(origin.auth_id, origin.path)
+
     def append_copies(self, arrivals: Arrivals, content: Content) -> AppendedRun:
         """Record what another instance has recorded; how far that has come, `arrivals` knows, too.
 
@@ -140,30 +168,44 @@ class TopicJournal:
             arrivals: what has come.
             content: what is recorded of it, from its position on.
         """
-        journal, origin, start = self.log.journal, arrivals.run.origin, arrivals.position
-        if self._handle is None:
-            self._handle = journal.topic(self._message_type, self._name)
-        handle = journal.origin(origin.auth_id, origin.path)
-        appended = journal.append_copies(self._handle, handle, content)
+        handles = {arrivals.run.numbers[0]: self.handles(arrivals.origin)}
+        appended = self.log.journal.append_copies(handles, content)
+        start = arrivals.position
         arrivals.took(appended)
+        refusals = self.log.refusals
+        if appended.txids and refusals.is_any:
+            for place in range(start, start + len(appended.txids)):
+                refusals.came(arrivals.run.clients[place], (arrivals.run.sequences[place],))
         if self._feeds and appended.txids and arrivals.kind in MESSAGES:
-            for first, end in arrivals.alike(start, start + appended.end):
-                here = slice(first - start, end - start)
-                self._feed(
-                    Recorded(
-                        self._name,
-                        arrivals.bodies[first:end],
-                        arrivals.envelope(first, appended.timestamp),
-                        appended.txids[here],
-                        appended.timestamp,
-                        arrivals.run.clients[first],
-                        arrivals.run.sequences[first:end],
-                        content.keys(here),
-                        arrivals.run.expirations[first],
-                        origin.path,
-                    )
-                )
+            self.feed(arrivals, start, appended, content.sow_keys)
         return appended
+
+    def feed(self, entries: Entries, start: int, appended: AppendedRun, sow_keys: Field) -> None:
+        """Tell of messages of another instance, which have been recorded.
+
+        Args:
+            entries: what has come.
+            start: the position of the first of them; the others follow.
+            appended: how they were recorded.
+            sow_keys: the SOW keys of their records, from that position on.
+        """
+        run = entries.run
+        for first, end in entries.alike(start, start + len(appended.txids)):
+            here = slice(first - start, end - start)
+            self._feed(
+                Recorded(
+                    self._name,
+                    entries.bodies[first:end],
+                    entries.envelope(first, appended.timestamp),
+                    appended.txids[here],
+                    appended.timestamp,
+                    run.clients[first],
+                    run.sequences[first:end],
+                    _keys(sow_keys, here),
+                    run.expirations[first],
+                    run.name(first).origin.path,
+                )
+            )
 
     def published_twice(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
@@ -225,6 +267,10 @@ class TopicJournal:
         number, given = split_key(key)
         correlation_id = encode_text(envelope.correlation_id) if envelope.correlation_id else b""
         client = 0 if publisher is None else publisher.client_hash
+        refusals = self.log.refusals
+        is_watched = envelope.sequence > 0 and refusals.is_any
+        if is_watched:
+            refusals.before(client, envelope.sequence)
         before = 0 if notes is None else journal.last_sequence(client)
         txid = journal.append(
             self._handle,
@@ -238,6 +284,8 @@ class TopicJournal:
             correlation_id,
             given,
         )
+        if is_watched:
+            refusals.came(client, (envelope.sequence,))
         if notes is not None:
             extras = pack_extras(correlation_id, given) if correlation_id or given else b""
             topic, origin = self._handle.topic, _origin_of(envelope)
@@ -260,6 +308,12 @@ class TopicJournal:
                 )
             )
         return txid, moment * NANOSECONDS_IN_MICROSECOND
+
+
+def _keys(sow_keys: Field, part: slice) -> Sequence[int]:
+    """The SOW keys of some messages in a row; empty if the first has none."""
+    keys = [sow_keys] * (part.stop - part.start) if isinstance(sow_keys, int) else sow_keys[part]
+    return keys if keys[0] else ()
 
 
 def _origin_of(envelope: Envelope) -> Origin:

@@ -26,6 +26,7 @@ from server.journal import (
     Span,
 )
 from server.journal.errors import reason
+from server.topics.refusals import Refusals, RefusedBeforeError
 from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ Place: TypeAlias = Span | BookmarkError
 """A part of the log, or why there is none."""
 
 _RESERVED: Final = "/AMPS/"
+AUDIT: Final = "/AMPS/Audit"
+"""The one topic of the server's own that can be recorded."""
 _RELEASED_AT_ONCE: Final = 128
 """Of those who wait for stable storage; each has an ack or so to send."""
 _MOST_DAMAGED: Final = 1_000
@@ -101,6 +104,7 @@ class _Hold(NamedTuple):
     """What somebody needs of the log. See `TransactionLog.hold`."""
 
     needed_from: Callable[[], int]
+    whose: str
     in_the_way: InTheWay | None
 
 
@@ -116,6 +120,7 @@ class TransactionLog:
     Attributes:
         journal: see above.
         notes: takes note of what is published here, for replication; None if there is none.
+        refusals: what publishers have to be told of.
         durable: the last entry on stable storage, as far as this thread has been told.
         unreadable_said: when it was last said that some of it cannot be read, in seconds since the
             Unix epoch: many readers may find that at once, and often.
@@ -130,6 +135,7 @@ class TransactionLog:
     ) -> None:
         self.journal: Final = journal
         self.notes: Notes | None = None  # set before anything is recorded
+        self.refusals: Final = Refusals(journal, lambda: self.notes)
         self.durable = journal.durable_txid
         self.unreadable_said = 0.0
         self.instance: Final = instance
@@ -150,15 +156,17 @@ class TransactionLog:
     def records(self, message_type: str, name: str) -> bool:
         """Whether what is published to a topic is recorded.
 
-        The server's own event topics are not (AMPS User Guide, Using the Transaction Log).
+        The server's own event topics are not (AMPS User Guide, Using the Transaction Log); the
+        audit trail, which AMPS does not have, is if it is named as such.
 
         Args:
             message_type: the topic's message type.
             name: its name; for the topics of a Pattern, that of the topic which has the Pattern.
         """
-        return not name.startswith(_RESERVED) and any(
-            spec.covers(message_type, name) for spec in self._topics
-        )
+        covering = [spec for spec in self._topics if spec.covers(message_type, name)]
+        if name.startswith(_RESERVED):
+            return name == AUDIT and any(spec.name == name for spec in covering)
+        return bool(covering)
 
     @property
     def last_txid(self) -> int:
@@ -200,11 +208,17 @@ class TransactionLog:
 
         Raises:
             DuplicateError: its sequence number is too low.
+            RefusedBeforeError: it is, and the command was refused then.
             JournalUnavailable: it is no sequence number.
         """
         if not 0 < sequence <= MOST_SEQUENCE:
             raise JournalUnavailable(f"{sequence} is no sequence number: expected 64 bits")
         highest = self.journal.last_sequence(client)
+        if sequence <= highest and self.refusals.lacks(client, sequence):
+            raise RefusedBeforeError(
+                f"sequence number {sequence}: was refused when it came first, or got lost; this"
+                f" publisher has got as far as {highest}, so it takes a new number"
+            )
         if sequence <= highest:
             raise DuplicateError(
                 f"sequence number {sequence}: this publisher has got as far as {highest}"
@@ -396,7 +410,7 @@ class TransactionLog:
             return BookmarkError(f"the transaction log cannot be read: {reason(error)}")
 
     def hold(
-        self, needed_from: Callable[[], int], in_the_way: InTheWay | None = None
+        self, needed_from: Callable[[], int], whose: str, in_the_way: InTheWay | None = None
     ) -> Callable[[], None]:
         """Keep the files of the log that somebody still needs.
 
@@ -405,13 +419,14 @@ class TransactionLog:
 
         Args:
             needed_from: tells the txid from which on entries are needed.
+            whose: who needs them, for people, as in `queue orders`.
             in_the_way: told of a journal that has to stay for that, again and again.
 
         Returns:
             A function that ends it; calling it again does nothing.
         """
         number = self._holds_taken = self._holds_taken + 1
-        self._holds[number] = _Hold(needed_from, in_the_way)
+        self._holds[number] = _Hold(needed_from, whose, in_the_way)
 
         def release() -> None:
             self._holds.pop(number, None)
@@ -423,6 +438,10 @@ class TransactionLog:
         """The txid before which nobody needs the log any more, as far as reading it goes."""
         holds = (hold.needed_from() for hold in self._holds.values())
         return min(holds, default=self.last_txid + 1)
+
+    def holders(self) -> list[tuple[int, str]]:
+        """Who needs the log, and from which txid on, those first who need most of it."""
+        return sorted((hold.needed_from(), hold.whose) for hold in self._holds.values())
 
     def stays(self, path: Path, end: int) -> None:
         """Tell those who need a journal that it is to be removed.

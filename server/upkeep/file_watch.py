@@ -1,8 +1,18 @@
 """Tells when the content of a file has changed, as told by the operating system.
 
+    inotify -> observer's thread --a name that matters--> engine's thread, quiet for a moment
+                                 -> a thread of its own: which file is it now, what is in it?
+                                 -> engine's thread: not what it was, so somebody is told
+
 Editors and tools do not write files, they put new ones in their place: so it is directories that
-are watched. What the system reports is no more than a hint to look: a change is a change of the
-content, once things have been quiet for a moment.
+are watched. The same goes for symbolic links: a path leads to another file when one of the links
+on its way does, and so the directory of each of them is watched, and of what they lead to. What
+the system reports is no more than a hint to look: a change is a change of the content, once things
+have been quiet for a moment.
+
+Looking may take long, for ever even if a network file system does not answer, and so it is not
+done on the engine's thread. What is no regular file counts as no file: a pipe would have to be
+waited for.
 """
 
 from __future__ import annotations
@@ -11,16 +21,21 @@ import asyncio
 import hashlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 
+from server.base.daemon_threads import DaemonThreads
+from server.base.regular_files import open_regular
+
 if TYPE_CHECKING:
-    from watchdog.observers.api import BaseObserver
+    from watchdog.observers.api import BaseObserver, ObservedWatch
 
     from server.base.log import Log
 
@@ -29,17 +44,70 @@ if TYPE_CHECKING:
 logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
 _QUIET_SECONDS: Final = 0.2
+_THREADS: Final = 4
 
-_LINK_TO_ALL: Final = "..data"
-"""In Kubernetes the files of a volume are links through this one, which alone is replaced."""
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of a file whose content is looked at; of larger ones, size and time of change count."""
+_CHUNK: Final = 1024 * 1024
+_MOST_LINKS: Final = 40
+"""Symbolic links on the way to a file, as for Linux."""
+
+
+class _Place(NamedTuple):
+    """Where something may happen that matters.
+
+    Attributes:
+        directory: its path, without symbolic links.
+        inode: of the directory: another one may have come under its path; 0 if there is none.
+        name: of a file or link in it.
+        is_suffix: whether that is only how names end.
+    """
+
+    directory: str
+    inode: int
+    name: str
+    is_suffix: bool = False
+
+    def concerns(self, name: str) -> bool:
+        """Whether a file of this name is meant."""
+        return name.endswith(self.name) if self.is_suffix else name == self.name
+
+
+class _Seen(NamedTuple):
+    """What somebody has found who looked.
+
+    Attributes:
+        content: what stands for it; None if there is no file that can be read.
+        places: where things decide what is found.
+        odd: what was found that is no regular file, and why.
+    """
+
+    content: bytes | None
+    places: frozenset[_Place]
+    odd: frozenset[tuple[str, str]]
 
 
 @dataclass(eq=False, slots=True)
 class _Watch:
+    """Something that is watched.
+
+    Attributes:
+        path: the file, or the directory.
+        suffix: of the names of the files of a directory that are watched; empty for a file.
+        with_mode: whether who may read it counts as well.
+        told: told of changes.
+        seen: what was found last.
+        timer: until things have been quiet.
+        is_looked_at: whether a thread looks at the moment.
+    """
+
     path: Path
+    suffix: str
+    with_mode: bool
     told: Callable[[str], None]
-    content: bytes | None
+    seen: _Seen
     timer: asyncio.TimerHandle | None = None
+    is_looked_at: bool = False
 
 
 class FileWatch:
@@ -52,30 +120,51 @@ class FileWatch:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._observer: BaseObserver | None = None
-        self._watches: dict[Path, list[_Watch]] = {}  # by directory
-        self._names: dict[Path, set[str]] = {}  # of files that matter, by directory
+        self._threads = DaemonThreads(_THREADS, "file watch")
+        self._watches: list[_Watch] = []
+        self._observed: dict[tuple[str, int], _Observed] = {}  # by directory and inode
 
-    def watch(self, path: Path, told: Callable[[str], None]) -> Callable[[], None]:
+    def watch(
+        self, path: Path, told: Callable[[str], None], *, with_mode: bool = False
+    ) -> Callable[[], None]:
         """Watch a file.
 
         Args:
-            path: the file, which need not be there; its directory must be.
+            path: the file, which need not be there.
             told: called on the event loop with `created`, `modified` or `deleted`.
+            with_mode: whether it has changed, too, if others than before may read or write it.
 
         Returns:
             A function that ends it.
         """
-        absolute = path.absolute()
-        watch = _Watch(absolute, told, _digest(absolute))
-        watches = self._watches.setdefault(absolute.parent, [])
-        watches.append(watch)
-        self._names.setdefault(absolute.parent, {_LINK_TO_ALL}).add(absolute.name)
-        if len(watches) == 1:
-            self._observe(absolute.parent)
+        return self._begin(path.absolute(), "", with_mode, told)
+
+    def watch_all(
+        self, directory: Path, suffix: str, told: Callable[[str], None]
+    ) -> Callable[[], None]:
+        """Watch all files of a directory whose names end in a certain way.
+
+        Args:
+            directory: the directory.
+            suffix: how names end.
+            told: called on the event loop when one is there, has changed or is gone.
+
+        Returns:
+            A function that ends it.
+        """
+        return self._begin(directory.absolute(), suffix, False, told)
+
+    def _begin(
+        self, path: Path, suffix: str, with_mode: bool, told: Callable[[str], None]
+    ) -> Callable[[], None]:
+        watch = _Watch(path, suffix, with_mode, told, _look_at(path, suffix, with_mode))
+        self._watches.append(watch)
+        self._observe()
+        self._say_what_is_odd(watch.seen.odd)
 
         def end() -> None:
-            if watch in watches:
-                watches.remove(watch)
+            if watch in self._watches:
+                self._watches.remove(watch)
             if watch.timer is not None:
                 watch.timer.cancel()
 
@@ -83,69 +172,206 @@ class FileWatch:
 
     def close(self) -> None:
         """Watch no more."""
-        for watches in self._watches.values():
-            for watch in watches:
-                if watch.timer is not None:
-                    watch.timer.cancel()
+        for watch in self._watches:
+            if watch.timer is not None:
+                watch.timer.cancel()
         self._watches.clear()
+        self._threads.shutdown()
         if self._observer is not None:
             self._observer.stop()
             self._observer = None
 
-    def _observe(self, directory: Path) -> None:
+    def _observe(self) -> bool:
+        """Observe the directories that matter now; give whether there are new ones."""
+        wanted: dict[tuple[str, int], set[_Place]] = {}
+        for watch in self._watches:
+            for place in watch.seen.places:
+                wanted.setdefault((place.directory, place.inode), set()).add(place)
+        for key, observed in list(self._observed.items()):
+            if key not in wanted or observed.handler.is_over:
+                self._forget(self._observed.pop(key))
+        for key in wanted.keys() & self._observed.keys():
+            self._observed[key].handler.places = frozenset(wanted[key])
+        new = wanted.keys() - self._observed.keys()
+        for key in new:
+            self._observed[key] = self._schedule(key[0], frozenset(wanted[key]))
+        return bool(new)
+
+    def _schedule(self, directory: str, places: frozenset[_Place]) -> _Observed:
         loop = asyncio.get_running_loop()
-        handler = _Forward(loop, self._names[directory], lambda: self._look_soon(directory))
+        handler = _Forward(loop, directory, places, partial(self._look_soon, directory))
         try:
             if self._observer is None:
                 self._observer = Observer()
                 self._observer.daemon = True
                 self._observer.start()
-            self._observer.schedule(handler, str(directory))
+            return _Observed(handler, self._observer.schedule(handler, directory))
         except OSError as error:
             self._log.emit("00-0041", path=directory, reason=error.strerror or error)
+            return _Observed(handler, None)
 
-    def _look_soon(self, directory: Path) -> None:
-        loop = asyncio.get_running_loop()
-        for watch in self._watches.get(directory, ()):
-            if watch.timer is not None:
-                watch.timer.cancel()
-            watch.timer = loop.call_later(_QUIET_SECONDS, self._look, watch)
+    def _forget(self, observed: _Observed) -> None:
+        if self._observer is not None and observed.watch is not None:
+            with suppress(KeyError):  # the directory is gone
+                self._observer.unschedule(observed.watch)
+
+    def _look_soon(self, directory: str, names: Iterable[str]) -> None:
+        """Something has happened to files of a directory."""
+        for watch in self._watches:
+            places = (place for place in watch.seen.places if place.directory == directory)
+            if any(place.concerns(name) for place in places for name in names):
+                self._wait_for_quiet(watch)
+
+    def _wait_for_quiet(self, watch: _Watch) -> None:
+        if watch.timer is not None:
+            watch.timer.cancel()
+        watch.timer = asyncio.get_running_loop().call_later(_QUIET_SECONDS, self._look, watch)
 
     def _look(self, watch: _Watch) -> None:
         watch.timer = None
-        before, watch.content = watch.content, _digest(watch.path)
-        if before == watch.content:
+        if watch.is_looked_at:
+            self._wait_for_quiet(watch)
             return
-        if watch.content is None:
+        watch.is_looked_at = True
+        loop = asyncio.get_running_loop()
+
+        def work() -> None:
+            seen = _look_at(watch.path, watch.suffix, watch.with_mode)
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._compare, watch, seen)
+
+        self._threads.submit(work)
+
+    def _compare(self, watch: _Watch, seen: _Seen) -> None:
+        watch.is_looked_at = False
+        if watch not in self._watches:
+            return
+        before, watch.seen = watch.seen, seen
+        if self._observe():
+            self._wait_for_quiet(watch)  # for what has happened before there was an observer
+        self._say_what_is_odd(seen.odd - before.odd)
+        if before.content == seen.content:
+            return
+        if seen.content is None:
             watch.told("deleted")
         else:
-            watch.told("created" if before is None else "modified")
+            watch.told("created" if before.content is None else "modified")
+
+    def _say_what_is_odd(self, odd: Iterable[tuple[str, str]]) -> None:
+        for path, reason in sorted(odd):
+            self._log.emit("00-0045", path=path, reason=reason)
 
 
 class _Forward(FileSystemEventHandler):
-    """Takes the observer's events, on its thread, to the event loop."""
+    """Takes the observer's events, on its thread, to the event loop.
+
+    Attributes:
+        places: what matters in the directory.
+        is_over: whether the directory is gone; another one may have its path, even its inode.
+    """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, names: set[str], look: Callable[[], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        directory: str,
+        places: frozenset[_Place],
+        look: Callable[[list[str]], None],
     ) -> None:
+        self.places = places
+        self.is_over = False
         self._loop = loop
-        self._names = names
+        self._directory = directory
         self._look = look
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         """Something happened in the directory."""
         if event.event_type in ("opened", "closed_no_write"):  # that is us, looking
             return
-        concerned = {os.path.basename(os.fsdecode(event.src_path))}
-        concerned.add(os.path.basename(os.fsdecode(event.dest_path or "")))
-        if not self._names.isdisjoint(concerned) and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._look)
+        paths = [os.fsdecode(path) for path in (event.src_path, event.dest_path) if path]
+        if event.event_type == "deleted" and paths == [self._directory]:
+            self.is_over = True
+            names = [place.name for place in self.places]
+        else:
+            names = [os.path.basename(path) for path in paths]
+        if any(place.concerns(name) for place in self.places for name in names):
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._look, names)
 
 
-def _digest(path: Path) -> bytes | None:
-    """What stands for the content of a file; None if it cannot be read."""
+class _Observed(NamedTuple):
+    """A directory that is observed; without a watch if that cannot be."""
+
+    handler: _Forward
+    watch: ObservedWatch | None
+
+
+def _look_at(path: Path, suffix: str, with_mode: bool) -> _Seen:
+    """Look at a file, or at those files of a directory."""
+    odd: set[tuple[str, str]] = set()
+    places = set(_way_to(path))
+    if not suffix:
+        return _Seen(_content(path, with_mode, odd), frozenset(places), frozenset(odd))
+    real = os.path.realpath(path)
+    if inode := _inode(real):
+        places.add(_Place(real, inode, suffix, is_suffix=True))
+    found = []
+    for one in sorted(path.glob(f"*{suffix}")):
+        places.update(_way_to(one))
+        found.append((one.name, _content(one, with_mode, odd)))
+    return _Seen(repr(found).encode(), frozenset(places), frozenset(odd))
+
+
+def _content(path: Path, with_mode: bool, odd: set[tuple[str, str]]) -> bytes | None:
+    """What stands for the content of a file; None if it cannot be read.
+
+    Args:
+        path: the file.
+        with_mode: whether who may read it counts as well.
+        odd: takes the file and the reason if it is no regular file.
+    """
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").digest()
-    except OSError:
+        with open_regular(path) as file:
+            found = os.fstat(file.fileno())
+            mode = b"%o " % found.st_mode if with_mode else b""
+            if found.st_size > _MOST_BYTES:
+                return mode + repr((found.st_size, found.st_mtime_ns, found.st_ino)).encode()
+            digest = hashlib.sha256()
+            for _ in range(0, _MOST_BYTES, _CHUNK):  # and not to its end, which may move away
+                digest.update(file.read(_CHUNK))
+            return mode + digest.digest()
+    except OSError as error:
+        if path.exists() and not path.is_file():
+            odd.add((str(path), error.strerror or str(error)))
         return None
+
+
+def _way_to(path: Path) -> Iterable[_Place]:
+    """The symbolic links on the way to a file, and where it is itself, or what is missing."""
+    at = "/"
+    rest = list(reversed(path.parts[1:]))
+    links = 0
+    while rest and links <= _MOST_LINKS:
+        name = rest.pop()
+        if name == "..":
+            at = os.path.dirname(at)
+            continue
+        here = os.path.join(at, name)
+        try:
+            target = Path(os.readlink(here))
+        except OSError:  # it is no link
+            if not rest or not os.path.isdir(here):
+                yield _Place(at, _inode(at), name)
+                return
+            at = here
+            continue
+        yield _Place(at, _inode(at), name)
+        links += 1
+        at = "/" if target.is_absolute() else at
+        rest += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+
+
+def _inode(directory: str) -> int:
+    try:
+        return os.stat(directory).st_ino
+    except OSError:
+        return 0

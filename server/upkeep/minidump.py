@@ -1,7 +1,7 @@
 """Minidumps: what a process is doing, as a text for whoever looks for the cause of a problem.
 
 A minidump holds the stack of every thread, where each task waits, and how much there is of
-everything that grows; no message is in it.
+everything that grows; no message is in it. `server/tools/minidumps/` reads it back.
 Source: AMPS User Guide, Create Minidump; Instance-Level Configuration (MiniDumpDirectory).
 """
 
@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import traceback
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -25,6 +26,9 @@ from config_schema.version import AMPS_VERSION, VERSION
 
 _MOST_TYPES_SHOWN: Final = 40
 _MOST_TASKS_SHOWN: Final = 100
+
+END: Final = "end of the minidump, checksum "
+"""What the last line begins with, before the CRC-32 of all that stands above it."""
 
 
 Table: TypeAlias = tuple[str, Iterable[tuple[str, int]]]
@@ -58,16 +62,23 @@ def write_minidump(
     Source: AMPS User Guide, Instance-Level Configuration (MiniDumpDirectory).
     """
     now = datetime.now(UTC)
-    safe = "".join(one if one.isalnum() or one in "-_." else "_" for one in instance)
-    name = f"minidump-{safe}-{now:%Y%m%dT%H%M%S.%fZ}-{os.getpid()}.txt"
+    name = f"{name_prefix(instance)}{now:%Y%m%dT%H%M%S.%fZ}-{os.getpid()}.txt"
     path = Path(directory).absolute() / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = "\n".join(_lines(now, instance, state, tasks, sizes))
+    lines = "\n".join([*_lines(now, instance, state, tasks, sizes), "", ""])
+    text = lines.encode("utf-8", "backslashreplace")
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mask)
-    with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+    with open(descriptor, "wb") as file:
         os.fchmod(descriptor, mask)  # whatever the umask is
         file.write(text)
+        file.write(f"{END}{zlib.crc32(text):08x}\n".encode("ascii"))
     return path
+
+
+def name_prefix(instance: str) -> str:
+    """What the names of an instance's minidumps begin with; a date follows."""
+    safe = "".join(one if one.isalnum() or one in "-_." else "_" for one in instance)
+    return f"minidump-{safe}-"
 
 
 def _lines(

@@ -288,3 +288,20 @@ def test_the_index_of_a_full_file_is_used(tmp_path: Path) -> None:
             assert index.number == file.number
         sibling(full[0].path, INDEX).write_bytes(sibling(full[1].path, INDEX).read_bytes())
         assert full[0].read_index() is None
+
+
+def test_how_much_of_the_log_is_behind_an_entry(tmp_path: Path) -> None:
+    with opened(tmp_path / "journal") as bench:
+        fill(bench)  # 100 bodies of 40,000 bytes, in some files
+        journal = bench.journal
+        assert len(journal.files) > 2
+        each = 40_000 + RECORD_SIZE
+        whole = journal.bytes_behind(0)
+        assert 100 * each <= whole <= 101 * each
+        assert journal.bytes_behind(journal.last_txid) == 0
+        for count in (1, 10, 50, 100):  # names of topics are entries, too
+            behind = journal.bytes_behind(journal.last_txid - count)
+            assert 0.8 * each * count <= behind <= each * count, count
+        second = journal.files[1].first_txid
+        journal.remove(0)
+        assert journal.bytes_behind(0) == journal.bytes_behind(second - 1) < whole

@@ -169,6 +169,7 @@ class LogMachine(RuleBasedStateMachine):
         bodies = [b"c" * sizes[place % len(sizes)] for place in range(len(numbers))]
         data = [body + extras for body in bodies]
         content = Content(
+            0,
             4 if of_one else [client for client, _ in numbers],
             [number for _, number in numbers],
             range(1, len(numbers) + 1),
@@ -183,7 +184,7 @@ class LogMachine(RuleBasedStateMachine):
         handle, origin = self._journal.topic(*topic), self._journal.origin("ann", path)
         before, start, flags = self._journal.last_txid, 0, list[int]()
         while start < len(numbers):
-            run = self._journal.append_copies(handle, origin, content, start)
+            run = self._journal.append_copies({0: (handle, origin)}, content, start)
             assert run.end > start
             flags += each(run.flags, run.end - start)
             start = run.end

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +26,36 @@ def slots(directory: Path) -> list[Slot]:
     return [slot for slot in JournalReader(path).slots() if slot.entry and slot.entry.sequence]
 
 
+def write_messages(bench: Bench) -> None:
+    """Messages of a publisher, which goes on to the same files whenever that is done."""
+    for number in range(1, COUNT + 1):
+        topic = bench.journal.topic("json", "even" if number % 2 == 0 else "odd")
+        origin = bench.journal.origin("ann") if number % 3 == 0 else None
+        body = b"%d" % number * (number % 5 + 1)
+        key = b"k" * (number % 4)
+        bench.journal.append(topic, PUBLISHER, number, body, origin=origin, given_key=key)
+    assert bench.journal.commit()
+
+
+def lose_records(path: Path, offsets: Iterable[int]) -> None:
+    """Overwrite records of a journal."""
+    content = bytearray(path.read_bytes())
+    for offset in offsets:
+        content[offset : offset + RECORD_SIZE] = bytes(RECORD_SIZE)
+    path.write_bytes(content)
+
+
 @contextmanager
 def damaged(
     directory: Path, records: Iterable[int] = (), bodies: Iterable[int] = ()
 ) -> Iterator[tuple[Bench, list[Slot]]]:
     """A log of which some entries are damaged; and what they were, by number from 0."""
     with opened(directory) as bench:
-        for number in range(1, COUNT + 1):
-            topic = bench.journal.topic("json", "even" if number % 2 == 0 else "odd")
-            origin = bench.journal.origin("ann") if number % 3 == 0 else None
-            body = b"%d" % number * (number % 5 + 1)
-            key = b"k" * (number % 4)
-            bench.journal.append(topic, PUBLISHER, number, body, origin=origin, given_key=key)
-        assert bench.journal.commit()
+        write_messages(bench)
     were = [slot for slot in slots(directory) if slot.entry and slot.entry.topic.name]
     (path,) = directory.glob("*0.journal")
+    lose_records(path, [were[number].offset for number in records])
     content = bytearray(path.read_bytes())
-    for number in records:
-        offset = were[number].offset
-        content[offset : offset + RECORD_SIZE] = bytes(RECORD_SIZE)
     for number in bodies:
         row = were[number].row
         assert row is not None
@@ -95,6 +107,10 @@ def restore(bench: Bench, accounts: list[Account]) -> list[int]:
     for gap in restoring.gaps(bench.journal.first_txid):
         done |= restoring.restore(gap, accounts, lambda _: False)
     return sorted(done)
+
+
+def has_name(name: str, topic: Topic) -> bool:
+    return topic.name == name
 
 
 def txids(were: list[Slot], numbers: Iterable[int]) -> list[int]:
@@ -163,3 +179,42 @@ def test_a_damaged_body_is_believed_of_the_entry_s_own_number(tmp_path: Path) ->
         own = txids(were, [30])
         assert restore(bench, [account(were[30], txid=own[0])]) == own
         assert [one.txid for one in bench.journal.mending.damaged(own[0])] == own
+
+
+def test_indexes_that_were_made_of_damaged_records_are_made_again(tmp_path: Path) -> None:
+    """Until then, whoever reads any topic comes upon what is damaged."""
+    with opened(tmp_path, with_topic_index=True) as bench:
+        write_messages(bench)
+        filling = bench.journal.topic("json", "filling")
+        while len(bench.journal.files) == 1:
+            bench.journal.append(filling, 8, 1, bytes(20_000))
+            assert bench.journal.commit()
+    were = [slot for slot in slots(tmp_path) if slot.entry and slot.entry.client == PUBLISHER]
+    lost = [*range(20, 26), 50, COUNT - 1]
+    (path,) = tmp_path.glob("*0.journal")
+    indexes = {index: index.read_bytes() for index in tmp_path.glob("*0000000000.*index*")}
+    assert len(indexes) == 2
+    content = bytearray(path.read_bytes())
+    for number in lost:  # what stands there then is of the next one, which has another topic
+        place = were[number].offset
+        content[place : place + RECORD_SIZE] = content[place - RECORD_SIZE : place]
+    path.write_bytes(content)
+    for index in indexes:
+        index.unlink()
+    with opened(tmp_path, with_topic_index=True) as bench:
+        bench.journal.start()
+    assert all(index.read_bytes() != before for index, before in indexes.items())
+    with opened(tmp_path, with_topic_index=True) as bench:
+        last = were[-1].entry
+        assert last is not None
+        assert bench.journal.find(PUBLISHER, last.sequence) is None
+        for topic in ("even", "odd", "filling"):
+            wanted = partial(has_name, topic)
+            cursor = bench.journal.replay(Span(0), wanted, EVENTS)
+            unread: list[Unread] = []
+            while not cursor.is_caught_up:
+                unread += cursor.read_passage(100, 1 << 20).unread
+            assert [one.txid for one in unread] == txids(were, lost)
+        assert restore(bench, [account(were[number]) for number in lost]) == txids(were, lost)
+        assert bench.journal.find(PUBLISHER, last.sequence) == last.txid
+    assert indexes == {index: index.read_bytes() for index in indexes}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from server.tools import (
     amps_journal_dump,
     amps_journal_search,
     amps_queues_ack_dump,
+    amps_tx_topic_index_dump,
 )
 from server.wire.bookmarks import client_hash
 from tests.journal.support import opened
@@ -126,6 +128,57 @@ def test_searches_that_make_no_sense(journals: Path, capsys: pytest.CaptureFixtu
     assert "neither a txid nor a bookmark" in capsys.readouterr().err
     assert amps_journal_search.main([first(journals)]) == 2
     assert amps_journal_search.main(["/nowhere", "1"]) == 2
+
+
+# An entry that defines a topic is of that topic.
+INDEXED = [
+    ([], 3, 0),
+    (["--topic", "orders"], 1, 26),
+    (["--topic", "trades"], 1, 2),
+    (["--topic", "trades", "--message-type", "fix"], 0, 0),
+    (["--message-type", "json"], 2, 0),
+    (["--topic-hash", str(client_hash("trades"))], 1, 2),
+    (["--topic", "nothing"], 0, 0),
+]
+
+
+@pytest.mark.parametrize(("options", "topics", "entries"), INDEXED)
+def test_the_entries_of_topics(
+    journals: Path,
+    capsysbinary: pytest.CaptureFixture[bytes],
+    options: list[str],
+    topics: int,
+    entries: int,
+) -> None:
+    path = str(journals / "TEST.0000000000.topic.index")
+    assert amps_tx_topic_index_dump.main([path, *options]) == 0
+    text = output(capsysbinary)
+    assert text.count(b"\ntopic   ") == topics
+    assert text.count(b"\n  entry ") == entries
+
+
+def test_the_entries_of_a_topic_are_where_it_is_said(
+    journals: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    amps_tx_topic_index_dump.main(
+        [str(journals / "TEST.0000000000.topic.index"), "--topic", "trades"]
+    )
+    line = output(capsysbinary).decode().splitlines()[-2]
+    txid, place = (int(one.rpartition(" ")[2]) for one in line.split(",")[1:])
+    data = gzip.decompress((journals / "TEST.0000000000.journal.gz").read_bytes())
+    assert data[place : place + 1] == b"x"
+    amps_journal_search.main([first(journals), str(txid)])
+    assert b"[trades]" in output(capsysbinary)
+
+
+def test_topics_without_names(journals: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    (journals / "TEST.0000000000.index.gz").unlink()
+    path = journals / "TEST.0000000000.topic.index"
+    assert amps_tx_topic_index_dump.main([str(path)]) == 1
+    text = output(capsysbinary)
+    assert text.count(b"\ntopic           : *** not known") == 3
+    path.write_bytes(path.read_bytes()[:-1])
+    assert amps_tx_topic_index_dump.main([str(path)]) == 1
 
 
 def test_publishers(journals: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -252,7 +305,7 @@ def test_terms_may_come_from_a_file(
 def test_standard_input_is_searched(
     monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(LOG)))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(LOG))))
     assert amps_grep.main(["disconnected"]) == 0
     assert output(capsysbinary).count(b"2017-") == 1
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from server.journal import (
+    Content,
     EntryTooLarge,
     Journal,
     JournalError,
@@ -18,6 +19,7 @@ from server.journal import (
     parse_bookmark,
 )
 from server.journal.entry import Kind, Topic
+from server.journal.layout import crc32c
 from tests.journal.support import FILE, START, Bench, FailingDisk, opened, read_all
 
 
@@ -191,6 +193,32 @@ def test_a_failing_disk_loses_nothing_that_was_accepted(tmp_path: Path) -> None:
         assert bench.events().count("WRITE_RESUMED") == 1
     with opened(tmp_path) as bench:
         assert [one.body for one in read_all(bench.journal)] == [b"one", b"two", b"three"]
+
+
+def test_topics_that_come_first_while_the_disk_fails_have_their_names_afterwards(
+    tmp_path: Path,
+) -> None:
+    disk = FailingDisk()
+    with opened(tmp_path, disk) as bench:
+        journal = bench.journal
+        bench.journal.append(journal.topic("json", "a"), 1, 1, b"one")
+        disk.broken = True
+        assert not journal.commit()
+        handles = {
+            number: (journal.topic("json", name), journal.origin(user, "A"))
+            for number, (name, user) in enumerate((("b", "ann"), ("c", "bob")))
+        }
+        data = [b"two", b"three"]
+        checksums = list(map(crc32c, data))
+        content = Content([0, 1], 2, [1, 2], [1, 2], 9, 1, 0, 0, 0, checksums, data)
+        assert isinstance(journal.append_copies(handles, content).problem, JournalUnavailable)
+        disk.broken = False
+        assert journal.commit()
+        assert journal.append_copies(handles, content).end == len(data)
+        journal.commit()
+    with opened(tmp_path) as bench:
+        found = [(one.topic.name, one.origin.auth_id, one.body) for one in read_all(bench.journal)]
+        assert found == [("a", "", b"one"), ("b", "ann", b"two"), ("c", "bob", b"three")]
 
 
 def test_threads_commit_what_is_appended(tmp_path: Path) -> None:

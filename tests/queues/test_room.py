@@ -11,7 +11,7 @@ import pytest
 from server.queues import Consumer, Details, Queue, QueueSettings, Way
 from server.queues.entries import SIZE, Room
 from server.queues.inspection import available
-from server.topics.queue_scratch import Scratch
+from server.topics.queues.scratch import Scratch
 from tests.queues.support import PUBLISHER, SECOND, CountingMatching, Drawer, marks
 
 COUNT = 5 * SIZE

@@ -128,7 +128,7 @@ def test_a_full_disk_is_relieved_by_deleting_records(tmp_path: Path, topic: str)
             kill(server)
         with running_server(tmp_path, elements=elements, prepare=disk) as server:
             assert records(server, topic) == publisher.safe
-            with log_on(server) as peer:
+            with log_on(server, "another") as peer:
                 header = {"c": "sow_delete", "t": topic, "cid": "d", "a": "processed"}
                 assert peer.ask(header | {"f": "1=1"})["status"] == "success"
             assert records(server, topic) == []

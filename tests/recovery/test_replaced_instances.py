@@ -74,6 +74,8 @@ def test_an_instance_without_its_disk_gets_everything_back(tmp_path: Path) -> No
         one.start()
         become_alike(pair)
         assert bodies(one) == before
+        assert other.server.logs(f"1E-0030 {one.name} at ")
+        assert one.server.logs(f"1E-0032 {other.name} knows another instance")
         with one.server.connect() as peer:
             assert peer.log_on("first")["s"] == 2_000
         publish(one, "first", range(2_001, 2_101))

@@ -1,24 +1,27 @@
 """A queue that two instances have between them, while they have all kinds of trouble.
 
 Consumers stay at one instance each, and publishers go to whichever is there. When the trouble is
-over, every message has been with a consumer, and nothing is left. See test_replication_faults.py.
+over, every message has been with a consumer, and nothing is left. Disks are full, too: what is
+refused for want of space is published once more. See test_replication_faults.py.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Final
 
 import pytest
 
-from client import HAClient
+from client import CommandError, HAClient, StoredMessage
 from tests.client.shells import PATIENT
 from tests.recovery.killing import chance_of
-from tests.recovery.test_replication_faults import TROUBLES, Trouble
+from tests.recovery.test_replication_faults import TROUBLES, Trouble, small_disks
 from tests.replication.topologies import TOPOLOGIES
 from tests.support.cluster import Instance, cluster
 from tests.support.raw import QUICK_ACKS
@@ -26,6 +29,9 @@ from tests.support.sow import query
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 JOBS: Final = 1_500
+PADDINGS: Final = (0, 20_000, 40_000)
+"""Bytes of jobs: of long ones it takes few to fill a journal, and then the disk."""
+
 QUEUE: Final = """
 <SOW>
   <Queue>
@@ -68,12 +74,53 @@ class Worker:
             self.done.append(job.json()["n"])
 
 
-def publish(client: HAClient, stop: threading.Event) -> None:
-    """Publish all jobs, a few at a time until the trouble is over."""
-    for number in range(JOBS):
-        client.publish("jobs", f'{{"n":{number}}}')
-        if number % 20 == 0 and not stop.is_set():
-            time.sleep(0.03)
+class Publisher:
+    """Publishes all jobs, those that are refused for want of space once more.
+
+    Args:
+        uris: the instances that it goes to.
+        padding: bytes that make jobs longer.
+
+    Attributes:
+        refused: how many were refused.
+    """
+
+    def __init__(self, uris: list[str], padding: int) -> None:
+        self.refused = 0
+        self._padding = "x" * padding
+        self._again: SimpleQueue[int] = SimpleQueue()
+        self._client = HAClient(
+            uris,
+            "publisher",
+            backoff=PATIENT,
+            heartbeat=1,
+            timeout=WAIT_SECONDS,
+            logon_options={"options": QUICK_ACKS},
+            on_refused=self._is_refused,
+        )
+
+    def publish(self, stop: threading.Event) -> None:
+        """Publish all jobs, a few at a time until the trouble is over."""
+        self._client.connect()
+        for number in range(JOBS):
+            self._publish(number)
+            if number % 20 == 0 and not stop.is_set():
+                time.sleep(0.03)
+
+    def finish(self) -> None:
+        """See that all of them are safe, now that there is space."""
+        self._client.publish_flush(WAIT_SECONDS)
+        while not self._again.empty():
+            self._publish(self._again.get())
+            self._client.publish_flush(WAIT_SECONDS)
+        self._client.close()
+
+    def _publish(self, number: int) -> None:
+        self._client.publish("jobs", f'{{"n":{number},"p":"{self._padding}"}}')
+
+    def _is_refused(self, message: StoredMessage, _why: CommandError) -> None:
+        self.refused += 1
+        self._again.put(json.loads(message.body)["n"])
 
 
 def is_empty(instance: Instance) -> bool:
@@ -92,26 +139,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_each_job_is_done_and_none_is_left(tmp_path: Path, name: str, number: int) -> None:
     """Some more than once: how many is printed."""
     chance, topology = chance_of(number), TOPOLOGIES[name]
-    with cluster(tmp_path, topology, elements=QUEUE) as instances:
-        trouble = Trouble(instances, chance)
+    with (
+        cluster(tmp_path, topology, elements=QUEUE, preallocated=1) as instances,
+        small_disks(instances) as disks,
+    ):
+        trouble = Trouble(instances, chance, disks)
         for instance in instances:
             trouble.start(instance)
         workers = [Worker(instance) for instance in instances]
         stop = threading.Event()
-        uris = instances.uris(*topology.homes[0])
-        new = partial(HAClient, backoff=PATIENT, heartbeat=1, timeout=WAIT_SECONDS)
-        with new(uris, "publisher", logon_options={"options": QUICK_ACKS}) as publisher:
-            publisher.connect()
-            publishing = threading.Thread(target=publish, args=(publisher, stop), daemon=True)
-            publishing.start()
-            for _ in range(TROUBLES):
-                time.sleep(chance.uniform(0.05, 0.6))
-                trouble.strike()
-            print("\n".join(trouble.happened))
-            trouble.end()
-            stop.set()
-            publishing.join(WAIT_SECONDS)
-            publisher.publish_flush(WAIT_SECONDS)
+        publisher = Publisher(instances.uris(*topology.homes[0]), chance.choice(PADDINGS))
+        publishing = threading.Thread(target=publisher.publish, args=(stop,), daemon=True)
+        publishing.start()
+        for _ in range(TROUBLES):
+            time.sleep(chance.uniform(0.05, 0.6))
+            trouble.strike()
+        print("\n".join(trouble.happened))
+        trouble.end()
+        stop.set()
+        publishing.join(WAIT_SECONDS)
+        publisher.finish()
+        print(f"{publisher.refused} jobs were refused")
         wait_until(
             lambda: len({job for one in workers for job in one.done}) == JOBS,
             lambda: f"done are {[len(set(one.done)) for one in workers]} of {JOBS}",

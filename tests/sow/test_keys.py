@@ -82,7 +82,8 @@ def chain(directory: Path, *, validation: bool = False, name: str = "t.chain") -
         "FileName": [str(directory / name)],
         "Validation": ["true" if validation else "false"],
     }
-    made = create_key_generator(CHAINING, "orders", create("json", "json", {}), options)
+    library = f"/opt/amps/lib/{CHAINING.removesuffix('.so')}"  # as AMPS lets it be written
+    made = create_key_generator(library, "orders", create("json", "json", {}), options)
     assert isinstance(made, ChainingKeys)
     return made
 
@@ -248,6 +249,46 @@ def test_a_python_file_can_be_a_key_generator(tmp_path: Path) -> None:
     )
     made = create_key_generator(str(library), "t", _json(), {"Value": ["42"]})
     assert made.key(b"{}", None) == "42"
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        ("1 / 0", r"the key generator failed: .*failing\.py:2: ZeroDivisionError"),
+        ("42", "gave 42: expected a text"),
+        ("None", "gave None: expected a text"),
+        ("''", "gave '': expected a text"),
+        ("'x' * 70_000", "gave 'xxx"),
+        ("chr(0xDC00)", "gave '.udc00': expected a text"),
+    ],
+)
+def test_a_library_that_fails_later_costs_the_message(
+    tmp_path: Path, answer: str, complaint: str
+) -> None:
+    library = tmp_path / "failing.py"
+    library.write_text(
+        f"class Keys:\n    def key(self, body, given): return {answer}\n"
+        "def create_key_generator(topic, message_type, options): return Keys()\n"
+    )
+    made = create_key_generator(str(library), "t", _json(), {})
+    with pytest.raises(KeyRefusedError, match=complaint):
+        made.key(b"{}", None)
+
+
+@pytest.mark.parametrize(
+    ("made", "complaint"),
+    [
+        ("1 / 0", "create_key_generator failed: .*ZeroDivisionError"),
+        ("7", "create_key_generator returned int, which lacks key"),
+    ],
+)
+def test_a_library_that_makes_no_generator_is_refused(
+    tmp_path: Path, made: str, complaint: str
+) -> None:
+    library = tmp_path / "useless.py"
+    library.write_text(f"def create_key_generator(topic, message_type, options): return {made}\n")
+    with pytest.raises(KeyModuleError, match=complaint):
+        create_key_generator(str(library), "t", _json(), {})
 
 
 @pytest.mark.parametrize(

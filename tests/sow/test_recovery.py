@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from server.base.data_files import FileInUseError
 from server.sow import slab_format as form
 from server.sow.file_store import FileStore, Recovery
 from server.sow.records import Record
-from server.sow.slab_file import FileInUseError
 from tests.sow.model import apply_to_store, model_after, state_of, steps
 from tests.sow.support import Disk
 

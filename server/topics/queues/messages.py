@@ -10,7 +10,7 @@ from server.subscriptions.envelope import Envelope, iso_timestamp
 from server.subscriptions.message_run import KeyColumns
 
 if TYPE_CHECKING:
-    from server.topics.queue_tray import Part
+    from server.topics.queues.tray import Part
 
 _MICROSECONDS = 1_000_000
 _Value = TypeVar("_Value")

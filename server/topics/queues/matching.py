@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from server.expressions.tree import Expr
     from server.message_types.base import MessageType
     from server.queues import Mark
+    from server.subscriptions.filter_costs import FilterCost
     from server.subscriptions.matching import Filter
-    from server.topics.queue_shelf import Shelf
-    from server.topics.queue_tray import Part
+    from server.topics.queues.shelf import Shelf
+    from server.topics.queues.tray import Part
 
 
 _MICROSECONDS: Final = 1_000_000
@@ -94,6 +95,16 @@ class QueueMatching:
             for node in walk(cast(Wanted, content_filter).expr)
         )
 
+    def cost(self, content_filter: Wanted, queue: str) -> FilterCost | None:
+        """What a filter costs; None if it is not decided here.
+
+        Args:
+            content_filter: the filter.
+            queue: the queue's name.
+        """
+        filter_ = self._known.get(content_filter)
+        return None if filter_ is None else self._filters.cost(filter_, queue)
+
     def match(self, txids: Sequence[int]) -> Sequence[Collection[Hashable]]:
         """See `Matching.match`.
 
@@ -112,6 +123,7 @@ class QueueMatching:
 
     def _match_part(self, part: Part) -> Sequence[Collection[Hashable]]:
         filters, wanted, tray = self._filters, self._wanted, part.tray
+        filters.expect(len(part.positions))
         if not filters.asks_for_context:
             match = filters.match
             return [

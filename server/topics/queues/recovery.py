@@ -3,7 +3,7 @@
 The state of a queue is the fold of the log: the messages of the topics that feed it, and its own
 events, in one order. It is taken in by the same calls as when it was recorded.
 
-The fold begins where the cache (queue_checkpoints.py) says that everything before has left the
+The fold begins where the cache (checkpoints.py) says that everything before has left the
 queue. Where nothing is known about the queue, or its RecoveryPoint is not what it was, it begins
 there. A cache that speaks of entries which the log does not have says of a queue no more than where
 its messages begin.
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from server.journal import Journal, Run
     from server.journal import Topic as TopicName
     from server.journal.queue_points import QueuePoint
-    from server.topics.queue_table import Queues
-    from server.topics.queue_topic import QueueTopic
+    from server.topics.queues.table import Queues
+    from server.topics.queues.topic import QueueTopic
 
 _AT_ONCE: Final = 4096
 """Entries that are read together."""

@@ -16,9 +16,9 @@ from server.queues import Expired, encode
 if TYPE_CHECKING:
     from server.journal import TopicHandle
     from server.queues import Event, Queue
-    from server.topics.queue_browsing import Browsing
-    from server.topics.queue_letters import DeadLetters
-    from server.topics.queue_surroundings import Surroundings
+    from server.topics.queues.browsing import Browsing
+    from server.topics.queues.letters import DeadLetters
+    from server.topics.queues.surroundings import Surroundings
 
 _RETRY_SECONDS: Final = 1.0
 """Until it is tried again to write to a log that refuses."""
@@ -88,6 +88,8 @@ class Recording:
         except JournalUnavailable:
             self._retry_later()
             return
+        if publisher[1]:
+            self._surroundings.log.refusals.came(publisher[0], (publisher[1],))
         waiting, self._waiting = self._waiting, []
         for then in waiting:
             self._surroundings.log.when_durable(then)
@@ -97,6 +99,9 @@ class Recording:
         journal, notes = self._surroundings.log.journal, self._surroundings.log.notes
         if self._handle is None:
             self._handle = journal.topic(self._message_type, self._name)
+        refusals = self._surroundings.log.refusals
+        if sequence and refusals.is_any:
+            refusals.before(client, sequence)
         before = 0 if notes is None else journal.last_sequence(client)
         while self._unrecorded:
             event = self._unrecorded[0]

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Final, cast
 from server.journal import JournalUnreadable
 from server.subscriptions.delivery import deliver_run
 from server.subscriptions.failures import give_up_on
-from server.topics.queue_messages import QueueRun, lease_key
-from server.topics.queue_unread import Unread
+from server.topics.queues.messages import QueueRun, lease_key
+from server.topics.queues.unread import Unread
 
 if TYPE_CHECKING:
     from server.queues import Consumer, Delivery, Queue
     from server.queues.leases import Lease
     from server.subscriptions.delivery import Delivery as MessageDelivery
     from server.subscriptions.subscription import Subscription
-    from server.topics.queue_membership import Membership
-    from server.topics.queue_recording import Recording
-    from server.topics.queue_refilling import Refilling
-    from server.topics.queue_shelf import Shelf
-    from server.topics.queue_surroundings import Surroundings
-    from server.topics.queue_tray import Part
+    from server.topics.queues.membership import Membership
+    from server.topics.queues.recording import Recording
+    from server.topics.queues.refilling import Refilling
+    from server.topics.queues.shelf import Shelf
+    from server.topics.queues.surroundings import Surroundings
+    from server.topics.queues.tray import Part
 
 _MICROSECONDS: Final = 1_000_000
 _SENT_AT_ONCE: Final = 256

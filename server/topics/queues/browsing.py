@@ -33,8 +33,8 @@ from server.sow.store import StoreError
 from server.sow.table import RecordTable, TableOptions
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.record_delivery import MATCH
-from server.topics.queue_matching import tell_leases
-from server.topics.queue_shelf import Shelf
+from server.topics.queues.matching import tell_leases
+from server.topics.queues.shelf import Shelf
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,10 +42,11 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
     from server.queues import Departure, Event, Queue
+    from server.security.permissions import Permit
     from server.sow.query import QuerySpec
     from server.subscriptions.subscription import Subscription
-    from server.topics.queue_shelf import Shelved
-    from server.topics.queue_surroundings import Surroundings
+    from server.topics.queues.shelf import Shelved
+    from server.topics.queues.surroundings import Surroundings
     from server.topics.stored import TopicWithRecords
 
 _AT_ONCE: Final = 128
@@ -133,9 +134,9 @@ class Browsing:
         """The subscriptions that look and do not take."""
         return self._surroundings.topics.lookers_at(self.records)
 
-    def attach(self, subscription: Subscription) -> None:
-        """Let a subscription look at the queue."""
-        self.audience.attach(subscription)
+    def attach(self, subscription: Subscription, permit: Permit) -> None:
+        """Let a subscription look at the queue. See `Audience.attach`."""
+        self.audience.attach(subscription, permit)
         self._look_after()
 
     def detach(self, subscription: Subscription) -> None:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final
 from server.queues.entries import SIZE
 from server.queues.inspection import message, status
 from server.queues.ledger import VISIBLE
-from server.topics.queue_matching import Wanted
-from server.topics.queue_words import bookmark_of
+from server.topics.queues.matching import Wanted
+from server.topics.queues.words import bookmark_of
 
 if TYPE_CHECKING:
     from server.journal.files import JournalFile
     from server.queues import Queue
     from server.queues.inspection import ConsumerStatus, QueueStatus
-    from server.topics.queue_topic import QueueTopic
+    from server.topics.queues.topic import QueueTopic
     from server.topics.transaction_log import TransactionLog
 
 _SECOND: Final = 1_000_000

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.rejection import Rejection
     from server.topics.keeper import Keeper
-    from server.topics.queue_fabric import Fabric
+    from server.topics.queues.fabric import Fabric
     from server.topics.stored import TopicWithRecords
     from server.topics.transaction_log import TransactionLog
 
@@ -35,17 +35,18 @@ class Topics(Protocol):
     def behind_queue(self, message_type: str, queue: str, name: str) -> Target:
         """The topic that takes what is published to a queue."""
 
-    def way_into_queue(self, message_type: str, queue: str, topic: str) -> str | None:
-        """Where to publish a message that is to be in a queue.
+    def has_lost(self, message_type: str, queue: str, topic: str, letters: str) -> bool:
+        """Whether a message of a topic may have left a queue, and have a letter in another topic.
 
         Args:
-            message_type: the message type of both.
+            message_type: the message type of all three.
             queue: the name of the queue.
-            topic: where it was published before.
+            topic: where the message was published.
+            letters: where the letter is.
 
         Returns:
-            That topic if it feeds the queue, the queue's DefaultPublishTarget if it does not; None
-            if there is no such queue.
+            False if there is no such queue, if the topic does not feed it, or if its letters are
+            published somewhere else.
         """
 
     def lookers_at(self, messages: Keeper) -> TopicWithRecords:

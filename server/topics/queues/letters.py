@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from config_schema.spec import QueueSpec
     from server.journal import Run
     from server.queues import Departure, Expired, Mark
-    from server.topics.queue_shelf import Shelved
-    from server.topics.queue_surroundings import Surroundings
+    from server.topics.queues.shelf import Shelved
+    from server.topics.queues.surroundings import Surroundings
 
 _AT_ONCE: Final = 32
 """Letters that are published in a slice."""

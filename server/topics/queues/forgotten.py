@@ -10,13 +10,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from server.topics.queue_words import bookmark_of, why_it_stays
+from server.topics.queues.words import bookmark_of, why_it_stays
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from server.queues import Queue
-    from server.topics.queue_surroundings import Surroundings
+    from server.topics.queues.surroundings import Surroundings
 
 _SAY_AGAIN: Final = 3600.0
 """Seconds until the same is said again: it is looked every second whether a journal may go."""

@@ -1,5 +1,9 @@
 """Brings dead letters back into the queues that their messages have left.
 
+What a letter says is written by whoever may publish where letters are. So it counts only as far as
+the configuration bears it out: the queue that it names has its letters in this topic, and takes
+messages of the topic that it names. What does not is no letter.
+
 A queue over the topic of dead letters holds them. Redriving one publishes its message again where
 that came from, and then acknowledges the letter: both are in the log, in this order, so that the
 message is never nowhere. Other queues that the same topic feeds have had the message already. They
@@ -10,18 +14,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.replication import hops
 from server.subscriptions.envelope import Envelope
-from server.topics.queue_letters import Author, Letter
+from server.topics.queues.letters import Author, Letter
 
 if TYPE_CHECKING:
+    from server.expressions.context import MessageContext
     from server.queues import Queue
-    from server.topics.queue_acknowledging import Acknowledging, Said
-    from server.topics.queue_shelf import Shelved
-    from server.topics.queue_surroundings import Surroundings
+    from server.topics.queues.acknowledging import Acknowledging, Said
+    from server.topics.queues.shelf import Shelved
+    from server.topics.queues.surroundings import Surroundings
 
+
+MayPublish: TypeAlias = "Callable[[str, bytes, MessageContext], bool]"
+"""Whether somebody may publish a message to a topic."""
 
 _MOST_PATHS: Final = 4096
 
@@ -85,7 +93,7 @@ class Redriving:
         self._acknowledging: Final = acknowledging
         self._surroundings: Final = surroundings
 
-    def redrive(self, places: Sequence[int], said: Said, may_publish: Callable[[str], bool]) -> int:
+    def redrive(self, places: Sequence[int], said: Said, may_publish: MayPublish) -> int:
         """Redrive letters.
 
         What is none, or cannot go where it came from, stays.
@@ -93,7 +101,7 @@ class Redriving:
         Args:
             places: where in the queue they are.
             said: who wants it.
-            may_publish: whether they may publish to a topic.
+            may_publish: whether they may publish a message to a topic.
 
         Returns:
             How many have been redriven.
@@ -111,15 +119,17 @@ class Redriving:
         ]
         return self._acknowledging.acknowledge_places(back, said)
 
-    def _bring_back(self, message: Shelved, may_publish: Callable[[str], bool]) -> bool:
+    def _bring_back(self, message: Shelved, may_publish: MayPublish) -> bool:
         """Publish a letter's message again; whether that was done."""
         context = message.context
         letter = Letter.from_text(context.correlation_id or "")
         if letter is None:
             return False
         topics, message_type = self._surroundings.topics, self._message_type
-        home = topics.way_into_queue(message_type, letter.queue, letter.topic)
-        if home is None or not may_publish(home):
+        home, stood = letter.topic, context.topic_name
+        if stood is None or not topics.has_lost(message_type, letter.queue, home, stood):
+            return False
+        if not may_publish(home, message.body, context):
             return False
         author = replace(redriver(message_type, letter.queue), user=context.user or "")
         envelope = Envelope(author, self._surroundings.clock.now(), letter.correlation_id or None)

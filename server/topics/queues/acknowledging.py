@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from server.expressions import to_text
 from server.journal import JournalUnavailable
 from server.queues.inspection import everything
-from server.topics.queue_matching import Wanted
-from server.topics.queue_recording import NOBODY
+from server.topics.queues.matching import Wanted
+from server.topics.queues.recording import NOBODY
 
 if TYPE_CHECKING:
     from server.expressions.tree import Expr
     from server.queues import Mark, Queue, Way
-    from server.topics.queue_matching import QueueMatching
-    from server.topics.queue_recording import Recording
-    from server.topics.queue_surroundings import Surroundings
+    from server.topics.queues.matching import QueueMatching
+    from server.topics.queues.recording import Recording
+    from server.topics.queues.surroundings import Surroundings
 
 _Thing = TypeVar("_Thing")
 
@@ -148,6 +148,23 @@ class Acknowledging:
             matched = matching.match(txids(places))
             found = [place for place, filters in zip(places, matched, strict=True) if filters]
             yield Found(len(places), found)
+
+    def among(self, permitted: Expr, found: Iterator[Found]) -> Iterator[Found]:
+        """Leave of messages that are found those that match a filter, and say nothing of others.
+
+        Raises:
+            UnmatchedError: messages cannot be read at the moment.
+            Exception: whatever the filter fails with.
+        """
+        matching = self._make_matching(_fail)
+        matching.add(Wanted(to_text(permitted), permitted))
+        txids = self._core.ledger.entries.txids
+        for portion in found:
+            matched = matching.match(txids(portion.places)) if portion.places else ()
+            left = [
+                place for place, filters in zip(portion.places, matched, strict=True) if filters
+            ]
+            yield Found(len(left), left)
 
     def find_keys(self, keys: Iterable[str]) -> Iterator[Found]:
         """Find the messages with some SOW keys, little by little."""

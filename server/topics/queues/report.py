@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from server.queues.inspection import first_available, status
-from server.topics.queue_matching import Wanted
-from server.topics.queue_words import bookmark_of, why_it_stays
+from server.topics.queues.matching import Wanted
+from server.topics.queues.words import bookmark_of, why_it_stays
 
 if TYPE_CHECKING:
     from server.queues.inspection import ConsumerStatus
-    from server.topics.queue_topic import QueueTopic
+    from server.topics.queues.topic import QueueTopic
 
 _SECOND: Final = 1_000_000
 _MOST_CONSUMERS: Final = 100

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from server.journal.layout import CLIENT, SEQUENCE, TIMESTAMP, TXID
 from server.subscriptions.logged import LoggedEnvelope
-from server.topics.queue_entrance import context_of
+from server.topics.queues.entrance import context_of
 
 if TYPE_CHECKING:
     from server.expressions.context import MessageContext

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from config_schema.spec import QueueSpec
     from server.queues import Mark, Queue, Within
-    from server.topics.queue_recording import Recording
-    from server.topics.queue_surroundings import Surroundings
+    from server.topics.queues.recording import Recording
+    from server.topics.queues.surroundings import Surroundings
 
 
 class Membership:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from server.expressions.topic_names import select_topics
-from server.topics.queue_redriving import Strangers, redriver
-from server.topics.queue_topic import QueueTopic
+from server.topics.queues.redriving import Strangers, redriver
+from server.topics.queues.topic import QueueTopic
 
 if TYPE_CHECKING:
     from config_schema.spec import QueueSpec
     from server.expressions import Functions
     from server.message_types.base import MessageType
-    from server.topics.queue_surroundings import Surroundings
+    from server.topics.queues.surroundings import Surroundings
 
 
 class Queues:

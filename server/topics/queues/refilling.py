@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from server.journal import Cursor
     from server.journal import Topic as TopicName
     from server.queues import Queue
-    from server.topics.queue_entrance import Entrance
+    from server.topics.queues.entrance import Entrance
     from server.topics.transaction_log import TransactionLog
 
 

@@ -23,8 +23,8 @@ from server.journal.queue_points import QueuePoint, QueuesCache
 if TYPE_CHECKING:
     from server.base.clock import Clock
     from server.base.log import Log
-    from server.topics.queue_table import Queues
-    from server.topics.queue_topic import QueueTopic
+    from server.topics.queues.table import Queues
+    from server.topics.queues.topic import QueueTopic
     from server.topics.transaction_log import TransactionLog
 
 _SECONDS: Final = 1.0
@@ -60,7 +60,7 @@ class Checkpoints:
         self._problem = ""  # with storing it the last time
         self._is_under_way = False  # storing it
         self._cancel: Callable[[], None]
-        log.hold(self._needed_from)
+        log.hold(self._needed_from, "state of the queues")
         cache = self._cache()
         self._done(cache, self._state(), self._store(cache))
         self._look_later()

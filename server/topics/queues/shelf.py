@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.journal import MESSAGES, Span
 from server.journal.layout import TXID
-from server.topics.queue_tray import Part, Tray, TrayIndex, tray_of, trays_of
+from server.topics.queues.tray import Part, Tray, TrayIndex, tray_of, trays_of
 
 if TYPE_CHECKING:
     from server.expressions.context import MessageContext

@@ -23,20 +23,21 @@ from server.expressions import to_text
 from server.journal import Topic as TopicName
 from server.queues import Expired, Queue, decode_within, settings_of
 from server.queues.inspection import leases_of
+from server.security.permissions import UNLIMITED
 from server.subscriptions.failures import give_up_on
-from server.topics.queue_acknowledging import Acknowledging
-from server.topics.queue_browsing import Browsing
-from server.topics.queue_delivering import Delivering
-from server.topics.queue_entrance import Entrance
-from server.topics.queue_forgotten import Forgotten
-from server.topics.queue_letters import DeadLetters
-from server.topics.queue_matching import QueueMatching, Wanted
-from server.topics.queue_membership import Membership
-from server.topics.queue_recording import Recording
-from server.topics.queue_redriving import Redriving
-from server.topics.queue_refilling import Refilling
-from server.topics.queue_scratch import Scratch
-from server.topics.queue_shelf import Shelf
+from server.topics.queues.acknowledging import Acknowledging
+from server.topics.queues.browsing import Browsing
+from server.topics.queues.delivering import Delivering
+from server.topics.queues.entrance import Entrance
+from server.topics.queues.forgotten import Forgotten
+from server.topics.queues.letters import DeadLetters
+from server.topics.queues.matching import QueueMatching, Wanted
+from server.topics.queues.membership import Membership
+from server.topics.queues.recording import Recording
+from server.topics.queues.redriving import Redriving
+from server.topics.queues.refilling import Refilling
+from server.topics.queues.scratch import Scratch
+from server.topics.queues.shelf import Shelf
 from server.topics.topic import Topic
 from server.topics.topic_journal import TopicJournal
 
@@ -47,15 +48,17 @@ if TYPE_CHECKING:
     from server.journal import Run
     from server.message_types.base import MessageType
     from server.queues import Consumer, Within
+    from server.security.permissions import Permit
     from server.sow.store import Settled
-    from server.subscriptions.delivery import Writer
+    from server.subscriptions.delivery import Delivery, Writer
     from server.subscriptions.envelope import Envelope
+    from server.subscriptions.filter_costs import FilterCost
     from server.subscriptions.rejection import Rejection
     from server.subscriptions.subscription import Subscription
     from server.topics.arrivals import Arrivals
     from server.topics.feed import Recorded
-    from server.topics.queue_redriving import Strangers
-    from server.topics.queue_surroundings import Surroundings
+    from server.topics.queues.redriving import Strangers
+    from server.topics.queues.surroundings import Surroundings
 
 _RETURNED_AT_ONCE: Final = 256
 """Messages of a consumer that is about to go that come back in a slice."""
@@ -178,7 +181,7 @@ class QueueTopic(Topic):
             TopicName(message_type.name, spec.default_publish_target),
         )
         forgotten = Forgotten(self.core, spec.name, surroundings)
-        log.hold(self._needed_from, forgotten.in_the_way)
+        log.hold(self._needed_from, f"queue {spec.name}", forgotten.in_the_way)
 
     def _make_matching(self, on_failure: Callable[[Wanted, Exception], None]) -> QueueMatching:
         return QueueMatching(
@@ -203,6 +206,10 @@ class QueueTopic(Topic):
     def is_fed_by(self, topic: TopicName) -> bool:
         """Whether the messages of a topic are for this queue."""
         return topic.message_type == self.message_type.name and self.source.matches(topic.name)
+
+    def _delivery_for(self, group: Sequence[Subscription]) -> Delivery:
+        """See `Topic`. Consumers are known by what they asked for."""
+        return super()._delivery_for([self._here(one) for one in group])
 
     def _writer_for(self, subscription: Subscription) -> Writer:
         """See `Topic`."""
@@ -266,7 +273,7 @@ class QueueTopic(Topic):
 
     # consumers come and go
 
-    def attach(self, subscription: Subscription) -> None:
+    def attach(self, subscription: Subscription, permit: Permit = UNLIMITED) -> None:
         """Let a subscription consume, or go on in the place of the one that it replaces.
 
         One for a page or for groups of the messages looks at them only (AMPS User Guide,
@@ -274,11 +281,11 @@ class QueueTopic(Topic):
         """
         consumer = _consumer_of(subscription)
         if consumer is None:
-            self.browsing.attach(subscription)
+            self.browsing.attach(subscription, permit)
             return
-        wanted = None
-        if subscription.filter is not None:
-            wanted = Wanted(to_text(subscription.filter), subscription.filter)
+        here, wanted = self._limit(subscription, permit), None
+        if here.filter is not None:
+            wanted = Wanted(to_text(here.filter), here.filter)
         self._subscriptions[subscription] = None
         self.core.attach(consumer, wanted)
         self.wake()
@@ -293,11 +300,25 @@ class QueueTopic(Topic):
             self.browsing.detach(subscription)
         elif subscription in self._subscriptions:
             del self._subscriptions[subscription]
+            self._limited.pop(subscription, None)
             self._delivering.forget(subscription)
             if consumer.subscription is subscription:
                 self.dismiss(consumer)
             elif consumer.subscription not in self._subscriptions:
                 self.core.retire(consumer)
+
+    def cost_of(self, subscription: Subscription) -> FilterCost | None:
+        """See `Audience.cost_of`; those who look at a queue have their filters elsewhere."""
+        filter_ = self._here(subscription).filter
+        if filter_ is None or subscription not in self._subscriptions:
+            return None
+        wanted = Wanted(to_text(filter_), filter_)
+        found = [
+            scan.matching.cost(wanted, self.name)
+            for scan in self.core.dispatch.scans
+            if isinstance(scan.matching, QueueMatching)
+        ]
+        return next(filter(None, found), None)
 
     def dismiss(self, consumer: Consumer) -> None:
         """Have back what a consumer has, also if it consumes here no more."""
@@ -372,7 +393,7 @@ class QueueTopic(Topic):
         concerned = [
             one
             for one in self._subscriptions
-            if one.filter is not None and to_text(one.filter) == wanted.text
+            if (filter_ := self._here(one).filter) is not None and to_text(filter_) == wanted.text
         ]
         give_up_on(concerned, error)
 

@@ -1,0 +1,119 @@
+"""What is left of a SOW file that is damaged: all entries that check, wherever they are.
+
+A start does not read past damage, since what follows may depend on what is lost: a record that was
+deleted there would be back. Who looks at a file wants to see all of it, and to know what is not
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from server.sow import slab_format as form
+from server.sow.slab_file import SlabFile
+from server.sow.slab_format import ENTRY, ENTRY_HEAD, FIRST_ENTRY, CommitPoint, SlabHeader, padded
+
+_EPOCH_PLACE: Final = ENTRY_HEAD.size - 4
+
+
+class Gap(NamedTuple):
+    """A part of a file that cannot be read.
+
+    Attributes:
+        offset: where it begins, in bytes of the file; None for a slab of which nothing is left.
+        size: in bytes.
+    """
+
+    offset: int | None
+    size: int
+
+
+def salvage(file: SlabFile, take: Callable[[int, bytes], None]) -> list[Gap]:
+    """Read all entries that can be read.
+
+    Args:
+        file: the file.
+        take: called with the location and the bytes of each entry, in the order they were written.
+
+    Returns:
+        What lies between them, as far as it is known that there was something.
+    """
+    point = file.commit_point
+    gaps: list[Gap] = []
+    known: list[tuple[int, SlabHeader]] = []
+    for place, slab in enumerate(file.slabs):
+        header = file.header(place)
+        if header is not None and header.epoch >= point.tail:
+            known.append((place, header))
+        elif header is None and slab[:].strip(b"\0"):
+            gaps.append(Gap(form.PAGE + place * file.slab_size, file.slab_size))
+    known.sort(key=lambda one: one[1].epoch)
+    missing = len(_missing_epochs([header for _, header in known], point)) - len(gaps)
+    gaps += [Gap(None, file.slab_size)] * max(missing, 0)
+    ends = {header.previous: header.previous_end for _, header in known}
+    ends.setdefault(point.epoch, point.position)
+    for place, header in known:
+        base = place * file.slab_size
+        for position, size, data in _parts(file, place, header.epoch, ends.get(header.epoch, 0)):
+            if data is None:
+                gaps.append(Gap(form.PAGE + base + position, size))
+            else:
+                take(base + position, data)
+    return gaps
+
+
+def _missing_epochs(known: Sequence[SlabHeader], point: CommitPoint) -> set[int]:
+    """The slabs that others tell of, and that are not there."""
+    told = {header.previous for header in known if header.previous >= max(point.tail, 1)}
+    told |= {one for one in (point.tail, point.epoch) if one}
+    return told - {header.epoch for header in known}
+
+
+def _parts(
+    file: SlabFile, place: int, epoch: int, written: int
+) -> Iterator[tuple[int, int, bytes | None]]:
+    """The entries of a slab and the gaps between them: position, size, and bytes of an entry.
+
+    Args:
+        file: the file.
+        place: the slab's index.
+        epoch: of the slab.
+        written: the position up to which it is known to have had entries.
+    """
+    position = FIRST_ENTRY
+    while position < file.slab_size:
+        start = position
+        data = _entry_at(file, place, epoch, position)
+        while data is None:
+            position = _next_trace(file, place, epoch, position)
+            if position < 0:
+                if start < written:
+                    yield start, written - start, None
+                return
+            data = _entry_at(file, place, epoch, position)
+        if position > start:
+            yield start, position - start, None
+        yield position, len(data), data
+        position += padded(len(data))
+
+
+def _entry_at(file: SlabFile, place: int, epoch: int, position: int) -> bytes | None:
+    slab = file.slabs[place]
+    if position + ENTRY.size > file.slab_size:
+        return None
+    checksum, length, its_epoch = ENTRY_HEAD.unpack_from(slab, position)
+    if its_epoch != epoch & 0xFFFFFFFF or not ENTRY.size <= length <= file.slab_size - position:
+        return None
+    data = slab[position : position + length]
+    return data if checksum == form.crc32c(data[4:]) else None
+
+
+def _next_trace(file: SlabFile, place: int, epoch: int, position: int) -> int:
+    """The next position behind one that looks like an entry of the slab; -1 if there is none."""
+    mark = (epoch & 0xFFFFFFFF).to_bytes(4, "little")
+    start = position + form.ALIGNMENT + _EPOCH_PLACE
+    found = file.slabs[place].find(mark, start)
+    while found != -1 and (found - _EPOCH_PLACE) % form.ALIGNMENT:
+        found = file.slabs[place].find(mark, found + 1)
+    return -1 if found == -1 else found - _EPOCH_PLACE

@@ -1,0 +1,67 @@
+"""Takes in what other instances say of numbers that publishers have to be told of.
+
+Where a publisher has moved, one instance may have refused what another one has. So of what is said
+to be missing elsewhere, it is noted what is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from server.journal import Note, decode_note
+from server.topics.refusals import NOTES
+from server.topics.topic_journal import TopicJournal
+
+if TYPE_CHECKING:
+    from server.journal.missing import Pairs
+    from server.replication import Known
+    from server.topics.arrivals import Arrivals
+    from server.topics.transaction_log import TransactionLog
+
+
+class IncomingRefusals:
+    """Takes in notes.
+
+    Args:
+        log: where they are recorded.
+        known: what there is of each publisher.
+    """
+
+    def __init__(self, log: TransactionLog, known: Known) -> None:
+        self._log: Final = log
+        self._known: Final = known
+        self._journal: Final = TopicJournal(log, NOTES.message_type, NOTES.name)
+
+    def take_in(self, arrivals: Arrivals) -> None:
+        """Record and apply some of what has come, from the front."""
+        start = arrivals.position
+        appended = self._journal.append_copies(arrivals, arrivals.content())
+        for place in range(start, start + len(appended.txids)):
+            with suppress(msgspec.MsgspecError):  # what is no note for this version says nothing
+                self._take(arrivals.run.source_txids[place], decode_note(arrivals.bodies[place]))
+
+    def _take(self, client: int, note: Note) -> None:
+        refusals, known = self._log.refusals, self._known
+        refusals.take(client, note)
+        there = [pair for one in note.missing for pair in known.there(client, *one)]
+        if there:
+            refusals.are_here(client, there)
+
+    def lost(self, client: int, sequences: Pairs) -> None:
+        """Numbers that a source could not read do not come, unless they have come another way.
+
+        Raises:
+            JournalUnavailable: that cannot be recorded at the moment.
+        """
+        lacking = [pair for one in sequences for pair in self._known.lacking(client, *one)]
+        if lacking:
+            self._log.refusals.lost(client, lacking)
+
+    def published_twice(
+        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """Nothing: these are no messages."""

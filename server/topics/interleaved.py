@@ -1,0 +1,253 @@
+"""Messages of topics that take turns: recorded together, then applied by each topic.
+
+What comes from another instance is in the order of its log, where a message is seldom of the same
+topic as the one before. So all topics work out what theirs come to, then the log gets all of it in
+one step, and then each topic applies and tells its own.
+
+Subscribers see the order of the log across topics (AMPS User Guide, Message Ordering), and so do
+views and queues over several. So topics that somebody hears of do theirs in that order; where
+nobody does, or of one topic only, each does all of its own at once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+
+from server.journal import AppendedRun, each
+from server.replication import Recorded
+from server.replication.columns import by_value
+from server.topics.arrivals import Entries
+
+if TYPE_CHECKING:
+    from server.journal import Content, Field, Handles, Journal, Origin, OriginHandle, TopicHandle
+    from server.replication import Columns
+    from server.sow.records import Record
+    from server.sow.table import RecordTable
+
+
+class OneByOneError(Exception):
+    """Messages cannot be recorded together: something is the matter with one of them."""
+
+
+class Drafts(NamedTuple):
+    """What messages of one topic come to.
+
+    Attributes:
+        records: what they become; they have no moment yet, and no place in the order of changes.
+            None for a topic without records.
+        sow_keys: their SOW keys here, as numbers; empty if they keep those that they came with.
+    """
+
+    records: Sequence[Record] = ()
+    sow_keys: Sequence[int] = ()
+
+    def part(self, start: int, end: int) -> Drafts:
+        """Those of some of the messages, in a row."""
+        return Drafts(self.records[start:end], self.sow_keys[start:end])
+
+
+NO_DRAFTS: Final = Drafts()
+
+Failure: TypeAlias = tuple[int, Exception]
+"""The position of a message that has been recorded and could not be applied, and the reason."""
+
+
+class Participant(Protocol):
+    """A topic whose messages are recorded together with those of others."""
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody is told of what is published to it."""
+
+    @property
+    def table(self) -> RecordTable | None:
+        """Its records; None if it has none."""
+
+    def handles(self, origin: Origin) -> tuple[TopicHandle, OriginHandle]:
+        """What a journal wants to be given for its messages."""
+
+    def draft(self, entries: Entries, positions: Sequence[int]) -> Drafts:
+        """Work out what messages come to.
+
+        Raises:
+            OneByOneError: see there.
+        """
+
+    def apply(
+        self, entries: Entries, positions: Sequence[int], drafts: Drafts, appended: AppendedRun
+    ) -> Sequence[Failure]:
+        """Apply and tell of messages that have been recorded; if it is heard, they are in a row."""
+
+    def applied(self) -> None:
+        """All that have been recorded have been applied."""
+
+
+class _Share:
+    """The messages of one name.
+
+    Args:
+        topic: where they go.
+        entries: in which they are.
+        positions: where they are there.
+        places: where they are among all that are recorded.
+
+    Attributes:
+        topic: see above.
+        entries: see above.
+        places: see above.
+        drafts: what they come to.
+        failed: those that could not be applied, each with the reason.
+    """
+
+    __slots__ = ("_done", "_positions", "drafts", "entries", "failed", "places", "topic")
+
+    def __init__(
+        self,
+        topic: Participant,
+        entries: Entries,
+        positions: Sequence[int],
+        places: Sequence[int],
+    ) -> None:
+        self.topic = topic
+        self.entries = entries
+        self.places = places
+        self.drafts = topic.draft(entries, positions)
+        self.failed: list[Failure] = []
+        self._positions = positions
+        self._done = 0
+
+    def apply_all(self, start: int, step: AppendedRun) -> None:
+        """Apply all that have been recorded in a step, which began at a place."""
+        places = self.places[self._done : bisect_left(self.places, step.end)]
+        if places:
+            flags = step.flags
+            if not isinstance(flags, int):
+                flags = [flags[place - start] for place in places]
+            self.apply([step.txids[place - start] for place in places], flags, step.timestamp)
+
+    def apply(self, txids: Sequence[int], flags: Field, timestamp: int) -> None:
+        """Apply the next ones; whatever is wrong with that, others must not pay for it."""
+        start, end = self._done, self._done + len(txids)
+        self._done = end
+        positions, drafts = self._positions[start:end], self.drafts.part(start, end)
+        appended = AppendedRun(end - start, txids, timestamp, None, flags)
+        try:
+            self.failed += self.topic.apply(self.entries, positions, drafts, appended)
+        except Exception as error:  # whatever it is, see above
+            self.failed.append((positions[-1], error))
+
+
+class Interleaved:
+    """Messages of several topics.
+
+    Args:
+        run: the messages, as many as can be recorded in one step.
+        topics: where they go, by the numbers of their names.
+        source: the hash of the instance that they come from.
+
+    Raises:
+        OneByOneError: something is the matter with one of them; nothing has happened.
+        StoreError: there is no room for all records; nothing has happened.
+    """
+
+    def __init__(self, run: Columns, topics: Mapping[int, Participant], source: int) -> None:
+        self._numbers: Final = run.numbers
+        self._handles: Final[Handles] = {
+            number: topics[number].handles(name.origin) for number, name in run.used().items()
+        }
+        heard = {number for number, topic in topics.items() if topic.is_heard}
+        concerned = {number for number, topic in topics.items() if topic.table is not None} | heard
+        entries = Entries(run)
+        self._shares: Final[dict[int, _Share]] = {}
+        for number, places in by_value(run.numbers) if concerned else ():
+            if number in heard and len(heard) == 1:
+                own = Entries(run.pick(places))
+                self._shares[number] = _Share(topics[number], own, range(len(places)), places)
+            elif number in concerned:
+                self._shares[number] = _Share(topics[number], entries, places, places)
+        tables = self._by_table()
+        _make_room(tables)
+        self._tables: Final = list(tables)
+        self._content: Final = self._with_own_keys(run.content(source))
+        # Room for records has been made in the order in which they are put.
+        of_one_table = {share for shares in tables.values() if len(shares) > 1 for share in shares}
+        self._in_order: Final = {
+            number: share
+            for number, share in self._shares.items()
+            if (number in heard and len(heard) > 1) or share in of_one_table
+        }
+
+    def _by_table(self) -> dict[RecordTable, list[_Share]]:
+        """The tables that messages become records of, each with the shares."""
+        tables: dict[RecordTable, list[_Share]] = {}
+        for share in self._shares.values():
+            if (table := share.topic.table) is not None:
+                tables.setdefault(table, []).append(share)
+        return tables
+
+    def _with_own_keys(self, content: Content) -> Content:
+        """What is recorded, with the SOW keys that the messages have here."""
+        keys: list[int] = []
+        for share in self._shares.values():
+            if own := share.drafts.sow_keys:
+                keys = keys or list(each(content.sow_keys, len(content.data)))
+                for place, key in zip(share.places, own, strict=True):
+                    keys[place] = key
+        return content._replace(sow_keys=keys) if keys else content
+
+    @property
+    def failures(self) -> Iterator[tuple[Entries, Sequence[Failure]]]:
+        """What could not be applied of each name."""
+        return ((share.entries, share.failed) for share in self._shares.values() if share.failed)
+
+    def record(self, journal: Journal) -> Recorded:
+        """Record, apply and tell of as many as the journal takes."""
+        place = first = last = 0
+        with ExitStack() as stack:
+            for table in self._tables:
+                stack.enter_context(table.store.undisturbed())
+            while place < len(self._numbers):
+                step = journal.append_copies(self._handles, self._content, place)
+                if step.txids:
+                    first, last = first or step.txids[0], step.txids[-1]
+                    self._apply(place, step)
+                place = step.end
+                if step.problem is not None:
+                    break
+        for share in self._shares.values():
+            share.topic.applied()
+        return Recorded(place, first, last)
+
+    def _apply(self, start: int, step: AppendedRun) -> None:
+        """Apply what has been recorded in one step, which began at a place."""
+        for number, share in self._shares.items():
+            if number not in self._in_order:
+                share.apply_all(start, step)
+        if not self._in_order:
+            return
+        flags = list(each(step.flags, len(step.txids)))
+        at = 0
+        for number, alike in groupby(self._numbers[start : step.end]):
+            end = at + sum(1 for _ in alike)
+            if number in self._in_order:
+                self._in_order[number].apply(step.txids[at:end], flags[at:end], step.timestamp)
+            at = end
+
+
+def _make_room(tables: Mapping[RecordTable, Sequence[_Share]]) -> None:
+    """Make sure that all records can be put, in the order in which they will be.
+
+    Raises:
+        StoreError: there is no room.
+    """
+    for table, shares in tables.items():
+        if len(shares) == 1:
+            table.make_room(shares[0].drafts.records)
+            continue
+        placed = [zip(share.places, share.drafts.records, strict=True) for share in shares]
+        table.make_room([record for _, record in sorted(chain(*placed), key=itemgetter(0))])

@@ -1,0 +1,1 @@
+"""Queues as topics: what the rooms above and below see of them."""
