@@ -1,7 +1,7 @@
 """What this program offers to a configuration, for the compiler to check against.
 
 Everything that runs the same language below this point reads it from its own tables; this module
-only brings them together, and keeps the list of what is read but not acted on yet.
+only brings them together.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from config_schema.catalogue import (
     ValueKind,
 )
 from config_schema.spec import FunctionSpec, ModuleSpec
+from server.assembly.catalogue_security import SECURITY_LIBRARIES
 from server.assembly.library_contents import names_defined
 from server.base.libraries import LibraryError
 from server.commands.options import check_options
@@ -42,24 +43,16 @@ from server.expressions.functions.times import LEGACY_MODULE, legacy
 from server.expressions.functions.user_defined import UserFunctionError, load_function
 from server.filters import custom as filters
 from server.message_types import custom as message_types
-from server.security.authentication import AUTHENTICATION_MODULES
-from server.security.credentials import DEFAULT_MAX_LENGTH, EXEC_LIBRARY
-from server.security.entitlement import ENTITLEMENT_MODULES
-
-UNBUILT: Final[Mapping[str, str]] = {
-    "Admin/ExternalInetAddr": "telling other instances where the admin interface is",
-    "Admin/Galvanometer": "the web console",
-    "Admin/SQLTransportInetAddr": "the web console",
-    "Transports/Transport/Protocol=fix-session": "the fix-session protocol",
-    "Protocols/Protocol/Module=fix-session": "the fix-session protocol",
-    "Protocols/Protocol/TrustedAdmin": "connections trusted by the admin interface",
-}
-"""Place in the configuration -> feature, for the located warning that it is not available yet."""
+from server.security.custom import authentication as authentication
+from server.security.custom import entitlement as entitlement
+from server.security.modules import AUTHENTICATION_MODULES, ENTITLEMENT_MODULES
+from server.sow import key_modules
 
 _OPTION_HELP: Final = {
     "AllowSpoofing": "take the user name that the client gives for its own",
     "RequireLogon": "refuse commands before a logon",
     "RequireUsername": "refuse a logon without a user name",
+    "UserFromCertificate": "take for the user whom the client's certificate names",
 }
 
 
@@ -79,12 +72,13 @@ _MODULES: Final[Mapping[ModuleKind, Mapping[str, ModuleRule]]] = {
                     _flag("AllowSpoofing", "false"),
                     _flag("RequireLogon", "true"),
                     _flag("RequireUsername", "false"),
+                    _flag("UserFromCertificate", "false"),
                 ),
             ),
             ModuleRule(
                 "amps-implicit-authentication-module",
                 "accepts any user, and commands without a logon",
-                (_flag("AllowSpoofing", "false"),),
+                (_flag("AllowSpoofing", "false"), _flag("UserFromCertificate", "false")),
             ),
             ModuleRule("amps-default-no-authentication-module", "accepts nobody"),
         )
@@ -95,7 +89,7 @@ _MODULES: Final[Mapping[ModuleKind, Mapping[str, ModuleRule]]] = {
     },
 }
 
-_LIBRARIES: Final[Mapping[str, LibraryRule]] = {
+_LIBRARIES: Final[Mapping[str, LibraryRule]] = SECURITY_LIBRARIES | {
     rule.name: rule
     for rule in (
         LibraryRule(
@@ -148,31 +142,6 @@ _LIBRARIES: Final[Mapping[str, LibraryRule]] = {
             },
         ),
         LibraryRule(
-            EXEC_LIBRARY,
-            {
-                ModuleKind.AUTHENTICATOR: ModuleRule(
-                    EXEC_LIBRARY,
-                    "logs on to other instances with the output of a command",
-                    (
-                        OptionRule(
-                            "Command",
-                            ValueKind.TEXT,
-                            "what a shell runs; {{AMPS_USER_NAME}} stands for the user",
-                            required=True,
-                        ),
-                        OptionRule("UserName", ValueKind.TEXT, "name of the user", required=True),
-                        OptionRule(
-                            "MaxLength",
-                            ValueKind.COUNT,
-                            "bytes of the output that are read",
-                            default=DEFAULT_MAX_LENGTH,
-                        ),
-                    ),
-                )
-            },
-            open_options=True,  # AMPS ignores what is given where it is loaded
-        ),
-        LibraryRule(
             EXPERIMENTAL_MODULE,
             {},  # its function can be called once it is loaded
             (
@@ -200,6 +169,9 @@ _PYTHON_USES: Final[Mapping[ModuleKind, str]] = {
     ModuleKind.FUNCTIONS: "",
     ModuleKind.MESSAGE_TYPE: message_types.ENTRY_POINT,
     ModuleKind.TRANSPORT_FILTER: filters.ENTRY_POINT,
+    ModuleKind.KEY_GENERATOR: key_modules.ENTRY_POINT,
+    ModuleKind.AUTHENTICATION: authentication.ENTRY_POINT,
+    ModuleKind.ENTITLEMENT: entitlement.ENTRY_POINT,
 }
 """What a library in Python can be used for, and the function that it must have for it."""
 
@@ -215,14 +187,14 @@ class ProgramCatalogue:
         self._functions = functions
 
     @property
+    def functions(self) -> Functions:
+        """What expressions may call."""
+        return self._functions
+
+    @property
     def libraries(self) -> Mapping[str, LibraryRule]:
         """The loadable libraries available here, by base name."""
         return _LIBRARIES
-
-    @property
-    def unbuilt(self) -> Mapping[str, str]:
-        """What is read but not acted on yet."""
-        return UNBUILT
 
     def modules(self, kind: ModuleKind) -> Mapping[str, ModuleRule]:
         """Return the modules that need no loading, by name."""

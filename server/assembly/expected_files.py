@@ -81,6 +81,7 @@ def _of_tls(transport: str) -> Mapping[str, _Missing]:
 _MISSING: Final[Mapping[str, _Missing]] = {
     **_of_tls("Transports/Transport"),
     **_of_tls("Replication/Destination/Transport"),
+    **_of_tls("Admin"),
     "Transports/Transport/FileName": _directory_of_socket,
     "Logging/Target/FileName": _directory_of_log,
 }

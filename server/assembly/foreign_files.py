@@ -1,22 +1,28 @@
 """Files in the places of ours that are not ours: they are never touched, and the start stops.
 
 A configuration that AMPS has run with names the directories where AMPS's journals and SOW files
-are. They have the names that ours would have, and cannot be read.
+are. They have the names that ours would have, and cannot be read. Files that a later version of
+this program has written are not ours either: to go on with the others would leave these behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from config_schema.problems import Located, Problems
-from config_schema.spec import InstanceSpec, TopicSpec
+from config_schema.spec import AdminSpec, InstanceSpec, ModuleSpec, TopicSpec
 from server.assembly.provision import ProvisionError
 from server.assembly.provision_journal import journal_settings
-from server.journal.belonging import file_type, strangers
+from server.base.data_files import version_mismatch
+from server.journal.belonging import Kind, file_type, strangers
 from server.journal.errors import reason
-from server.sow.slab_format import MAGIC, PAGE
+from server.sow import chain_file
+from server.sow.key_modules import CHAINING
+from server.sow.slab_format import MAGIC, PAGE, VERSION, unpack_file_header
+from server.statistics import layout
 
 if TYPE_CHECKING:
     from server.base.log import Log
@@ -33,14 +39,14 @@ class ForeignFile(NamedTuple):
         element: how to call that place.
         path: of the file.
         what: what it is, for people.
-        is_ours: it has been a file of this program, and is damaged throughout.
+        kind: whether it is somebody else's, ruined, or of a later version.
     """
 
     where: Located
     element: str
     path: Path
     what: str
-    is_ours: bool
+    kind: Kind
 
 
 class ForeignFilesError(ProvisionError):
@@ -65,24 +71,38 @@ def refuse_foreign_files(spec: InstanceSpec, log: Log, *, set_aside: bool) -> No
 
     Raises:
         ForeignFilesError: some are not; nothing has been changed. One that has been a file of this
-            program, and is damaged throughout, is for a person to move.
+            program, and is damaged throughout or of a later version, is for a person to move.
         ProvisionError: a file cannot be read or renamed.
     """
-    files = list(_foreign_files(spec))
-    if set_aside and not any(file.is_ours for file in files):
+    files = files_in_the_way(spec)
+    if set_aside and all(file.kind is Kind.FOREIGN for file in files):
         for file in files:
             log.emit("00-0044", path=file.path, what=file.what, aside=_set_aside(file))
         return
     for file in files:
         log.emit("00-0043", path=file.path, what=file.what)
     if files:
-        count = "a file is" if len(files) == 1 else f"{len(files)} files are"
         raise ForeignFilesError(
             files[0].where,
-            f"{count} in the way, and left untouched: give this instance directories of its own,"
-            f" or move them; {OPTION} renames those that are foreign",
+            _advice(files),
             tuple(f"{file.where.location}: {file.path} {file.what}" for file in files),
         )
+
+
+def _advice(files: Sequence[ForeignFile]) -> str:
+    """What to do about files that are in the way."""
+    later = [file for file in files if file.kind is Kind.LATER]
+    if later:
+        count = "a file is" if len(later) == 1 else f"{len(later)} files are"
+        return (
+            f"{count} of a later version of this program, and nothing has been touched: start that"
+            " version, or go back as docs/upgrading.md says"
+        )
+    count = "a file is" if len(files) == 1 else f"{len(files)} files are"
+    return (
+        f"{count} in the way, and left untouched: give this instance directories of its own,"
+        f" or move them; {OPTION} renames those that are foreign"
+    )
 
 
 def warn_of_foreign_files(spec: InstanceSpec, problems: Problems) -> None:
@@ -96,6 +116,15 @@ def warn_of_foreign_files(spec: InstanceSpec, problems: Problems) -> None:
         return  # what cannot be read is told by the start, which may have other permissions
 
 
+def files_in_the_way(spec: InstanceSpec) -> list[ForeignFile]:
+    """The files that an instance would have to write over though they are not its own.
+
+    Raises:
+        ProvisionError: a file cannot be read.
+    """
+    return list(_foreign_files(spec))
+
+
 def _foreign_files(spec: InstanceSpec) -> Iterator[ForeignFile]:
     log = spec.transaction_log
     if log is not None:
@@ -106,29 +135,67 @@ def _foreign_files(spec: InstanceSpec) -> Iterator[ForeignFile]:
         except OSError as error:
             raise ProvisionError(log, f"TransactionLog: {reason(error)}") from None
     for topic in spec.sow:
-        if isinstance(topic, TopicSpec) and topic.file_name is not None:
-            path = Path(topic.file_name)
+        if isinstance(topic, TopicSpec):
             try:
-                what = _what_is_no_sow_file(path)
+                yield from _of_topic(topic, spec.modules)
             except OSError as error:
                 why = f"SOW topic {topic.name}: {reason(error)}"
                 raise ProvisionError(topic, why) from None
-            if what is not None:
-                yield ForeignFile(topic, "SOW/Topic", path, what, is_ours=False)
+    if spec.admin is not None:
+        yield from _of_statistics(spec.admin)
 
 
-def _what_is_no_sow_file(path: Path) -> str | None:
+def _of_topic(topic: TopicSpec, modules: Iterable[ModuleSpec]) -> Iterator[ForeignFile]:
+    if topic.file_name is not None:
+        path = Path(topic.file_name)
+        judged = _judge_sow_file(path)
+        if judged is not None:
+            yield ForeignFile(topic, "SOW/Topic", path, *judged)
+    use = topic.key_generator
+    libraries = {module.name: module.library for module in modules}
+    if use is not None and Path(libraries.get(use.module, use.module)).name == CHAINING:
+        for path in map(Path, use.options.all("FileName")):
+            header = _read(path, chain_file.HEADER_SIZE)
+            why = chain_file.other_version(header)
+            if why is not None:
+                yield ForeignFile(use, "KeyGenerator", path, _of_another(why), Kind.LATER)
+
+
+def _judge_sow_file(path: Path) -> tuple[str, Kind] | None:
     """What is in the place of a SOW file; None if that is one, however damaged, or nothing."""
     if not path.exists():
         return None
     kind = file_type(path)
     if kind is not None:
-        return f"is {kind}, where a file is expected"
-    with path.open("rb") as file:
-        page = file.read(PAGE)
+        return f"is {kind}, where a file is expected", Kind.FOREIGN
+    page = _read(path, PAGE)
+    described = unpack_file_header(page)
+    if described is not None and described[0] != VERSION:
+        return _of_another(version_mismatch(described[0], VERSION)), Kind.LATER
     if not any(page) or page.startswith(MAGIC, _MAGIC_OFFSET):
         return None
-    return "is no SOW file of Amperage, and AMPS's own files cannot be read"
+    return "is no SOW file of Amperage, and AMPS's own files cannot be read", Kind.FOREIGN
+
+
+def _of_statistics(admin: AdminSpec) -> Iterator[ForeignFile]:
+    """The statistics database, if a later version has made it; any other is dealt with later."""
+    path = Path(admin.file_name)
+    with suppress(OSError):  # statistics do without the file
+        why = layout.later_version(_read(path, layout.HEADER_SIZE))
+        if why is not None:
+            yield ForeignFile(admin, "Admin/FileName", path, _of_another(why), Kind.LATER)
+
+
+def _read(path: Path, size: int) -> bytes:
+    """The first bytes of a file; none of what is no file, or is not there."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(size)
+
+
+def _of_another(why: str) -> str:
+    return f"is of another Amperage: {why}"
 
 
 def _set_aside(file: ForeignFile) -> Path:

@@ -13,8 +13,10 @@ import time
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from actions.defaults import signals_in_use
+from actions.resets import disconnect_users, reset_entitlement
 from actions.runner import ActionError, Actions
 from actions.services import Services, StopRequested
 from config_schema.spec import (
@@ -34,11 +36,13 @@ from server.assembly.provision import (
     with_unified_fix_tags,
 )
 from server.assembly.provision_admin import provision_admin
+from server.assembly.provision_console import provision_console
 from server.assembly.provision_journal import open_journal, recover
 from server.assembly.provision_replication import provision_replication, replicates
 from server.assembly.provision_sow import TopicOpener
 from server.assembly.provision_statistics import Statistics, sources_of
 from server.assembly.source_files import source_files
+from server.base.daemon_threads import DaemonThreads
 from server.core.engine import Engine
 from server.core.internal_client import InternalClient
 from server.events.log import EventLog
@@ -50,26 +54,32 @@ from server.links.lateness import Lateness
 from server.links.links import Links
 from server.links.mending import MendingByPeers
 from server.links.repairs import Repairs
+from server.links.reporting import Reporting
 from server.message_types.base import BodyError
 from server.sow.commit import GroupCommit
 from server.sow.lookups import Lookups
 from server.sow.records import NANOSECONDS
 from server.statistics.digest import sizes
 from server.statistics.keeper import Keeper
-from server.topics.queue_checkpoints import Checkpoints
-from server.topics.queue_fabric import Fabric
-from server.topics.queue_recovery import recover_queues
-from server.topics.queue_surroundings import Surroundings
-from server.topics.queue_table import Queues
+from server.topics.queues.checkpoints import Checkpoints
+from server.topics.queues.fabric import Fabric
+from server.topics.queues.recovery import recover_queues
+from server.topics.queues.surroundings import Surroundings
+from server.topics.queues.table import Queues
 from server.topics.repairing import RepairPublisher
 from server.topics.settings import Settings
 from server.topics.transaction_log import TransactionLog
 from server.transports.listener import TransportError
 from server.transports.table import TransportTable
 from server.upkeep import memory
+from server.upkeep.certificates import CertificateCheck
 from server.upkeep.file_watch import FileWatch
 from server.upkeep.journal_keeping import JournalKeeping
 from server.upkeep.minidump import write_minidump
+from server.upkeep.supervisor import Supervisor
+
+_MOST_THREADS: Final = 16
+"""For calls that may wait, such as those that read a file with a password."""
 
 
 class StartError(Exception):
@@ -96,6 +106,7 @@ class Instance:
         log: where it writes what happens.
         configuration: the files that the description was read from.
         text: what these say together, as the admin interface shows it.
+        supervisor: told how far the start is, and that the engine's loop turns.
 
     Raises:
         ProvisionError: a message type or function cannot be made.
@@ -108,8 +119,10 @@ class Instance:
         log: EventLog,
         configuration: Collection[str] = (),
         text: str = "",
+        supervisor: Supervisor | None = None,
     ) -> None:
         self._spec = spec
+        self._supervisor = supervisor or Supervisor({})
         self._log = log
         self._lookups = Lookups()
         self._engine = Engine(
@@ -125,6 +138,7 @@ class Instance:
             LoopClock(),
             time.perf_counter,
         )
+        self._engine.switches.reset = partial(reset_entitlement, self._engine)
         try:
             self._transports = TransportTable(spec, self._engine)
         except TransportError as error:
@@ -136,6 +150,7 @@ class Instance:
         self._services = self._make_services()
         self._actions = Actions(spec, self._services)
         self._lateness: Lateness | None = None
+        self._reporting: Reporting | None = None
         self._stop_requested = asyncio.Event()
         self._stopping_since = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -153,6 +168,7 @@ class Instance:
         started_at = time.monotonic()
         self._loop = loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._log_defect)
+        loop.set_default_executor(DaemonThreads(_MOST_THREADS, "helper"))
         _allow_all_open_files()
         self._services.signals.note(signals_in_use(self._spec.actions))
         try:
@@ -162,7 +178,9 @@ class Instance:
                 opened.callback(memory.Collecting(self._engine.clock, self._ended).stop)
                 self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))
                 on_started()
+                self._supervisor.ready(self._spec.name, self._engine.clock)
                 await self._stop_requested.wait()
+                self._supervisor.stopping()
                 await self._actions.begin_shutdown()
                 await self._close_sessions()
         except StopRequested as stop:
@@ -170,8 +188,9 @@ class Instance:
         self._log.emit("FF-0002", seconds=round(time.monotonic() - self._stopping_since))
 
     async def _start(self, opened: contextlib.AsyncExitStack) -> None:
-        check = self._services.signals.check
+        check, begin = self._check, self._supervisor.begin
         self._watch_files(opened)
+        begin("the transaction log is opened")
         journal = self._open_journal(opened)
         check()
         queues = None if journal is None else self._make_queues(journal[1])
@@ -179,20 +198,35 @@ class Instance:
         if queues is not None:
             self._engine.topics.use_queues(queues)
         if journal is not None:
+            begin("records are brought up to date with the log")
             recover(*journal, self._engine, committer.settle, check)
             if queues is not None:
+                begin("queues are read from the log")
                 self._recover_queues(queues, journal, opened, check)
+            begin("what other instances have is read from the log")
             self._replicate(journal[1], opened, check)
             self._keep_journals(journal[1], opened)
+        begin("views are made")
         self._engine.stores.begin_derived()
         check()
+        begin("transports are opened")
         statistics = self._keep_statistics(opened)
         self._provision_actions(opened)
         admin = None if statistics is None else self._listen_for_requests(statistics, opened)
         await self._open_transports(opened)
+        self._check_certificates(opened)
         await self._actions.start()
         if admin is not None:
             admin.serve()
+
+    def _check(self) -> None:
+        """Called again and again in the start.
+
+        Raises:
+            StopRequested: a signal has ended it.
+        """
+        self._services.signals.check()
+        self._supervisor.go_on()
 
     def _ended(self) -> int:
         return self._engine.gone
@@ -292,6 +326,8 @@ class Instance:
         self._fabric.use(links, replication.known)
         self._transports.use_links(links)
         self._services.links = links
+        self._reporting = Reporting(replication, links, engine.clock)
+        opened.callback(self._reporting.close)
         self._lateness = Lateness(replication, engine.clock, self._log)
         opened.callback(self._lateness.close)
         repairs = Repairs(RepairPublisher(engine.topics, engine.clock), self._log)
@@ -336,6 +372,14 @@ class Instance:
         for file, user in source_files(self._spec, self._engine.settings.message_types):
             self._files.watch(file, partial(self._say_source_changed, file, user))
         self._transports.watch_certificates(self._files)
+        self._engine.switches.users_files.watch(
+            self._files, partial(disconnect_users, self._engine)
+        )
+
+    def _check_certificates(self, opened: contextlib.AsyncExitStack) -> None:
+        check = CertificateCheck(self._spec, self._engine.clock, self._log)
+        opened.callback(check.close)
+        check.start()
 
     def _say_changed(self, path: str, change: str) -> None:
         self._log.emit("00-0040", path=path, change=change)
@@ -359,6 +403,7 @@ class Instance:
                 self._engine,
                 self._transports,
                 self._services.replication,
+                self._reporting,
                 statistics.collector,
             )
         )
@@ -377,16 +422,24 @@ class Instance:
         if admin is None or admin.inet_addr is None:
             return None
         post = partial(self._post, asyncio.get_running_loop())
+        console = partial(
+            provision_console,
+            self._spec,
+            admin,
+            self._engine,
+            self._actions,
+            self._log.recent,
+            statistics,
+        )
         interface = provision_admin(
-            self._spec, admin, self._engine, self._services, statistics, post, self._text
+            self._spec, admin, self._engine, self._services, statistics, post, self._text, console
         )
         opened.callback(interface.close)
         try:
             interface.listen(admin.inet_addr)
         except AdminError as error:
             raise StartError(str(error)) from None
-        for path in interface.certificate_files():
-            self._files.watch(path, interface.certificate_changed)
+        interface.watch_certificates(self._files)
         return interface
 
     def _provision_actions(self, opened: contextlib.AsyncExitStack) -> None:
@@ -429,6 +482,7 @@ class Instance:
         for spec in self._spec.sow:
             check()
             if isinstance(spec, TopicSpec):
+                self._supervisor.begin(f"records of {spec.name} are read")
                 topic = opener.open(spec)
                 opened.callback(topic.close)
                 self._engine.stores.add(topic.sow, topic.commit)

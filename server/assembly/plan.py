@@ -17,6 +17,7 @@ from config_schema.problems import Location
 from config_schema.spec import (
     ConflatedTopicSpec,
     InstanceSpec,
+    ModuleUse,
     QueueSpec,
     SowSpec,
     TopicRef,
@@ -60,14 +61,14 @@ class Node:
         name: its name, unique within its kind.
         detail: the few words that tell it from others of its kind.
         location: where it is configured.
-        is_missing: whether it is not available yet, so that it does not start.
+        topic: which topic it is; None for what is none.
     """
 
     kind: Kind
     name: str
     detail: str
     location: Location
-    is_missing: bool = False
+    topic: TopicRef | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +103,15 @@ def plan_runtime(spec: InstanceSpec) -> Plan:
 
 def as_text(plan: Plan) -> str:
     """The plan for people: a line per part in start order, with what comes in below it."""
-    starting = [node for node in plan.nodes if not node.is_missing]
-    lines = [f"instance {plan.instance}: {len(starting)} parts, in start order"]
-    for number, node in enumerate(starting, 1):
+    lines = [f"instance {plan.instance}: {len(plan.nodes)} parts, in start order"]
+    for number, node in enumerate(plan.nodes, 1):
         lines.append(f"{number:4}. {_described(node)}")
         lines += [
             f"        {edge.label} {edge.source.kind.value} {edge.source.name}"
             for edge in plan.edges
             if edge.target is node
         ]
-    missing = [f"      {_described(node)}" for node in plan.nodes if node.is_missing]
-    return "\n".join(
-        [*lines, "not available yet, and not started:", *missing] if missing else lines
-    )
+    return "\n".join(lines)
 
 
 def _described(node: Node) -> str:
@@ -126,16 +123,36 @@ def as_graphviz(plan: Plan) -> str:
     """The plan in the language of Graphviz's `dot`."""
     ids = {id(node): f"n{number}" for number, node in enumerate(plan.nodes)}
     lines = [f"digraph {_quoted(plan.instance)} {{", "  rankdir=LR;", "  node [shape=box];"]
-    for node in plan.nodes:
-        label, style = [node.kind.value, node.name], ""
-        if node.is_missing:
-            label, style = [*label, "not available yet"], ", style=dashed"
-        lines.append(f"  {ids[id(node)]} [label={_quoted(*label)}{style}];")
+    lines += [
+        f"  {ids[id(node)]} [label={_quoted(node.kind.value, node.name)}];" for node in plan.nodes
+    ]
     lines += [
         f"  {ids[id(edge.source)]} -> {ids[id(edge.target)]} [label={_quoted(edge.label)}];"
         for edge in plan.edges
     ]
     return "\n".join([*lines, "}"])
+
+
+def as_data(plan: Plan) -> dict[str, object]:
+    """The plan for programs: nodes are named by their numbers, in start order."""
+    ids = {id(node): number for number, node in enumerate(plan.nodes)}
+    return {
+        "instance": plan.instance,
+        "nodes": [
+            {
+                "kind": node.kind.value,
+                "name": node.name if node.topic is None else node.topic.name,
+                "message_type": "" if node.topic is None else node.topic.message_type,
+                "detail": node.detail,
+                "location": str(node.location),
+            }
+            for node in plan.nodes
+        ],
+        "edges": [
+            {"source": ids[id(edge.source)], "target": ids[id(edge.target)], "label": edge.label}
+            for edge in plan.edges
+        ],
+    }
 
 
 def _quoted(*lines: str) -> str:
@@ -156,7 +173,9 @@ def _nodes(spec: InstanceSpec) -> Iterator[Node]:
         journal = spec.transaction_log
         yield Node(Kind.JOURNAL, journal.journal_directory, "", journal.location)
     for store in spec.sow:
-        yield Node(_kind_of(store), str(store.ref), _detail_of(store), store.location)
+        yield Node(
+            _kind_of(store), str(store.ref), _detail_of(store), store.location, topic=store.ref
+        )
     for one in spec.replication:
         yield Node(Kind.DESTINATION, one.name, one.sync_type, one.location)
     for action in spec.actions:
@@ -167,8 +186,8 @@ def _nodes(spec: InstanceSpec) -> Iterator[Node]:
         address = str(spec.admin.inet_addr)
         yield Node(Kind.ADMIN, address, "", spec.admin.location)
     for transport in spec.transports:
-        detail, missing = _transport_detail(transport), _is_missing(transport)
-        yield Node(Kind.TRANSPORT, transport.name, detail, transport.location, missing)
+        detail = _transport_detail(transport)
+        yield Node(Kind.TRANSPORT, transport.name, detail, transport.location)
 
 
 def _kind_of(store: SowSpec) -> Kind:
@@ -205,11 +224,6 @@ def _transport_detail(transport: TransportSpec) -> str:
     return f"{transport.protocol} over {transport.type} at {where}{disabled}"
 
 
-def _is_missing(transport: TransportSpec) -> bool:
-    """Whether a transport needs what is not available yet."""
-    return transport.protocol == "fix-session"
-
-
 def _edges(spec: InstanceSpec, nodes: Sequence[Node]) -> Iterator[Edge]:
     find = {(node.kind in _STORES or node.kind, node.name): node for node in nodes}
     for store in spec.sow:
@@ -231,6 +245,26 @@ def _edges(spec: InstanceSpec, nodes: Sequence[Node]) -> Iterator[Edge]:
     for transport in spec.transports:
         if (restriction := find.get((Kind.MESSAGE_TYPE, transport.message_type or ""))) is not None:
             yield Edge(restriction, find[Kind.TRANSPORT, transport.name], "speaks")
+    yield from _edges_of_actions(spec, nodes)
+
+
+def _edges_of_actions(spec: InstanceSpec, nodes: Sequence[Node]) -> Iterator[Edge]:
+    stores = [node for node in nodes if node.topic is not None]
+    actions = [node for node in nodes if node.kind is Kind.ACTION]
+    for node, action in zip(actions, spec.actions, strict=True):
+        for trigger in action.triggers:
+            yield from (Edge(store, node, "set off by") for store in _named(trigger, stores))
+        for step in action.steps:
+            yield from (Edge(node, store, "acted on by") for store in _named(step.use, stores))
+
+
+def _named(use: ModuleUse, stores: Iterable[Node]) -> Iterator[Node]:
+    """The topics that a module of an action is told to look at, as far as they are spelled out."""
+    name, message_type = use.options.get("Topic"), use.options.get("MessageType")
+    for store in stores:
+        ref = store.topic
+        if ref is not None and ref.name == name and message_type in (None, ref.message_type):
+            yield store
 
 
 def _underlying(store: SowSpec) -> Iterable[TopicRef]:

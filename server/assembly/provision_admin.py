@@ -7,20 +7,30 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from config_schema.units import parse_external_address
 from server.admin.access import Access
 from server.admin.administrator.administrator import ADMINISTRATOR, METHODS, Administrator
 from server.admin.administrator.groups import groups_of
 from server.admin.cross_site import CrossSite
 from server.admin.engine_side import EngineSide
+from server.admin.explaining.gathering import Gathering
+from server.admin.explaining.pages import Explaining
 from server.admin.health import HEALTH_PATH, READY_PATH, Health
 from server.admin.interface import AdminInterface
 from server.admin.metrics.pages import DETAILED_PATH, PATH, Metrics
-from server.admin.monitoring import CONFIGURATION, QUEUES, Monitoring
+from server.admin.monitoring import CONFIGURATION, FILTERS, QUEUES, Monitoring
 from server.admin.pages import ConfigurationText, FirstPage, QueueState
+from server.admin.past import Past
+from server.admin.permissions import VisitorPermissions
 from server.admin.site import Route, Site, headers_of
+from server.admin.trail import TRANSPORT, Trail
 from server.admin.tree import INSTANCE, MOMENT, ROOT
+from server.assembly.provision import ProvisionError
+from server.security import modules as security
+from server.sow.records import NANOSECONDS
 from server.statistics.histograms import distributions
-from server.topics.queue_details import details
+from server.statistics.resources import CLIENTS
+from server.topics.queues.details import details
 from server.transports.descriptors import DescriptorReserve
 
 if TYPE_CHECKING:
@@ -38,6 +48,7 @@ def provision_admin(
     statistics: Keeper,
     post: Callable[[Callable[[], None]], None],
     configuration: str,
+    console: Callable[[Access, EngineSide, CrossSite], list[Route]],
 ) -> AdminInterface:
     """Make the admin interface.
 
@@ -49,10 +60,14 @@ def provision_admin(
         statistics: has the samples.
         post: has a call made on the engine's thread.
         configuration: the text of the whole configuration.
+        console: makes the paths of the console.
     """
     engine_side = EngineSide(post)
-    access = Access(spec, admin, engine.switches, engine_side, engine.log)
-    monitoring = Monitoring(statistics, access)
+    use = admin.authentication or spec.authentication
+    trail = Trail(engine.audit, "" if use is None else use.module, engine_side)
+    access = _make_access(spec, admin, engine, engine_side, trail)
+    past = Past(statistics, access)
+    monitoring = Monitoring(statistics, past, access)
 
     def queue_details(message_type: str, name: str) -> dict[str, object] | None:
         queues, log = engine.topics.queues, engine.transaction_log
@@ -60,18 +75,28 @@ def provision_admin(
         return None if queue is None or log is None else details(queue, log, engine.clock.now())
 
     cross_site = CrossSite(admin.access_control_allow_origin, _own_names(spec, admin))
-    administrator = Administrator(groups_of(services), access, cross_site, engine_side, engine.log)
-    first = FirstPage(spec, has_queries=admin.sql_transport is not None)
+    administrator = Administrator(
+        groups_of(services), access, cross_site, engine_side, trail, engine.log
+    )
+    first = (
+        console(access, engine_side, cross_site)
+        if admin.galvanometer
+        else [Route((), FirstPage(spec, has_queries=admin.sql_transport is not None).answer)]
+    )
     state = QueueState(monitoring, access, engine_side, queue_details)
+    interval = admin.interval / NANOSECONDS
+    explaining = Explaining(monitoring, past, access, engine_side, Gathering(engine), interval)
     metrics = Metrics(monitoring, access, distributions(engine))
     health = Health(access, engine_side, statistics, services.transports, services.replication)
     instance = (ROOT, INSTANCE)
     routes = [
-        Route((), first.answer),
+        *first,
         Route((ROOT,), monitoring.answer, leads_on=True),
-        Route((*instance, MOMENT), monitoring.moments, leads_on=True),
+        Route((*instance, MOMENT), past.moments, leads_on=True),
         Route((*instance, CONFIGURATION), ConfigurationText(configuration, access).answer),
         Route((ROOT, *QUEUES.split("/")), state.answer, leads_on=True),
+        Route((ROOT, *CLIENTS.path.split("/")), explaining.client, leads_on=True),
+        Route((*instance, FILTERS), explaining.filters, leads_on=True),
         Route((PATH,), metrics.answer),
         Route((PATH, DETAILED_PATH), metrics.detailed),
         *(Route((HEALTH_PATH + form,), health.lives) for form in ("", ".json")),
@@ -85,10 +110,44 @@ def provision_admin(
     )
 
 
+def _make_access(
+    spec: InstanceSpec, admin: AdminSpec, engine: Engine, engine_side: EngineSide, trail: Trail
+) -> Access:
+    """Make what decides who is there, with the modules of the section or else of the instance.
+
+    Raises:
+        ProvisionError: a module cannot be made.
+    """
+    authentication = admin.authentication or spec.authentication
+    entitlement = admin.entitlement or spec.entitlement
+    around = engine.switches.surroundings(
+        TRANSPORT, spec.modules, engine.settings.functions, engine.log
+    )
+    try:
+        standing = engine.switches.switched(
+            TRANSPORT,
+            security.make_authenticator(authentication, around),
+            security.make_entitlement(entitlement, around),
+        )
+    except security.SecurityError as error:
+        raise ProvisionError(admin, str(error)) from None
+    permissions = None
+    if entitlement is not None:
+        permissions = VisitorPermissions(standing[1])
+        engine.switches.entitlements.append((TRANSPORT, permissions))
+    authenticator = None if authentication is None else standing[0]
+    sessions = engine.switches.sessions
+    return Access(admin, authenticator, permissions, engine_side, trail, engine.log, sessions)
+
+
 def _own_names(spec: InstanceSpec, admin: AdminSpec) -> list[str] | None:
     """What the host is called; None if nobody can do anything by a name of somebody else's."""
     if admin.tls is not None or admin.authentication is not None or spec.authentication is not None:
         return None
-    own = None if admin.inet_addr is None else admin.inet_addr.host
-    external = urlsplit(f"//{admin.external_inet_addr or ''}").hostname
-    return [platform.node(), *filter(None, (own, external))]
+    names = [platform.node()]
+    if admin.inet_addr is not None and admin.inet_addr.host is not None:
+        names.append(admin.inet_addr.host)
+    if admin.external_inet_addr is not None:
+        _, where = parse_external_address(admin.external_inet_addr)
+        names.append(urlsplit(f"//{where}").hostname or "")
+    return names

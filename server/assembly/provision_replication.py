@@ -28,6 +28,7 @@ from server.links.replication import OwnDestination, Replication
 from server.message_types.base import BodyError
 from server.replication import Routes, Sender, TopicRoute
 from server.topics.incoming import Incoming
+from server.topics.incoming_permits import IncomingPermits
 from server.topics.notes import Notes
 from server.wire.bookmarks import client_hash
 
@@ -147,7 +148,16 @@ def provision_replication(
     destinations = {
         one.name: _destination(one, spec, engine, log, recollected) for one in spec.replication
     }
-    recorder = Incoming(engine.topics, engine.settings.message_types, log, engine.clock, engine.log)
+    permits = IncomingPermits()
+    recorder = Incoming(
+        engine.topics,
+        engine.settings.message_types,
+        log,
+        recollected.known,
+        permits,
+        engine.clock,
+        engine.log,
+    )
     replication = Replication(
         description,
         secrets.randbits(_NONCE_BITS),
@@ -155,6 +165,7 @@ def provision_replication(
         destinations,
         spec.tuning.min_sync_destinations or 0,
         recorder,
+        permits,
         log,
         engine.clock,
         engine.turns.elapsed,
@@ -167,7 +178,9 @@ def provision_replication(
     )
     for name, destination in destinations.items():
         delays = Delays(name, replication, engine.clock, engine.log)
-        log.hold(partial(_needed_from, destination.sender), delays.in_the_way)
+        log.hold(
+            partial(_needed_from, destination.sender), f"destination {name}", delays.in_the_way
+        )
     remembering = Remembering(
         replication, recorder.highest, log, engine.clock, engine.log, engine.turns.start
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from server.assembly.provision import ProvisionError
+from server.base.data_files import FileInUseError
 from server.sow.chain_file import DamagedChainFileError
 from server.sow.chaining import ChainingKeys
 from server.sow.commit import GroupCommit
@@ -15,7 +16,7 @@ from server.sow.file_store import open_store
 from server.sow.key_errors import KeyModuleError
 from server.sow.key_modules import create_key_generator
 from server.sow.memory_store import MemoryStore
-from server.sow.slab_file import FileInUseError
+from server.sow.slab_file import OtherVersionError
 from server.sow.slab_log import not_stable
 from server.sow.topic import SowTopic
 
@@ -62,7 +63,7 @@ class TopicOpener:
         committer: GroupCommit,
         log: Log,
     ) -> None:
-        self._libraries = {module.name: module.library for module in spec.modules}
+        self._modules = {module.name: module for module in spec.modules}
         self._message_types = message_types
         self._functions = functions
         self._committer = committer
@@ -98,13 +99,13 @@ class TopicOpener:
         use = spec.key_generator
         if use is None:
             return None
-        options: dict[str, Sequence[str]] = {
-            option.name: use.options.all(option.name) for option in use.options
-        }
-        library = self._libraries.get(use.module, use.module)
+        module = self._modules[use.module]
+        options: dict[str, Sequence[str]] = {}
+        for source in (module.options, use.options):
+            options |= {option.name: source.all(option.name) for option in source}
         try:
-            return create_key_generator(library, spec.name, message_type, options)
-        except (KeyModuleError, DamagedChainFileError, OSError) as error:
+            return create_key_generator(module.library, spec.name, message_type, options)
+        except (KeyModuleError, DamagedChainFileError, FileInUseError, OSError) as error:
             raise ProvisionError(use, f"key generator {use.module}: {_words(error)}") from None
 
     def _store(self, spec: TopicSpec, outage: _Outage) -> RecordStore:
@@ -120,7 +121,7 @@ class TopicOpener:
                 slab_size=spec.slab_size,
                 initial_slabs=spec.initial_slab_count,
             )
-        except (FileInUseError, OSError) as error:
+        except (FileInUseError, OtherVersionError, OSError) as error:
             raise ProvisionError(spec, f"SOW topic {spec.name}: {_words(error)}") from None
         about = {"topic": spec.name, "message_type": spec.message_type}
         if recovery.damage is not None:

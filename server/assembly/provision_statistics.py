@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from config_schema.together import describe
+from server.links.reporting import report_of
 from server.statistics.collector import Collector
+from server.statistics.histograms import distributions
 from server.statistics.host import host_sources
 from server.statistics.keeper import Keeper
+from server.statistics.latencies import LatenciesSource
 from server.statistics.process import process_sources
 from server.statistics.resources import WRITE_LATENCY, WRITE_SIZE
 from server.statistics.sources.caches import CachesSource
@@ -15,6 +19,7 @@ from server.statistics.sources.clients import ClientsSource
 from server.statistics.sources.derived import ConflatedTopicsSource, ViewsSource
 from server.statistics.sources.instance import InstanceSource, TuningSource
 from server.statistics.sources.logging import logging_sources
+from server.statistics.sources.mesh import MeshInstancesSource, MeshLinksSource
 from server.statistics.sources.message_types import MessageTypesSource
 from server.statistics.sources.processors import ApiSource, ProcessorsSource, QueriesSource
 from server.statistics.sources.queues import QueuesSource
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     from server.core.engine import Engine
     from server.events.log import EventLog
     from server.links.replication import Replication
+    from server.links.reporting import Reporting
     from server.statistics.sample import Source
     from server.transports.table import TransportTable
 
@@ -93,6 +99,7 @@ def sources_of(
     engine: Engine,
     transports: TransportTable,
     replication: Replication | None,
+    reporting: Reporting | None,
     collector: Collector,
 ) -> list[Source]:
     """What there is to be known of an instance, whose topics have been recovered.
@@ -102,6 +109,7 @@ def sources_of(
         engine: its sessions and topics.
         transports: its transports.
         replication: what it has of replication; None if it has no part in it.
+        reporting: what it hears of other instances; likewise.
         collector: takes the samples.
     """
     log, topics = engine.transaction_log, engine.topics
@@ -115,6 +123,7 @@ def sources_of(
         clients,
         ApiSource(engine),
         QueriesSource(clients),
+        LatenciesSource(distributions(engine)),
         ProcessorsSource(engine, clients, replication, lambda: collector.lag),
         subscriptions,
         PaginationsSource(subscriptions),
@@ -126,9 +135,15 @@ def sources_of(
         QueuesSource(topics.queues or (), engine.clock),
         ReplicationSource(replication),
         TransactionLogSource(journal),
-        JournalsSource(journal, None if archive is None else Path(archive)),
+        JournalsSource(
+            journal,
+            None if archive is None else Path(archive),
+            tuple if log is None else log.holders,
+        ),
         HistogramSource(WRITE_LATENCY, None if journal is None else journal.write_latency),
         HistogramSource(WRITE_SIZE, None if journal is None else journal.write_sizes),
         TransportsSource(transports, clients),
         TuningSource(spec),
+        MeshInstancesSource(report_of(describe(spec), [], []), reporting),
+        MeshLinksSource(reporting),
     ]

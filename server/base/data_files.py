@@ -1,11 +1,74 @@
-"""How files are made that hold messages: readable for their owner and group, for nobody else.
+"""What all files have in common that an instance keeps: who may read and write them, how they say
+in which version of their format they are, and that one process has them at a time.
 
-The umask takes away more, but a lax one opens nothing.
+Files with messages are readable for their owner and group, for nobody else: the umask takes away
+more, but a lax one opens nothing.
+
+Whoever has a lock is found in what the system tells of locks. A process id that was written to a
+file would be that of somebody else after a crash, or in another container.
+
+Source: Linux manual pages, flock(2), proc_locks(5).
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
+from pathlib import Path
 from typing import Final
 
 MODE: Final = 0o640
 """Permissions of journals, SOW files, tables of publishers and files of chained keys."""
+
+_LOCKS: Final = Path("/proc/locks")
+_SOMEBODY: Final = "another process"
+
+
+class FileInUseError(Exception):
+    """Another process has a file or a directory. The text says which process."""
+
+
+def lock(descriptor: int) -> None:
+    """Make this process the only one that has a file or a directory, until it is closed.
+
+    Raises:
+        FileInUseError: another one has it; the text says who.
+        OSError: the file system has no locks.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise FileInUseError(_holder(descriptor)) from None
+
+
+def _holder(descriptor: int) -> str:
+    """Who has the lock of a file, in words; what other containers and machines do is not told."""
+    found = os.fstat(descriptor)
+    place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    try:
+        locks = [line.split() for line in _LOCKS.read_text().splitlines()]
+    except OSError:
+        return _SOMEBODY
+    for _, kind, _, _, process, file, *_ in locks:
+        if (kind, file) == ("FLOCK", place):
+            is_own = process == str(os.getpid())
+            return "this process" if is_own else f"process {process}{_program(process)}"
+    return _SOMEBODY
+
+
+def _program(process: str) -> str:
+    try:
+        return f" ({Path('/proc', process, 'comm').read_text().strip()})"
+    except OSError:  # it has just ended
+        return ""
+
+
+def version_mismatch(found: int, known: int) -> str:
+    """Say why a file cannot be read that is whole, and of another version of its format.
+
+    Args:
+        found: the version that the file has.
+        known: the version that this program reads.
+    """
+    what = f"its format has version {found}; this program reads {known}"
+    return f"{what}, so a later Amperage has written it" if found > known else what

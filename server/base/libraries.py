@@ -79,7 +79,7 @@ def _load_file(library: str) -> ModuleType:
     return module
 
 
-def explain(error: Exception) -> str:
+def explain(error: BaseException) -> str:
     """Say what went wrong, and in which line if the library itself raised it."""
     if isinstance(error, ImportError | SyntaxError):
         return str(error)

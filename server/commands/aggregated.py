@@ -24,9 +24,9 @@ from server.commands.options import (
     read_presentation,
     unbracketed,
 )
-from server.commands.paging import page_of, read_page, records_topic
+from server.commands.paging import is_name, page_of, read_page, records_topic
 from server.commands.past_point import with_point
-from server.commands.query import QueryCommand
+from server.commands.query import QueryCommand, tested
 from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_topic, records_of, require_topic, restricted_to
@@ -35,7 +35,9 @@ from server.expressions.topic_names import select_topics
 from server.message_types.base import BodyError
 from server.queries.aggregate import AggregateQuery, Followed, Gathering, KnownGroups, Ranked
 from server.queries.page import PageQuery
-from server.security.entitlement import Permission
+from server.queries.run import Asked
+from server.security.permissions import Permission
+from server.subscriptions.entitled import permitted_fields
 from server.views.aggregation import check_fields
 from server.views.projection import Projection
 from server.views.terms import AggregationTerms
@@ -71,7 +73,7 @@ def query(session: Querying, header: Header, options: Mapping[str, str]) -> None
     def begin(as_of: PastPoint | None) -> None:
         command, found = open_query(session, header, options, as_of)
         acknowledge(session, header, "processed", query_id=command.query_id)
-        command.begin([found])
+        command.begin([Asked(found, command.presentation)])
 
     with_point(session, header, [_topic(session, header, options)], begin)
 
@@ -94,11 +96,11 @@ def open_query(
     check_query_options(header, options)
     terms = replace(read_query_terms(session, header, options), as_of=as_of)
     presentation = read_presentation(header, options, session)
-    groups = aggregation.groups(None, session.hold)
+    groups = aggregation.groups(None, session.hold, topic.permit.select)
     command = QueryCommand(session, header, terms, presentation)
     scan = _scan(command, topic, terms)
     ranked = _ranked(terms, aggregation)
-    found = AggregateQuery(Gathering(scan, groups), ranked, scan.topic_matches, groups.drop)
+    found = AggregateQuery(Gathering(scan, groups), ranked, scan, groups.drop)
     return command, found
 
 
@@ -132,19 +134,18 @@ def query_and_subscribe(session: Subscribing, header: Header, options: Mapping[s
     command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
     acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
     follower = _follower(session, subscription)
-    remember = subscribe.remember(subscription)
+    remember = subscribe.remember(session, subscription)
     found: OpenQuery
     if follower.page is None:
         scan = _scan(command, topic, terms)
         ranked = _ranked(terms, aggregation)
-        found = AggregateQuery(Gathering(scan, follower.groups), ranked, scan.topic_matches)
+        found = AggregateQuery(Gathering(scan, follower.groups), ranked, scan)
     else:
         groups = None
         if not follower.page.results.is_complete:
             groups = _all_groups(command, topic, terms, follower)
-        tested = len(topic.keeper.table)
-        found = PageQuery(follower.page, groups, replaced, remember, tested)
-    command.begin([Followed(found, follower)], sent=remember)
+        found = PageQuery(follower.page, groups, replaced, remember, tested(topic))
+    command.begin([Asked(Followed(found, follower), command.presentation)], sent=remember)
 
 
 def _all_groups(
@@ -188,7 +189,7 @@ def _read(
     name = header.topic or ""
     _check_references(session, name, fields, grouping)
     aggregation = AggregationTerms(
-        Projection(fields, grouping, functions),
+        Projection(permitted_fields(topic.permit, fields), grouping, functions),
         message_type,
         name,
         functions,
@@ -206,7 +207,7 @@ def _read(
 def _topic(session: Querying, header: Header, options: Mapping[str, str]) -> Selected:
     """The topic that is to be aggregated; its name is taken as it is."""
     selector = read_topic(session, header, options)
-    if selector.is_regex and session.engine.stores.find(session.message_type, selector.text):
+    if selector.is_regex and is_name(session, selector):
         selector = select_topics(selector.text, literal=True)
     if selector.is_regex:
         raise option_refusal(

@@ -16,13 +16,16 @@ from server.commands.refusal import CommandRefused
 from server.expressions.effort import TooCostlyError
 
 if TYPE_CHECKING:
-    from server.commands.steps import Steps
+    from collections.abc import Generator
+
     from server.commands.subscribing import Subscribing
     from server.subscriptions.subscription import Subscription
     from server.topics.table import TopicTable
 
 
-def attach_in_steps(session: Subscribing, subscription: Subscription, behind: list[bytes]) -> Steps:
+def attach_in_steps(
+    session: Subscribing, subscription: Subscription, behind: list[bytes]
+) -> Generator[bool, None, None]:
     """Attach a subscription that is about to be placed, if that takes long.
 
     Args:

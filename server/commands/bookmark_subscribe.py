@@ -27,7 +27,7 @@ from server.journal import BookmarkError, NotFound, parse_bookmark
 from server.replays.rate import RateTerms, parse_rate
 from server.replays.replay import Company, Replay, ReplayTerms, read_for
 from server.replays.timeline import Timeline
-from server.security.entitlement import Permission
+from server.security.permissions import Permission
 from server.subscriptions.conflation import Conflater
 from server.subscriptions.subscription import Subscription
 from server.wire.bookmarks import is_now
@@ -84,8 +84,8 @@ def make_subscription(
     engine = session.engine
     log = engine.transaction_log
     assert log is not None  # noqa: S101 - see is_replayed
-    check_replay_options(header, options)
     require_topic(session, Permission.READ_TOPIC, selector)
+    check_replay_options(header, options)
     is_live, is_durable = "live" in options, "fully_durable" in options
     if is_live and is_durable:
         raise option_refusal("fully_durable", "it is the opposite of option live")

@@ -127,6 +127,8 @@ def execute(session: Connection, header: Header, body: bytes, exact_header: byte
     """
     session.command = header.command[:_LONGEST_NAME]
     _trace(session, header, body)
+    if session.told:
+        _has_heard(session)
     try:
         if session.logged_on:
             steps = _execute_after_logon(session, header, body, exact_header)
@@ -134,14 +136,28 @@ def execute(session: Connection, header: Header, body: bytes, exact_header: byte
             acknowledge(session, header, "received")
             steps = BEFORE_LOGON[header.command](session, header, body)
         elif header.command in AFTER_LOGON:
-            logon.log_on_implicitly(session)
-            steps = _execute_after_logon(session, header, body, exact_header)
+            steps = _execute_instead_of_logon(session, header, body)
         else:
             raise _unknown(header)
         if steps is not None and next(steps, None) is not None:
             session.intake.finish(_finish(session, header, steps))
     except (CommandRefused, StoreError) as error:
         _answer(session, header, error)
+
+
+def _has_heard(session: Connection) -> None:
+    """Take note that a publisher knows what it has been told at its logon: it goes on."""
+    told, session.told = session.told, ()
+    log = session.engine.transaction_log
+    if log is not None:
+        log.refusals.heard(session.client_hash, told)
+
+
+def _execute_instead_of_logon(session: Connection, header: Header, body: bytes) -> Steps:
+    yield from logon.log_on_implicitly(session)
+    steps = _execute_after_logon(session, header, body, None)
+    if steps is not None:
+        yield from steps
 
 
 def _finish(session: Connection, header: Header, steps: Steps) -> Steps:
@@ -188,8 +204,8 @@ def _remember(session: Connection, header: Header, exact_header: bytes) -> None:
     """Recognise headers that say the same as one that has been read, if it is a plain one."""
     handler = AFTER_LOGON[header.command]
     if handler is publish.handle:
-        topic = session.find_topic(header.topic or "")
-        if publish.is_plain(session, header, topic):
+        topic = publish.plain_target(session, header)
+        if topic is not None:
             acks = acks_among(header, publish.ACKS)
             session.runs.remember(exact_header, header.sequence, topic, acks)
     elif handler is sow_delete.handle:

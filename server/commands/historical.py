@@ -20,18 +20,18 @@ from server.commands.bookmark_subscribe import make_subscription, read_bookmark,
 from server.commands.options import option_refusal
 from server.commands.paging import check_replacement, read_page, single_topic
 from server.commands.past_point import point_of
-from server.commands.query import QueryCommand
+from server.commands.query import QueryCommand, tested
 from server.commands.query_terms import read_query_terms
 from server.commands.queue_acks import queue_of
 from server.commands.refusal import CommandRefused
 from server.commands.refuse import refuse
-from server.commands.selection import read_topic, records_of
+from server.commands.selection import read_topic, records_of, require_topic
 from server.commands.subscribe import put_in_place, read_sub_id, remember
 from server.journal import BookmarkError
 from server.queries.page import PageQuery
 from server.replays.paged import PagedRecords
 from server.replays.replay import Replay
-from server.security.entitlement import Permission
+from server.security.permissions import Permission
 from server.sow.store import StoreError
 from server.sow.topic import SowTopic
 from server.wire.bookmarks import NOW, is_now
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from server.commands.subscribing import Subscribing
     from server.journal import Span
     from server.sow.history import PastPoint
-    from server.sow.query import OpenQuery
     from server.subscriptions.subscription import Subscription
     from server.topics.stores import Selected
     from server.topics.transaction_log import Place
@@ -60,6 +59,7 @@ def is_asked_for(session: Subscribing, header: Header, options: Mapping[str, str
         return False
     selector = read_topic(session, header, options)
     if queue_of(session, selector) is not None:
+        require_topic(session, Permission.READ_TOPIC, selector)
         raise CommandRefused(
             "invalid bookmark",
             f"a queue keeps nothing that is past: expected {NOW} or none; subscribe with a bookmark"
@@ -122,15 +122,18 @@ def handle(session: Subscribing, header: Header, options: Mapping[str, str]) -> 
         replay = subscription.replay
         assert isinstance(replay, Replay)  # noqa: S101 - see make_subscription
         try:
-            queries: Sequence[OpenQuery] = command.queries(topics)
+            queries = command.queries(topics)
         except StoreError as error:
             session.end_subscription(sub_id)
             refuse(session, header, NOT_READABLE, str(error))
             return
         if page is not None:
-            queries = [_page_query(command, subscription, replay, topics[0])]
+            query = _page_query(command, subscription, replay, topics[0])
+            queries = [command.asked(topics[0], query)]
         command.begin(
-            queries, sent=remember(subscription), then=lambda: replay.begin(subscription, span)
+            queries,
+            sent=remember(session, subscription),
+            then=lambda: replay.begin(subscription, span),
         )
 
     log.look_up(session.number, read_bookmark(header), read_not_found(options), found)
@@ -157,9 +160,9 @@ def _page_query(
     """A query for the first records of a page, which the replay goes on from."""
     sow = topic.keeper
     assert isinstance(sow, SowTopic)  # noqa: S101 - no other kind of topic has a history
-    replay.records = PagedRecords(subscription, sow, replay.listener.engine)
+    replay.records = PagedRecords(subscription, sow, replay.listener.engine, topic.permit)
     scan = replay.records.found_by(command.matching(topic, subscription.filter))
-    return PageQuery(replay.records.page, scan, None, None, len(sow.table))
+    return PageQuery(replay.records.page, scan, None, None, tested(topic))
 
 
 def _gapless(topics: Sequence[Selected], point: PastPoint, place: Span) -> int:

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from config_schema.version import AMPS_VERSION
 from server.commands import sender
-from server.commands.acks import acknowledge
+from server.commands.acks import NOT_STORED, acknowledge, failure, wants
 from server.commands.options import read_logon_options
 from server.commands.refusal import CommandRefused
-from server.security.authentication import Credentials
-from server.security.entitlement import Permission
+from server.security.authentication import Admission, Credentials, Limited, Origin
+from server.security.later import decided, when_decided
+from server.security.permissions import Permission
 from server.wire.header import Header
 
 if TYPE_CHECKING:
-    from server.commands.steps import Steps
-    from server.security.authentication import Authenticator
-    from server.security.entitlement import Entitlement
+    from collections.abc import Generator
 
+    from server.commands.steps import Steps
+    from server.journal.missing import Pairs
+    from server.security.authentication import Authenticator, Exchange
+    from server.security.entitlement import Entitlement
+    from server.security.later import Pending
+    from server.security.permissions import Permissions
+    from server.topics.audit import Party
+
+
+_TOLD_AGAIN: Final = (
+    "the message was refused when it was published, or has been lost since, and it is not certain"
+    " that its publisher was told"
+)
+_TOLD_AT_ONCE: Final = 100
+"""Refusals that are told in a slice."""
 
 _PATIENCE: Final = 1.0
 """Seconds that a logon waits at most for another connection with its name to come to its end."""
@@ -41,6 +56,14 @@ class Entrance(Protocol):
     @property
     def entitlement(self) -> Entitlement:
         """Decides on everything else."""
+
+    @property
+    def certificate_user(self) -> str:
+        """Whom the certificate of the connection names; empty without one."""
+
+    @property
+    def module(self) -> str:
+        """The name of the module that decides on logons."""
 
 
 class Coming(Protocol):
@@ -81,9 +104,15 @@ class Arriving(sender.Sender, Protocol):
 
     Attributes:
         user: the authenticated user's name.
+        permissions: what they may do.
+        exchange: the logon that is under way; None before it, and when it is over.
+        told: which of its numbers it has been told at its logon that they are not stored.
     """
 
     user: str
+    permissions: Permissions
+    exchange: Exchange | None
+    told: Pairs
 
     @property
     def engine(self) -> Surroundings:
@@ -92,6 +121,10 @@ class Arriving(sender.Sender, Protocol):
     @property
     def entrance(self) -> Entrance:
         """Where it came in."""
+
+    @property
+    def party(self) -> Party:
+        """Who it is, for the audit trail."""
 
     def log_on(
         self,
@@ -105,27 +138,40 @@ class Arriving(sender.Sender, Protocol):
     def register(self) -> None:
         """Have it found by the name of its client."""
 
+    def wait_for_decision(self, *, begins: bool) -> None:
+        """Somebody decides whether the client may log on, or has: that time is not its own.
+
+        Args:
+            begins: whether that begins.
+        """
+
 
 def handle(session: Arriving, header: Header, _body: bytes) -> Steps:
     """Log a connection on (AMPS Command Reference, logon command).
 
     The ack says up to which number the publisher's messages are persisted, wherever they have to
     be: it need not keep these any more. Its bookmark has the number that the next ones follow on.
+    Before it come failure acks for those of the numbers whose messages have been refused, if it is
+    not certain that the publisher knows (`server.topics.refusals`).
 
     Raises:
         CommandRefused: the message type cannot be spoken here, or the user may not log on.
     """
     message_type = _message_type(session, header)
     options = read_logon_options(header)
-    credentials = Credentials(header.user_id or "", header.password or "", explicit=True)
-    reason = _admit(session, credentials)
     client_name = header.client_name or session.connection_name
+    admission = yield from _admit(session, _credentials(session, header, client_name, message_type))
+    if admission.challenge is not None:
+        _challenge(session, header, admission)
+        return
     yield from _claim_name(session, client_name)
     log = session.engine.transaction_log
     last_sequence = 0 if log is None else log.last_sequence(client_name)
     settled_sequence = 0 if log is None else log.settled_sequence(client_name)
     session.log_on(client_name, message_type, header.version or "", options)
     session.register()
+    if log is not None:
+        log.refusals.begin(session.client_hash)
     session.engine.log.emit(
         "1F-0004",
         connection=session.connection_name,
@@ -137,12 +183,15 @@ def handle(session: Arriving, header: Header, _body: bytes) -> Steps:
         last_logged=last_sequence,
         correlation_id=header.correlation_id or "",
     )
+    session.engine.audit.logged_on(session.party, admission.reason)
     session.engine.client_status.publish(
         "logon",
         session,
         client_address=session.address,
         correlation_id=header.correlation_id,
     )
+    if log is not None and wants(header, "processed"):
+        yield from _tell_again(session, log.refusals.untold(session.client_hash, settled_sequence))
     acknowledge(
         session,
         header,
@@ -150,9 +199,31 @@ def handle(session: Arriving, header: Header, _body: bytes) -> Steps:
         client_name=client_name,
         sequence=settled_sequence,
         bookmark=f"{session.client_hash}|{last_sequence}|",
-        reason=reason,
+        reason=admission.reason,
+        password=admission.token or None,
         long_version=AMPS_VERSION,
     )
+
+
+def _tell_again(session: Arriving, untold: Pairs) -> Steps:
+    """Tell a publisher which of its numbers are not stored, before it takes them for stored.
+
+    It waits for the ack of its logon before it goes on. So whatever comes from it next shows that
+    it has heard.
+    """
+    for count, number in enumerate(chain.from_iterable(map(_numbers, untold)), 1):
+        if not session.is_open:
+            return
+        refused = Header("publish", sequence=number)
+        session.send(failure(refused, "persisted", NOT_STORED, _TOLD_AGAIN))
+        if not count % _TOLD_AT_ONCE:
+            yield True
+    session.told = untold
+
+
+def _numbers(pair: tuple[int, int]) -> range:
+    first, last = pair
+    return range(first, last + 1)
 
 
 def _claim_name(session: Arriving, client_name: str) -> Steps:
@@ -188,13 +259,17 @@ def _claim_name(session: Arriving, client_name: str) -> Steps:
             yield False
 
 
-def log_on_implicitly(session: Arriving) -> None:
+def log_on_implicitly(session: Arriving) -> Steps:
     """Log a connection on that sent another command first, where the transport allows it.
 
     Raises:
         CommandRefused: it does not.
     """
-    _admit(session, Credentials("", "", explicit=False))
+    message_type = session.entrance.message_type or ""
+    origin = _origin(session, session.connection_name, message_type)
+    admission = yield from _admit(session, Credentials("", "", explicit=False, origin=origin))
+    if admission.challenge is not None:
+        raise CommandRefused("auth failure", "a logon is required", disconnect="auth")
     if session.entrance.message_type is None:
         raise CommandRefused(
             "invalid message type",
@@ -202,6 +277,7 @@ def log_on_implicitly(session: Arriving) -> None:
             " to name one (header mt) before any other command",
         )
     session.log_on(session.connection_name, session.entrance.message_type)
+    session.engine.audit.logged_on(session.party, admission.reason)
 
 
 def _message_type(session: Arriving, header: Header) -> str:
@@ -227,9 +303,46 @@ def _message_type(session: Arriving, header: Header) -> str:
     return wanted
 
 
-def _admit(session: Arriving, credentials: Credentials) -> str:
+def _credentials(
+    session: Arriving, header: Header, client_name: str, message_type: str
+) -> Credentials:
+    origin = _origin(session, client_name, message_type, header.correlation_id or "")
+    return Credentials(header.user_id or "", header.password or "", explicit=True, origin=origin)
+
+
+def _origin(
+    session: Arriving, client_name: str, message_type: str, correlation_id: str = ""
+) -> Origin:
     entrance = session.entrance
-    admission = entrance.authenticator.authenticate(credentials)
+    return Origin(
+        entrance.transport,
+        session.address,
+        client_name,
+        correlation_id,
+        entrance.certificate_user,
+        session.connection_name,
+        message_type,
+    )
+
+
+def _admit(session: Arriving, credentials: Credentials) -> Generator[Pending[Any], None, Admission]:
+    """Have the modules decide on a logon.
+
+    Returns:
+        What the authentication module has said: yes, or a challenge.
+
+    Raises:
+        CommandRefused: the user may not log on.
+    """
+    entrance = session.entrance
+    exchange = session.exchange or Limited(entrance.authenticator.begin())
+    session.wait_for_decision(begins=True)
+    admission = yield from decided(exchange.step(credentials))
+    if admission.challenge is not None:
+        session.exchange = exchange
+        session.wait_for_decision(begins=False)
+        return admission
+    session.exchange = None
     if not admission.granted:
         session.engine.client_status.publish(
             "logon_failure",
@@ -238,10 +351,51 @@ def _admit(session: Arriving, credentials: Credentials) -> str:
             reason=admission.reason,
             auth_id=credentials.user or None,
         )
+        _say_refused(session, credentials, credentials.user, admission.detail or admission.reason)
         raise CommandRefused("auth failure", admission.reason, disconnect="auth")
-    if not entrance.entitlement.allows(admission.user, Permission.LOGON, ""):
+    permissions = yield from _enter(entrance.entitlement, admission.user)
+    permit = permissions.permit(Permission.LOGON, "")
+    if not permit.allowed:
+        permissions.leave()
+        _say_refused(session, credentials, admission.user, permit.rule)
         raise CommandRefused(
             "not entitled", "the user has no permission to log on", disconnect="entitlement"
         )
-    session.user = admission.user
-    return admission.reason
+    session.user, session.permissions = admission.user, permissions
+    return admission
+
+
+def _say_refused(session: Arriving, credentials: Credentials, user: str, reason: str) -> None:
+    name = credentials.origin.client_name
+    party = session.party._replace(user=user, client_name=name)
+    session.engine.audit.logon_refused(party, reason)
+
+
+def _enter(entitlement: Entitlement, user: str) -> Generator[Pending[Any], None, Permissions]:
+    """Find out what a user may do; should the connection end meanwhile, they have gone."""
+    later = entitlement.enter(user)
+    try:
+        return (yield from decided(later))
+    except GeneratorExit:
+        when_decided(later, lambda permissions: permissions.leave())
+        raise
+
+
+def _challenge(session: Arriving, header: Header, admission: Admission) -> None:
+    """Ask the client to log on again, with credentials that answer to what it is told.
+
+    Source: AMPS Command Reference, logon command.
+    """
+    challenge = admission.challenge
+    assert challenge is not None  # noqa: S101 - that is what it is called for
+    session.send(
+        Header(
+            "ack",
+            command_id=header.command_id,
+            acks="processed",
+            status="retry",
+            reason=admission.reason or None,
+            user_id=challenge.user,
+            password=challenge.password,
+        )
+    )

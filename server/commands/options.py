@@ -100,6 +100,7 @@ WITHOUT_EFFECT_ON_REPLAYS: Final[Mapping[str, str]] = {
     "bookmark": "messages of a replay always have their bookmarks",
     "max_backlog": "only messages of queues are leased, and a replay is none of a queue",
     "oof": "a replay sends what was published; it does not follow records",
+    "send_empties": "a replay sends every message",
     "send_keys": "a message always has the fields that its SOW key is made from",
 }
 WITHOUT_EFFECT_ON_QUERIES: Final[Mapping[str, str]] = {
@@ -107,6 +108,7 @@ WITHOUT_EFFECT_ON_QUERIES: Final[Mapping[str, str]] = {
     "oof": "a query alone does not follow records",
     "places": "a query alone has no place in the log",
     "replace": "a query alone has no subscription that could take the place of another",
+    "send_empties": "a query sends every record that it finds",
     "send_keys": "a record always has the fields that its SOW key is made from",
 }
 

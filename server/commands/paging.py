@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from server.commands.options import option_refusal
 from server.commands.refusal import CommandRefused
 from server.expressions.topic_names import select_topics
+from server.security.permissions import Permission
 from server.subscriptions.subscription import PageTerms
-from server.topics.queue_topic import QueueTopic
+from server.topics.queues.topic import QueueTopic
 from server.topics.stored import TopicWithRecords
 
 if TYPE_CHECKING:
@@ -33,18 +34,26 @@ def read_page(terms: QueryTerms) -> PageTerms | None:
 def single_topic(session: Sender, selector: TopicSelector) -> TopicSelector:
     """The topic that a page is to be cut from.
 
-    The name of a topic is taken for that topic, even if it could be a regular expression.
+    The name of a topic that the user may read is taken for that topic, even if it could be a
+    regular expression.
 
     Raises:
         CommandRefused: several topics are meant, or the topic keeps no records.
     """
-    if session.engine.stores.find(session.message_type, selector.text) is not None:
+    if is_name(session, selector):
         return select_topics(selector.text, literal=True)
     if selector.is_regex:
         raise option_refusal(
             "skip_n", f"pages are cut from one topic, and {selector.text!r} is a regular expression"
         )
     raise option_refusal("skip_n", "only topics that keep records can be paged through")
+
+
+def is_name(session: Sender, selector: TopicSelector) -> bool:
+    """Whether it is the name of a topic with records that the user may know of."""
+    if session.engine.stores.find(session.message_type, selector.text) is None:
+        return False
+    return session.permit(Permission.READ_TOPIC, selector.text).allowed
 
 
 def check_replacement(

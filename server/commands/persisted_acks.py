@@ -31,6 +31,7 @@ from server.topics.stores import all_settled
 from server.wire.header import Header
 
 if TYPE_CHECKING:
+    from server.commands.writing import Writing
     from server.sow.store import Settled, StoreError
 
 WhenStored: TypeAlias = "Callable[[Settled], None]"
@@ -198,6 +199,10 @@ class PersistedAcks:
             engine.clock.call_later(self._session.options.ack_conflation, self._send_in_time)
 
     def _tell_problem(self, settled: _Waiting, problem: StoreError) -> None:
+        log = self._session.engine.transaction_log
+        if log is not None:
+            for digits in settled.sequences:
+                log.refusals.failed(self._session.client_hash, int(digits))
         self._send()
         if not self._session.is_open:
             return
@@ -219,7 +224,11 @@ class PersistedAcks:
 
 
 class Publisher(Sender, Protocol):
-    """A connection that is told what is on stable storage."""
+    """A connection that publishes, and is told what is on stable storage."""
+
+    @property
+    def writing(self) -> Writing:
+        """What it publishes to."""
 
     @property
     def persisted_acks(self) -> PersistedAcks:

@@ -14,13 +14,13 @@ from server.commands.refuse import refuse
 from server.expressions.topic_names import has_regex_characters
 from server.journal import JournalUnavailable
 from server.queues import Way, parse_marks
-from server.security.entitlement import Permission
-from server.topics.queue_acknowledging import Said
+from server.security.permissions import Permission
+from server.topics.queues.acknowledging import Said
 from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.commands.persisted_acks import Publisher
-    from server.topics.queue_topic import QueueTopic
+    from server.topics.queues.topic import QueueTopic
 
 _BOOKMARKS_KEY: Final = b'"bm":"'
 _MOST_REMEMBERED: Final = 64
@@ -81,7 +81,10 @@ class PlainAcks:
             return False
         left, bookmarks, right = _around_bookmarks(header)
         queue, session = self._known.get((left, right)), self._session
-        if queue is None or not session.may(Permission.READ_TOPIC, queue.name):
+        if queue is None:
+            return False
+        permit = session.permit(Permission.READ_TOPIC, queue.name)
+        if not permit.allowed or permit.filter is not None:
             return False
         marks, malformed = parse_marks(bookmarks)
         if malformed or len(marks) > MOST_BOOKMARKS:

@@ -15,7 +15,7 @@ from server.commands.acks import SequencedAcks
 from server.wire.numbered import split_at_sequence
 
 if TYPE_CHECKING:
-    from server.topics.table import AnyTopic
+    from server.commands.writing import Publishable
     from server.wire.framing import Frame
     from server.wire.numbered import NumberedRun
 
@@ -37,7 +37,7 @@ class PlainPublish:
         is_numbered: whether the numbers of messages matter to anybody.
     """
 
-    topic: AnyTopic
+    topic: Publishable
     ack_types: Sequence[str]
     acks: SequencedAcks | None
     late_acks: SequencedAcks | None
@@ -46,7 +46,7 @@ class PlainPublish:
 
 
 def plain_publish(
-    topic: AnyTopic, acks: Sequence[str], *, is_numbered: bool, has_log: bool
+    topic: Publishable, acks: Sequence[str], *, is_numbered: bool, has_log: bool
 ) -> PlainPublish:
     """What a header asks for.
 

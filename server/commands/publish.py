@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, Final
 from server.commands.acks import acknowledge, acknowledge_late, wants
 from server.commands.refusal import CommandRefused
 from server.commands.selection import check_name
-from server.security.entitlement import Permission
 from server.subscriptions.envelope import Envelope
-from server.topics.topic import FOR_NOBODY
+from server.topics.topic import RESERVED_TOPICS, is_reserved
 from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.commands.persisted_acks import Publisher, WhenStored
-    from server.topics.table import AnyTopic
+    from server.commands.writing import Publishable
 
-_RESERVED_TOPICS: Final = "/AMPS"
 _LONGEST_LIFE: Final = (1 << 32) - 1  # seconds, some 136 years
 
 ACKS: Final = ("processed", "completed", "persisted")
@@ -39,12 +37,12 @@ def handle(session: Publisher, header: Header, body: bytes) -> None:
     topic = header.topic
     if not topic:
         raise CommandRefused("invalid topic", "the publish names no topic (header t)")
-    if topic.startswith(_RESERVED_TOPICS) and topic != FOR_NOBODY:
+    if is_reserved(topic):
         raise CommandRefused(
-            "invalid topic", f"topics that begin with {_RESERVED_TOPICS} are the server's own"
+            "invalid topic", f"topics that begin with {RESERVED_TOPICS} are the server's own"
         )
     check_name(topic)
-    session.require(Permission.WRITE_TOPIC, topic)
+    target = session.writing.topic(topic)
     envelope = Envelope(
         session,
         session.last_heard,
@@ -54,7 +52,6 @@ def handle(session: Publisher, header: Header, body: bytes) -> None:
         delta=header.command == "delta_publish",
         sequence=header.sequence or 0,
     )
-    target = session.find_topic(topic)
     for rejection in target.publish([body], envelope):
         raise CommandRefused(rejection.reason, rejection.detail)
     if header.acks is not None:
@@ -81,16 +78,24 @@ def acknowledge_stored(
         session.persisted_acks.succeeded(header, when_stored, is_certain=is_certain)
 
 
-def is_plain(session: Publisher, header: Header, topic: AnyTopic) -> bool:
-    """Whether a publish asked for nothing but the delivery of its body, and acks by sequence."""
-    return (
-        (header.acks is None or _acks_are_plain(header))
-        and not (topic.keeps_messages and header.command == "delta_publish")
-        and header.correlation_id is None
-        and header.expiration is None
-        and header.sow_key is None
-        and not session.engine.log.enabled("12-0001")
-    )
+def plain_target(session: Publisher, header: Header) -> Publishable | None:
+    """Where a publish went that asked for nothing but the delivery of its body, and acks by number.
+
+    Returns:
+        None if it asked for more.
+    """
+    if (
+        header.correlation_id is not None
+        or header.expiration is not None
+        or header.sow_key is not None
+        or not (header.acks is None or _acks_are_plain(header))
+        or session.engine.log.enabled("12-0001")
+    ):
+        return None
+    topic = header.topic or ""
+    if header.command == "delta_publish" and session.find_topic(topic).keeps_messages:
+        return None
+    return session.writing.topic(topic)
 
 
 def _acks_are_plain(header: Header) -> bool:

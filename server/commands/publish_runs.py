@@ -19,8 +19,8 @@ from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.commands.persisted_acks import Publisher
+    from server.commands.writing import Publishable
     from server.sow.store import StoreError
-    from server.topics.table import AnyTopic
 
 
 class PublishRuns:
@@ -49,7 +49,7 @@ class PublishRuns:
         self._envelope = None
 
     def remember(
-        self, header: bytes, sequence: int | None, topic: AnyTopic, acks: Sequence[str]
+        self, header: bytes, sequence: int | None, topic: Publishable, acks: Sequence[str]
     ) -> None:
         """From now on, take frames with this header for messages to a topic.
 

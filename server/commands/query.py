@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
 from server.commands.acks import NOT_READABLE, acks_among, failure, success, wants
 from server.commands.memory import memory_of
+from server.commands.selection import entitlement_filter, read_topic
 from server.expressions.effort import TooCostlyError
-from server.queries.run import Part, QueryRun, ResultForm, Totals
+from server.queries.discreet import Discreet
+from server.queries.run import Asked, Part, QueryRun, ResultForm, Totals
 from server.sow.query import QuerySpec
 from server.sow.records import to_nanoseconds
 from server.sow.store import StoreError
+from server.subscriptions.entitled import (
+    permitted_filter,
+    permitted_order,
+    permitted_presentation,
+)
 
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
@@ -58,7 +66,7 @@ class QueryCommand:
 
     def begin(
         self,
-        queries: Sequence[OpenQuery],
+        queries: Sequence[Asked],
         wanted: Callable[[Record], bool] | None = None,
         sent: Callable[[Record], None] | None = None,
         leavers: Callable[[QueryRun], Sequence[Part]] | None = None,
@@ -80,15 +88,15 @@ class QueryCommand:
         run = QueryRun(self._session, self._session.engine.turns, form, self._sub_id)
         chosen = self._chosen(len(queries))
 
-        def take(record: Record) -> bool:
+        def take(presentation: Presentation, record: Record) -> bool:
             if (wanted is not None and not wanted(record)) or not chosen():
                 return False
-            run.batches.add(record)
+            run.batches.add(record, presentation.cut(record.body))
             if sent is not None:
                 sent(record)
             return True
 
-        results = [Part(query, take) for query in queries]
+        results = [Part(one.query, partial(take, one.presentation)) for one in queries]
         run.begin(
             results, leavers(run) if leavers is not None else (), self._acks, self._fail, then
         )
@@ -101,44 +109,63 @@ class QueryCommand:
             session,
             topic=header.topic,
             filter=header.filter,
+            entitlement_filter=entitlement_filter(session, read_topic(session, header, {})),
             options=header.options,
             sub_id=header.sub_id,
             query_id=self.query_id or None,
             correlation_id=header.correlation_id,
         )
 
-    def queries(self, topics: Sequence[Selected]) -> list[OpenQuery]:
+    def queries(self, topics: Sequence[Selected]) -> list[Asked]:
         """Queries of this moment for what the command asks for.
 
         Args:
             topics: what is queried.
         """
-        return [self._query(selected, len(topics)) for selected in topics]
+        return [self.asked(one, self._query(one, len(topics))) for one in topics]
+
+    def asked(self, selected: Selected, query: OpenQuery) -> Asked:
+        """A query for records of a topic, of which the client is sent what it may see."""
+        message_type = selected.keeper.table.message_type
+        return Asked(
+            query, permitted_presentation(selected.permit, self.presentation, message_type)
+        )
 
     def matching(
         self, selected: Selected, filter_: Expr | None, keys: tuple[str, ...] | None = None
     ) -> OpenQuery:
-        """A query for all records that match a filter, of some SOW keys, in no order."""
+        """A query for all records that match a filter, of some SOW keys, in no order.
+
+        They are whole, also where the client may see some of their fields only.
+        """
+        spec = QuerySpec(
+            filter=permitted_filter(selected.permit, filter_),
+            keys=keys,
+            topics=selected.names,
+            as_of=self._terms.as_of,
+        )
+        return self._open(selected, spec)
+
+    def _open(self, selected: Selected, spec: QuerySpec) -> OpenQuery:
         selected.keeper.table.queries += 1
-        spec = QuerySpec(filter=filter_, keys=keys, topics=selected.names, as_of=self._terms.as_of)
-        return selected.keeper.query(spec, self._now)
+        query = selected.keeper.query(spec, self._now)
+        return query if selected.permit.filter is None else Discreet(query)
 
     def _query(self, selected: Selected, topics: int) -> OpenQuery:
         terms = self._terms
-        selected.keeper.table.queries += 1
         top_n, skip_n = terms.top_n, terms.skip_n or 0
         if topics > 1 and top_n is not None:
             top_n, skip_n = top_n + skip_n, 0  # the rest is decided for all topics together
         spec = QuerySpec(
-            filter=terms.filter,
+            filter=permitted_filter(selected.permit, terms.filter),
             keys=terms.keys,
-            order_by=terms.order_by,
+            order_by=permitted_order(selected.permit, terms.order_by),
             top_n=top_n,
             skip_n=skip_n,
             topics=selected.names,
             as_of=terms.as_of,
         )
-        return selected.keeper.query(spec, self._now)
+        return self._open(selected, spec)
 
     def _chosen(self, topics: int) -> Callable[[], bool]:
         """Tells of each record of several topics whether it is among those between skip and top."""
@@ -174,6 +201,11 @@ class QueryCommand:
             yield success(self._header, "completed", **keys)
         if wants(self._header, "stats"):
             yield success(self._header, "stats", **keys, **totals._asdict())
+
+
+def tested(selected: Selected) -> int | None:
+    """How many records a query of a topic tests, None if its client is not to know."""
+    return len(selected.keeper.table) if selected.permit.filter is None else None
 
 
 def _cause(error: Exception) -> tuple[str, str, str]:

@@ -7,7 +7,6 @@ ours: `delay` with cancel, `extend` for leases, `redrive` for dead letters.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from config_schema.units import UnitError, parse_interval
@@ -18,13 +17,14 @@ from server.commands.publish import acknowledge_stored
 from server.commands.query_terms import read_keys
 from server.commands.refusal import CommandRefused
 from server.commands.refuse import refuse_duplicate
-from server.commands.selection import read_filter, read_topic
+from server.commands.selection import read_filter, read_topic, require_topic
 from server.expressions.effort import TooCostlyError
 from server.journal import JournalUnavailable, JournalUnreadable
 from server.queues import UnmatchedError, Way, parse_marks
-from server.security.entitlement import Permission
-from server.topics.queue_acknowledging import Acknowledged, Said
-from server.topics.queue_recording import NOBODY
+from server.security.permissions import Permission
+from server.subscriptions.entitled import permitted_filter
+from server.topics.queues.acknowledging import Acknowledged, Said
+from server.topics.queues.recording import NOBODY
 
 if TYPE_CHECKING:
     from server.commands.persisted_acks import Publisher
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from server.commands.steps import Steps
     from server.expressions.topic_names import TopicSelector
     from server.queues import Mark
-    from server.topics.queue_acknowledging import Found
-    from server.topics.queue_topic import QueueTopic
+    from server.topics.queues.acknowledging import Found
+    from server.topics.queues.topic import QueueTopic
     from server.wire.header import Header
 
 _WAYS: Final = ("cancel", "expire")
@@ -83,7 +83,9 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
     queue = None
     if header.topic:
         options = split_options(header.options or "")
-        queue = queue_of(session, read_topic(session, header, options))
+        selector = read_topic(session, header, options)
+        require_topic(session, Permission.READ_TOPIC, selector)
+        queue = queue_of(session, selector)
     if queue is None:
         raise CommandRefused(
             "unknown command",
@@ -99,12 +101,14 @@ def acknowledge_messages(
 ) -> Steps:
     """Acknowledge messages of a queue by their bookmarks, their SOW keys, or a filter.
 
-    Who may read from a queue may acknowledge (AMPS User Guide, Entitlements for Queues).
+    Who may read from a queue may acknowledge (AMPS User Guide, Entitlements for Queues): who may
+    read some of its messages, these.
 
     Raises:
         CommandRefused: the command does not say which messages, or how, or cannot be recorded.
     """
     session.require(Permission.READ_TOPIC, queue.name)
+    permit = session.permit(Permission.READ_TOPIC, queue.name)
     how = _read_how(options)
     filter_, keys = read_filter(session, header), read_keys(header)
     if body or (header.bookmark is not None) + (filter_ is not None) + (keys is not None) != 1:
@@ -123,15 +127,17 @@ def acknowledge_messages(
     try:
         if marks is not None and how.extends:
             done = acks.extend(marks, how.period, said)
-        elif marks is not None and not how.redrives:
+        elif marks is not None and not how.redrives and permit.filter is None:
             done = acks.acknowledge(marks, said)
         else:
             if marks is not None:
                 found = acks.find_marks(marks)
             elif filter_ is not None:
-                found = acks.find_matching(filter_)
+                found = acks.find_matching(permitted_filter(permit, filter_) or filter_)
             else:
                 found = acks.find_keys(keys or ())
+            if permit.filter is not None:
+                found = acks.among(permit.filter, found)
             done = yield from _deal_with(session, queue, found, said, redrives=how.redrives)
             refuse_duplicate(session, header)  # it may have come from another instance meanwhile
             acks.acknowledge_places((), said)
@@ -153,9 +159,7 @@ def _deal_with(
         matched += len(portion.places)
         for places in _parts(portion.places, _REDRIVEN_AT_ONCE if redrives else _AT_ONCE):
             if redrives:
-                done += queue.redriving.redrive(
-                    places, some, partial(session.may, Permission.WRITE_TOPIC)
-                )
+                done += queue.redriving.redrive(places, some, session.writing.may)
             elif places:
                 done += acks.acknowledge_places(places, some)
             yield not acks.is_log_crowded

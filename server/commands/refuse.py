@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from server.commands.acks import fail, failure, wants
 from server.commands.refusal import CommandRefused
 from server.journal import JournalUnavailable
+from server.topics.refusals import RefusedBeforeError
 from server.topics.stored import REASONS
 from server.topics.transaction_log import DUPLICATE, DuplicateError
 from server.wire.header import Header, command_name
@@ -28,9 +29,11 @@ def refuse(session: Publisher, header: Header, reason: str, detail: str) -> None
     else:
         for ack in ("completed", "stats"):
             fail(session, header, ack, reason, detail)
+    log = session.engine.transaction_log
+    if log is not None and header.sequence and session.client_hash and reason != DUPLICATE:
+        log.refusals.refused(session.client_hash, header.sequence)
     if wants(header, "persisted"):
         refused = failure(header, "persisted", reason, detail)
-        log = session.engine.transaction_log
         if log is None:
             session.send(refused)
         elif reason == DUPLICATE:
@@ -42,13 +45,16 @@ def refuse(session: Publisher, header: Header, reason: str, detail: str) -> None
     if reason == DUPLICATE:  # what publishers send again after a lost connection
         session.remark("02-0026", sequence=header.sequence)
         return
-    session.engine.log.emit(
-        "02-0001",
-        client=session.client_name,
-        command=command_name(header.command),
-        reason=reason,
-        detail=detail,
-    )
+    entry = {
+        "client": session.client_name,
+        "command": command_name(header.command),
+        "reason": reason,
+        "detail": detail,
+    }
+    if session.logged_on:
+        session.engine.log.emit("02-0001", **entry)
+    else:  # so it may be anybody, as often as they like
+        session.engine.audit.complain("02-0001", session.party, **entry)
 
 
 def refuse_duplicate(session: Publisher, header: Header) -> None:
@@ -61,5 +67,5 @@ def refuse_duplicate(session: Publisher, header: Header) -> None:
     if log is not None and header.sequence:
         try:
             log.refuse_duplicate(session.client_hash, header.sequence)
-        except (DuplicateError, JournalUnavailable) as error:
+        except (DuplicateError, RefusedBeforeError, JournalUnavailable) as error:
             raise CommandRefused(REASONS[type(error)], str(error)) from None

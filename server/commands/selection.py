@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from server.base.limits import MOST_FILTER, MOST_TOPIC_NAME
 from server.commands.refusal import CommandRefused
 from server.expressions import ExpressionError, Kind, conjuncts, parse
+from server.expressions.kinds import check_tree
 from server.expressions.topic_names import TopicError, TopicSelector, select_topics
 from server.expressions.tree import And, Call, In, Literal
-from server.security.entitlement import Permission
+from server.security.permissions import Permission
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -99,10 +100,52 @@ def require_topic(session: Sender, permission: Permission, selector: TopicSelect
         session.require(permission, selector.text)
 
 
+def may_read(session: Sender, selector: TopicSelector) -> bool:
+    """Whether a user may read the topic that a command names; of a regular expression, some."""
+    return selector.is_regex or session.permit(Permission.READ_TOPIC, selector.text).allowed
+
+
+def entitlement_filter(session: Sender, selector: TopicSelector) -> str | None:
+    """What the user's permission adds to the filter of a command; None if that is nothing.
+
+    Of the topics that a regular expression matches it may differ, and it is not told.
+    """
+    if selector.is_regex:
+        return None
+    return session.permit(Permission.READ_TOPIC, selector.text).filter_text or None
+
+
+def check_lasting(session: Sender, selector: TopicSelector) -> None:
+    """Refuse the command at hand if what the user may see changes while records do not.
+
+    Groups that are followed would keep what was once seen.
+
+    Raises:
+        CommandRefused: it may.
+    """
+    permit = session.permit(Permission.READ_TOPIC, selector.text)
+    if permit.filter is None:
+        return
+    functions = session.engine.settings.functions
+    try:
+        check_tree(permit.filter, Kind.STABLE_FILTER, functions, permit.filter_text)
+    except ExpressionError:
+        raise CommandRefused(
+            "not entitled",
+            f"what user {session.user!r} may see of topic {selector.text!r} does not depend on"
+            " the records alone, so that groups of them cannot be followed",
+        ) from None
+
+
 def records_of(session: Sender, permission: Permission, selector: TopicSelector) -> list[Selected]:
-    """The topics with records that a command is about, and that the user may touch."""
+    """The topics with records that a command is about, and that the user may touch.
+
+    Each has the permit that says so, and to which of its records.
+    """
+    found = session.engine.stores.select(session.message_type, selector)
+    permits = [session.permit(permission, selected.keeper.name) for selected in found]
     return [
-        selected
-        for selected in session.engine.stores.select(session.message_type, selector)
-        if session.may(permission, selected.keeper.name)
+        selected._replace(permit=permit)
+        for selected, permit in zip(found, permits, strict=True)
+        if permit.allowed
     ]

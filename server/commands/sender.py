@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from server.replays import listener
 from server.subscriptions.client import Client
+from server.topics.audit import Party
 
 if TYPE_CHECKING:
     from server.base.histogram import Histogram
     from server.expressions.prepared import FilterParser
-    from server.security.entitlement import Permission
+    from server.security.permissions import Permission, Permit
     from server.subscriptions.outbox import Outbox
+    from server.topics.audit import Audit
     from server.topics.client_status import ClientStatus
     from server.topics.table import AnyTopic
     from server.topics.transaction_log import TransactionLog
@@ -54,6 +56,10 @@ class Surroundings(listener.Surroundings, Protocol):
         """How long it took from a publish until it was settled, in microseconds."""
 
     @property
+    def audit(self) -> Audit:
+        """Says who logs on, is refused, and has what done."""
+
+    @property
     def client_status(self) -> ClientStatus:
         """Publishes what clients do."""
 
@@ -87,6 +93,14 @@ class Sender(Answered, Client, Protocol):
         """What stands around it."""
 
     @property
+    def logged_on(self) -> bool:
+        """Whether its client has said who it is."""
+
+    @property
+    def party(self) -> Party:
+        """Who is at the other end, for the log."""
+
+    @property
     def options(self) -> LogonOptions:
         """What its client asked for at its logon."""
 
@@ -104,12 +118,24 @@ class Sender(Answered, Client, Protocol):
     def may(self, permission: Permission, topic: str) -> bool:
         """Whether its user may do something with a topic."""
 
-    def require(self, permission: Permission, topic: str) -> None:
+    def permit(self, permission: Permission, topic: str) -> Permit:
+        """What its user is said who wants to do something with a topic."""
+
+    def permit_to_read(self, topic: str) -> Permit:
+        """What its user may see of a topic; a refusal is counted."""
+
+    def require(self, permission: Permission, topic: str) -> Permit:
         """Refuse the command at hand unless the user may do this.
+
+        Returns:
+            What the user is said; there may be limits.
 
         Raises:
             CommandRefused: the user may not.
         """
+
+    def refused_write(self, topic: str, messages: int = 1) -> None:
+        """Take note of messages or records of a topic that its user may not change."""
 
     def remark(self, message_id: str, /, **fields: object) -> None:
         """Write to the log what is worth saying once of a connection, however often it occurs.

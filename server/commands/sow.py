@@ -13,7 +13,7 @@ from server.commands.query import QueryCommand
 from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_topic, records_of, require_topic
-from server.security.entitlement import Permission
+from server.security.permissions import Permission
 from server.wire.header import Header
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ With top_n and skip_n the subscription is paginated: it is for the records betwe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,14 +24,15 @@ from server.commands import aggregated, historical, subscribe
 from server.commands.acks import acknowledge
 from server.commands.options import read_options
 from server.commands.paging import page_of, read_page
-from server.commands.query import QueryCommand
+from server.commands.query import QueryCommand, tested
 from server.commands.query_terms import read_query_terms
 from server.commands.selection import records_of
 from server.expressions.effort import Allowance
 from server.queries.page import PageQuery
 from server.queries.run import Part
-from server.security.entitlement import Permission
+from server.security.permissions import Permission
 from server.sow.record_test import RecordTest
+from server.subscriptions.entitled import permitted_filter
 from server.subscriptions.record_delivery import MATCH, Framer, RecordMessage
 from server.wire.header import Header
 
@@ -38,8 +40,7 @@ if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms
     from server.commands.steps import Steps
     from server.commands.subscribing import Subscribing
-    from server.queries.run import QueryRun
-    from server.sow.query import OpenQuery
+    from server.queries.run import Asked, QueryRun
     from server.sow.records import Record
     from server.subscriptions.difference import Differ
     from server.subscriptions.page import Page
@@ -88,15 +89,15 @@ def _query_and_subscribe(session: Subscribing, header: Header, behind: list[byte
         long_options=subscribe.effective_backlog(subscription),
     )
     topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
-    remember = subscribe.remember(subscription)
-    queries: list[OpenQuery]
+    remember = subscribe.remember(session, subscription)
+    queries: list[Asked]
     has = _matches(session, subscription)
     current = page_of(session, subscription)
     if current is None:
-        queries = [*command.queries(topics)]
+        queries = command.queries(topics)
     else:
         query = _page_query(command, terms, topics[0], current, replaced, remember)
-        queries, has = [query], lambda record: record.key in query.cut
+        queries, has = [command.asked(topics[0], query)], lambda record: record.key in query.cut
     if before is None or not before.began_with_query:
         command.begin(queries, sent=remember)
         return
@@ -127,22 +128,30 @@ def _page_query(
     scan = None
     if not page.results.is_complete:
         scan = command.matching(topic, terms.filter, terms.keys)
-    return PageQuery(page, scan, replaced, remember, len(topic.keeper.table))
+    return PageQuery(page, scan, replaced, remember, tested(topic))
 
 
 def _matches(session: Subscribing, subscription: Subscription) -> Callable[[Record], bool]:
-    """Tells whether a record is one that a subscription is for."""
-    tests: dict[Keeper, RecordTest] = {}
+    """Tells whether a record is one that a subscription is for, and that its user may see."""
+    tests: dict[Keeper, RecordTest | None] = {}
     effort = Allowance()
+
+    def test_of(keeper: Keeper) -> RecordTest | None:
+        permit = session.permit(Permission.READ_TOPIC, keeper.name)
+        if not permit.allowed:
+            return None
+        filter_ = permitted_filter(permit, subscription.filter)
+        return RecordTest(keeper.table, filter_, effort=effort)
 
     def matches(record: Record) -> bool:
         keeper = session.engine.stores.find(session.message_type, record.topic)
         if keeper is None or not subscription.selector.matches(record.topic):
             return False
         if keeper not in tests:
-            tests[keeper] = RecordTest(keeper.table, subscription.filter, effort=effort)
+            tests[keeper] = test_of(keeper)
+        test = tests[keeper]
         effort.renew()
-        return tests[keeper](record)
+        return test is not None and test(record)
 
     return matches
 
@@ -159,12 +168,19 @@ def _leavers(
     differ = session.engine.stores.differ
 
     def queries(run: QueryRun) -> Sequence[Part]:
+        asked = [command.asked(one, command.matching(one, before.filter)) for one in topics]
         return [
             Part(
-                command.matching(selected, before.filter),
-                partial(_tell_leaver, run, subscription, matches, differ(selected.keeper)),
+                query,
+                partial(
+                    _tell_leaver,
+                    run,
+                    replace(subscription, presentation=presentation),
+                    matches,
+                    differ(selected.keeper),
+                ),
             )
-            for selected in topics
+            for selected, (query, presentation) in zip(topics, asked, strict=True)
         ]
 
     return queries
@@ -177,7 +193,15 @@ def _tell_leaver(
     differ: Differ,
     record: Record,
 ) -> bool:
-    """Say that a record is out of focus, unless the new subscription is for it too."""
+    """Say that a record is out of focus, unless the new subscription is for it too.
+
+    Args:
+        run: the query's run.
+        subscription: the new subscription, with the form in which records of the topic are wanted.
+        matches: tells whether it is for a record.
+        differ: makes deltas.
+        record: what the subscription before was for.
+    """
     if matches(record):
         return False
     message = RecordMessage.about(record, MATCH, differ)

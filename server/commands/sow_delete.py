@@ -5,6 +5,10 @@ deleted in groups. Both is done in steps, between which others have their turns:
 the records gone and the others still there. A record that changes before its group has its turn
 stays, as if it had been published after the deletion. Until the last group is done, the command is
 not: the group has the command's sequence number in the log.
+
+Where a permission is limited by a filter, records that do not match it stay. A filter passes them
+over, as if they were not there; a command that names records, and may delete none of them, is
+refused (AMPS User Guide, Content Filtered Entitlements).
 """
 
 from __future__ import annotations
@@ -20,17 +24,22 @@ from server.commands.query_terms import read_keys
 from server.commands.queue_acks import acknowledge_messages, queue_of
 from server.commands.refusal import CommandRefused
 from server.commands.refuse import refuse_duplicate
-from server.commands.selection import read_filter, read_topic, records_of, require_topic
-from server.expressions.effort import TooCostlyError
+from server.commands.selection import may_read, read_filter, read_topic, records_of, require_topic
+from server.commands.writing import NOT_ENTITLED
+from server.expressions.effort import Allowance, TooCostlyError
 from server.journal import JournalUnavailable
 from server.message_types.base import BodyError
-from server.security.entitlement import Permission
+from server.queries.discreet import Discreet
+from server.security.permissions import Permission
 from server.sow.keys import KeyRefusedError
 from server.sow.query import QuerySpec
+from server.sow.record_test import RecordTest
 from server.sow.records import to_nanoseconds
 from server.sow.store import StoreError
 from server.sow.topic import SowTopic
+from server.subscriptions.entitled import permitted_filter
 from server.subscriptions.envelope import Envelope
+from server.topics.refusals import RefusedBeforeError
 from server.topics.stored import REASONS, StoredTopic
 from server.topics.stores import all_settled
 from server.topics.transaction_log import DuplicateError
@@ -41,6 +50,8 @@ if TYPE_CHECKING:
     from server.commands.steps import Steps
     from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr
+    from server.security.permissions import Permit
+    from server.sow.query import OpenQuery
     from server.sow.records import Record
     from server.topics.keeper import Keeper
     from server.topics.stores import Selected
@@ -79,9 +90,16 @@ class _Group(NamedTuple):
 
 
 class _Found:
-    """The records that are to go, and how many were looked at."""
+    """The records that are to go, and how many were looked at.
+
+    Attributes:
+        topic_matches: how many were looked at.
+        matches: how many are to go.
+        refused: how many are named that the user may not delete.
+    """
 
     def __init__(self) -> None:
+        self.refused = 0
         self.topic_matches = 0
         self.matches = 0
         self._states: dict[str, list[tuple[str, int]]] = {}
@@ -118,6 +136,10 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
     options = split_options(header.options or "")
     selector = read_topic(session, header, options)
     queue = queue_of(session, selector)
+    if queue is None or not may_read(
+        session, selector
+    ):  # whatever the topic is, this is said first
+        require_topic(session, Permission.WRITE_TOPIC, selector)
     if queue is not None:
         yield from acknowledge_messages(session, header, body, options, queue)
         return
@@ -126,7 +148,6 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
             "invalid topic", "messages are acknowledged by bookmark on queues only"
         )
     check_delete_options(header, options)
-    require_topic(session, Permission.WRITE_TOPIC, selector)
     which = _Which(read_filter(session, header), read_keys(header), body)
     ways = (which.filter is not None) + (which.keys is not None) + bool(body)
     if ways != 1:
@@ -147,6 +168,13 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
     refuse_duplicate(session, header)
     found = _Found()
     yield from _find(session, topics, which, selector, found)
+    if found.refused:
+        session.refused_write(selector.text, found.refused)
+        if not found.matches:
+            raise CommandRefused(
+                NOT_ENTITLED,
+                f"user {session.user!r} may delete other records only of {header.topic!r}",
+            )
     deletion = _Deletion(session, header)
     yield from deletion.delete(found.groups("" if selector.is_regex else selector.text))
     if not session.is_internal:
@@ -187,9 +215,12 @@ def _find(
         yield from _find_matching(session, stored, which.filter, found)
         return
     for sow, selected in stored:
-        for records in _named(sow, selected, which, selector):
+        may_go = _Permitted(sow, selected.permit)
+        for named in _named(sow, selected, which, selector):
+            records = [record for record in named if may_go(record)]
             found.add(records)
             found.matches += len(records)
+            found.refused += len(named) - len(records)
             yield True
     found.topic_matches = found.matches
 
@@ -198,9 +229,7 @@ def _find_matching(
     session: Publisher, topics: Sequence[tuple[SowTopic, Selected]], filter_: Expr, found: _Found
 ) -> Steps:
     now = to_nanoseconds(session.last_heard)
-    queries = [
-        sow.query(QuerySpec(filter=filter_, topics=selected.names), now) for sow, selected in topics
-    ]
+    queries = [_query(sow, selected, filter_, now) for sow, selected in topics]
     try:
         for query in queries:
             for records in query:
@@ -213,6 +242,35 @@ def _find_matching(
     finally:
         for query in queries:
             query.close()
+
+
+def _query(sow: SowTopic, selected: Selected, filter_: Expr, now: int) -> OpenQuery:
+    """A query for the records that match a filter and may go; others are not even counted."""
+    permit = selected.permit
+    spec = QuerySpec(filter=permitted_filter(permit, filter_), topics=selected.names)
+    query = sow.query(spec, now)
+    return query if permit.filter is None else Discreet(query)
+
+
+class _Permitted:
+    """Tells which records of a topic a user may delete; none for which it takes too long to tell.
+
+    Args:
+        sow: the topic.
+        permit: what the user is said.
+    """
+
+    def __init__(self, sow: SowTopic, permit: Permit) -> None:
+        self._effort = Allowance()
+        self._test = RecordTest(sow.table, permit.filter, effort=self._effort)
+
+    def __call__(self, record: Record) -> bool:
+        """Whether a record may go."""
+        self._effort.renew()
+        try:
+            return self._test(record)
+        except TooCostlyError:
+            return False
 
 
 def _named(
@@ -276,7 +334,7 @@ class _Deletion:
         envelope = Envelope(session, session.last_heard, sequence=sequence)
         try:
             self.deleted += topic.delete(group.states, envelope)
-        except DuplicateError as error:
+        except (DuplicateError, RefusedBeforeError) as error:
             raise CommandRefused(REASONS[type(error)], str(error)) from None
         except (JournalUnavailable, StoreError) as error:
             already = f"; {self.deleted} records have been deleted before that"

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-Steps: TypeAlias = Iterator[bool]
-"""A command, step by step; each says whether the next one may follow at once, or has to wait."""
+from server.security.later import Pending
+
+Steps: TypeAlias = Iterator[bool | Pending[Any]]
+"""A command, step by step.
+
+Each says whether the next one may follow at once, or has to wait a little; or what it waits for.
+"""
 
 
 class Waiting(Protocol):

@@ -23,11 +23,20 @@ from server.commands.options import (
 from server.commands.paging import check_replacement, check_same_groups, single_topic
 from server.commands.queue_acks import queue_of
 from server.commands.refusal import CommandRefused
-from server.commands.selection import read_filter, read_topic, require_topic, restricted_to
+from server.commands.selection import (
+    check_lasting,
+    entitlement_filter,
+    may_read,
+    read_filter,
+    read_topic,
+    require_topic,
+    restricted_to,
+)
 from server.expressions.effort import TooCostlyError
 from server.queues import Consumer
-from server.security.entitlement import Permission
+from server.security.permissions import Permission
 from server.subscriptions.conflation import Conflater
+from server.subscriptions.entitled import permitted_presentation
 from server.subscriptions.subscription import Subscription
 from server.wire.header import LONGEST_NAME, Header
 
@@ -37,7 +46,7 @@ if TYPE_CHECKING:
     from server.expressions.topic_names import TopicSelector
     from server.message_types.paths import Path
     from server.sow.records import Record
-    from server.subscriptions.presentation import SelectList
+    from server.subscriptions.presentation import Presentation, SelectList
     from server.subscriptions.sink import Sink
     from server.subscriptions.subscription import PageTerms
     from server.views.terms import AggregationTerms
@@ -196,6 +205,7 @@ def put_in_place(session: Subscribing, header: Header, subscription: Subscriptio
         session,
         topic=subscription.selector.text,
         filter=header.filter,
+        entitlement_filter=entitlement_filter(session, subscription.selector),
         options=header.options,
         sub_id=subscription.sub_id,
         query_id=header.query_id,
@@ -231,28 +241,32 @@ def prepare(
             replacement with a topic that the user may not read succeeds, and is silent.
     """
     selector = read_topic(session, header, options)
-    if page is not None:
-        selector = single_topic(session, selector)
     sub_id = read_sub_id(session, header, options)
     before = session.subscriptions.get(sub_id)
+    if page is not None or before is None:  # before anything is said that depends on the topic
+        require_topic(session, Permission.READ_TOPIC, selector)
+    is_closed = not may_read(session, selector)
+    if page is not None:
+        selector = single_topic(session, selector)
     if selector.is_regex:
         _check_patterns(session, sub_id)
     check_replacement(selector, page, aggregation, before)
     asks_for_replay = header.bookmark is not None and header.command == "subscribe"
-    if asks_for_replay and is_replayed(session, selector):
+    if asks_for_replay and not is_closed and is_replayed(session, selector):
         return make_subscription(session, header, options, selector, sub_id)
     with_records = (
         selector.is_regex
+        or is_closed
         or has_records(session, selector)
         or queue_of(session, selector) is not None  # which, like records, makes options harmless
     )
     max_backlog = read_max_backlog(options)
     wanted = read_subscribe_options(header, options, session, with_records=with_records)
-    if page is not None or sub_id not in session.subscriptions:
-        require_topic(session, Permission.READ_TOPIC, selector)
     if wanted.conflation is not None:
         _check_conflated(session, sub_id)
     _check_select_lists(session, sub_id, wanted.presentation.select)
+    if aggregation is not None:
+        check_lasting(session, selector)
     by_record = wanted.tracks_focus or page is not None
     stable = by_record or aggregation is not None
     subscription = Subscription(
@@ -378,17 +392,26 @@ def has_records(session: Subscribing, selector: TopicSelector) -> bool:
     return bool(session.engine.stores.select(session.message_type, selector))
 
 
-def remember(subscription: Subscription) -> Callable[[Record], None] | None:
+def remember(session: Subscribing, subscription: Subscription) -> Callable[[Record], None] | None:
     """Keeps what a client is sent of a query, where that is needed when it goes out of focus."""
     received = None if subscription.conflater is None else subscription.conflater.received
     if received is None or not subscription.tracks_focus:
         return None
 
     def remember(record: Record) -> None:
-        body = subscription.presentation.cut(record.body)
+        body = _presentation(session, subscription, record.topic).cut(record.body)
         received.put((record.topic, record.key), body)
 
     return remember
+
+
+def _presentation(session: Subscribing, subscription: Subscription, topic: str) -> Presentation:
+    """The form in which a subscriber is sent records of a topic."""
+    if subscription.aggregation is not None:
+        return subscription.presentation
+    message_type = session.engine.settings.message_types[session.message_type]
+    permit = session.permit(Permission.READ_TOPIC, topic)
+    return permitted_presentation(permit, subscription.presentation, message_type)
 
 
 def _conflater(

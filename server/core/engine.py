@@ -28,6 +28,7 @@ from server.replays.tail import Tail
 from server.security.switches import Switches
 from server.subscriptions.failures import Failures
 from server.subscriptions.outbox import Outboxes
+from server.topics.audit import Audit
 from server.topics.client_status import ClientStatus
 from server.topics.conflated import ConflatedTopic
 from server.topics.events import EventTypes
@@ -63,6 +64,7 @@ class Engine:
         hooks: who inside the server is told of what happens.
         switches: whether authentication and entitlement are on.
         client_status: publishes what clients do.
+        audit: says who logs on, is refused, and has what done.
         sow_stats: publishes how many records topics have.
         lobby: the connections that have not logged on.
         turns: shares the time among connections, queries and replays.
@@ -105,6 +107,7 @@ class Engine:
         self.published_inside = event_types.published
         self.persisting = Histogram()
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
+        self.audit = Audit(self.topics, event_types, clock, log)
         self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
         self.lobby = Lobby(clock, self.flush)
         self.failures = Failures(self.turns.queue, log)
@@ -153,6 +156,10 @@ class Engine:
         self.tail = Tail(log, self, log.safe_here)
         self.settled_tail = Tail(log, self, log.settled)
 
+    def session(self, number: int) -> Session | None:
+        """The session with a number, if it is not closed."""
+        return self._sessions.get(number)
+
     def client(self, name: str) -> Session | None:
         """The session that logged on last under a name, until all of it has ended."""
         return self._clients.get(name)
@@ -174,6 +181,8 @@ class Engine:
             reason: why it was closed.
         """
         self._sessions.pop(session.number, None)
+        if self.transaction_log is not None:
+            self.transaction_log.refusals.begin(session.client_hash)
         for query in list(session.queries):
             query.cancel()
         session.outbox.close()

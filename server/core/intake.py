@@ -20,6 +20,7 @@ from server.base.limits import MOST_QUERIES
 from server.commands import sender
 from server.core.inbox import Inbox
 from server.core.turns import Pace
+from server.security.later import Pending
 from server.wire.compression import CompressedReader, Compression
 from server.wire.framing import FrameSource
 
@@ -133,12 +134,18 @@ class Intake:
         self._resume = resume
         self._is_held = False  # waits, but not for a turn: `_go_on` puts it into the queue
         self._unfinished: Steps | None = None  # what is left of the command obeyed last
+        self._awaits_decision = False  # whether that waits for somebody who decides
         self._closes_for = ""  # why the session is closed when nothing waits any more
 
     @property
     def doing(self) -> tuple[str, str]:
         """See `Sliced.doing`: the command obeyed last."""
         return self._session.client_name, self._session.command
+
+    @property
+    def is_held(self) -> bool:
+        """Whether what waits has to go on waiting until less of the client's is under way."""
+        return self._is_held
 
     @property
     def has_partial_frame(self) -> bool:
@@ -189,9 +196,11 @@ class Intake:
         """Take note that the peer has closed the connection.
 
         The session ends when everything has been done that the peer had asked for by then, except
-        for what only the peer would have seen.
+        for what only the peer would have seen. A logon is that, if nothing came after it.
         """
-        if self.is_waiting:
+        if self._awaits_decision and not self._inbox.has_something:
+            self._session.end_lost()
+        elif self.is_waiting:
             self.is_lost = True
             for query in list(self._session.queries):
                 query.cancel()
@@ -276,6 +285,10 @@ class Intake:
             return False
         if may_go_on is None:
             self._unfinished = None
+        elif isinstance(may_go_on, Pending):
+            self._is_held = self._awaits_decision = True
+            may_go_on.when_there(lambda _: self._go_on())
+            return False
         elif not may_go_on:
             self._hold()
             return False
@@ -314,6 +327,6 @@ class Intake:
 
     def _go_on(self) -> None:
         """Obey further what waits, in the next turn, if it may be obeyed again."""
-        self._is_held = False
+        self._is_held = self._awaits_decision = False
         if self.is_waiting:
             self._turns.queue(self)

@@ -20,8 +20,9 @@ from server.commands.selection import read_topic, records_of
 from server.commands.subscribe import prepare
 from server.core.session import Entrance, Link, Session
 from server.message_types.base import BodyError
-from server.security.authentication import make_authenticator
-from server.security.entitlement import Permission, make_entitlement
+from server.security.entitlement import FixedEntitlement
+from server.security.modules import OPEN
+from server.security.permissions import EVERYTHING, Permission
 from server.sow.keys import KeyRefusedError
 from server.sow.topic import SowTopic
 from server.wire.framing import FrameReader
@@ -48,12 +49,13 @@ class InternalClient:
         entrance = Entrance(
             transport="",
             message_type=message_type,
-            authenticator=make_authenticator(None),
-            entitlement=make_entitlement(None),
+            authenticator=OPEN,
+            entitlement=FixedEntitlement(EVERYTHING),
         )
         link = Link("", send=lambda _: None, hang_up=lambda: None)
         number = engine.number_internal_client()
         self._session = Session(engine, number, entrance, name, link, FrameReader())
+        self._session.permissions = EVERYTHING
         self._session.log_on(name, message_type)
         self._engine = engine
 
@@ -123,9 +125,9 @@ class InternalClient:
         topics = records_of(session, Permission.READ_TOPIC, selector)
         if not topics and not selector.is_regex:
             raise CommandRefused("invalid topic", f"topic {selector.text!r} keeps no records")
-        queries = QueryCommand(session, header, terms, presentation).queries(topics)
+        asked = QueryCommand(session, header, terms, presentation).queries(topics)
         skip_n = terms.skip_n or 0 if len(topics) > 1 else 0  # otherwise the query itself does
-        return _first(queries, presentation, skip_n)
+        return _first([one.query for one in asked], presentation, skip_n)
 
     def subscribe(
         self, topic: str, sink: Sink, filter_text: str | None, options: str | None

@@ -83,10 +83,19 @@ class Visit:
         self._lobby = lobby
         self._visitor = visitor
         self._unfinished = 0
-        self._cancel: Callable[[], None] = lobby.clock.call_later(
-            LOGON_SECONDS, self._took_too_long
-        )
+        self._cancel: Callable[[], None] = _nothing
+        self.start_clock()
         lobby.admit(self)
+
+    def start_clock(self) -> None:
+        """The peer has to log on in time."""
+        self._cancel()
+        self._cancel = self._lobby.clock.call_later(LOGON_SECONDS, self._took_too_long)
+
+    def stop_clock(self) -> None:
+        """It has shown its credentials: the time that a decision takes is not its own."""
+        self._cancel()
+        self._cancel = _nothing
 
     def keep(self, size: int) -> None:
         """Take note of how much is kept of a frame; a connection that goes too far is closed.

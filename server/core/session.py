@@ -29,15 +29,19 @@ from server.commands.publish_runs import PublishRuns
 from server.commands.refusal import CommandRefused
 from server.commands.refuse import refuse
 from server.commands.sender import LogonOptions
+from server.commands.writing import NOT_ENTITLED, Writing
 from server.core import intake
 from server.core.intake import Intake
 from server.core.lobby import Visit
 from server.core.readings import NOTHING, Readings
 from server.filters.base import IncomingCommand, TransportFilter, Verdict
-from server.security.entitlement import Permission
+from server.security import permissions
+from server.security.bound import BoundPermits
+from server.security.permissions import Permission, Permissions, Permit
 from server.subscriptions.outbox import Outbox, Outboxes
 from server.subscriptions.subscription import Subscription
 from server.subscriptions.transcript import with_transcript
+from server.topics.audit import Party
 from server.wire.bookmarks import client_hash
 from server.wire.framing import (
     LONGEST_HEADER,
@@ -58,10 +62,12 @@ if TYPE_CHECKING:
     from server.core.departed import Departed
     from server.core.hooks import Hooks
     from server.core.lobby import Lobby
+    from server.journal.missing import Pairs
     from server.queries.run import QueryRun
-    from server.security.authentication import Authenticator
+    from server.security.authentication import Authenticator, Exchange
     from server.security.entitlement import Entitlement
     from server.subscriptions.failures import Failures
+    from server.subscriptions.slow_clients import Kept
     from server.subscriptions.subscriber import DeliveryWatcher
     from server.topics.table import AnyTopic
 
@@ -88,6 +94,8 @@ class Entrance:
         authenticator: decides on logons.
         entitlement: decides on everything else.
         filters: see, and may change, every command before it is carried out.
+        certificate_user: whom the certificate of the connection names; empty without one.
+        module: the name of the module that decides on logons.
     """
 
     transport: str
@@ -95,6 +103,8 @@ class Entrance:
     authenticator: Authenticator
     entitlement: Entitlement
     filters: tuple[TransportFilter, ...] = ()
+    certificate_user: str = ""
+    module: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +121,7 @@ class Link:
         pause: has nothing more read from the peer, until `resume`.
         resume: has the peer read again.
         look: tells how much is on its way.
+        kept: tells what is kept for the peer; None if nothing is, whatever it does.
     """
 
     address: str
@@ -121,6 +132,7 @@ class Link:
     pause: Callable[[], None] = lambda: None
     resume: Callable[[], None] = lambda: None
     look: Callable[[], Readings] = lambda: NOTHING
+    kept: Callable[[], Kept | None] = lambda: None
 
 
 class Surroundings(intake.Surroundings, dispatch.Surroundings, Protocol):
@@ -179,20 +191,28 @@ class Session:
         command: the name of the command obeyed last.
         message_type: the name of the connection's message type; empty before the logon.
         user: the authenticated user's name.
+        permissions: what they may do.
+        exchange: the logon that is under way; None before it, and when it is over.
+        told: which of its numbers it has been told at its logon that they are not stored, until it
+            sends something.
         subscriptions: the connection's subscriptions by id.
+        subscriptions_placed: how many have begun so far.
         queries: the connection's queries that have not sent all their results yet.
         memory_of_commands: bytes that its subscriptions and queries take.
         outbox: what is on its way to the peer.
         intake: what the peer sends.
         runs: the publishes among that which go by in runs.
         plain_acks: the acknowledgements among that which need no decoding.
+        writing: what it publishes to.
         persisted_acks: the acks that wait for the transaction log.
         visit: counts it among those that have not logged on; None after the logon.
         is_behind: whether the peer has not read everything yet.
         hold: takes note of memory that is used for it. See `Link`.
         look: tells how much is on its way. See `Link`.
+        kept: tells what is kept for it. See `Link`.
         connected_at: when the connection was made, in seconds since 1970.
-        denied_reads: how often its user was refused to read.
+        denied_reads: how often its user was refused to read: commands, and topics that a regular
+            expression matches.
         denied_writes: how often its user was refused to write.
         query_seconds: time spent on its queries.
         close_reason: why the server has closed it; empty before. See `close`.
@@ -220,6 +240,7 @@ class Session:
         self.is_behind = link.is_behind
         self.hold = link.hold
         self.look = link.look
+        self.kept = link.kept
         self.state = State.CONNECTED
         self.close_reason = ""
         self.fault = ""
@@ -228,7 +249,12 @@ class Session:
         self.command = ""
         self.message_type = ""
         self.user = ""
+        self.permissions: Permissions = permissions.NOTHING
+        self._permits = BoundPermits(self)
+        self.exchange: Exchange | None = None
+        self.told: Pairs = ()
         self.subscriptions: dict[str, Subscription] = {}
+        self.subscriptions_placed = 0
         self.queries: list[QueryRun] = []
         self.memory_of_commands = 0
         outboxes, send = engine.outboxes, with_transcript(self, self.log, link.send)
@@ -243,6 +269,7 @@ class Session:
         self._hang_up = link.hang_up
         self.intake = Intake(self, reader, link.pause, link.resume)
         self.runs = PublishRuns(self)
+        self.writing = Writing(self)
         self.plain_acks = PlainAcks(self, is_filtered=bool(entrance.filters))
         self.visit: Visit | None = Visit(engine.lobby, self)
         self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)
@@ -333,29 +360,84 @@ class Session:
         self.state = State.LOGGED_ON
         self._end_visit()
 
+    def wait_for_decision(self, *, begins: bool) -> None:
+        """Somebody decides whether the client may log on, or has: that time is not its own.
+
+        Args:
+            begins: whether that begins.
+        """
+        if self.visit is not None:
+            if begins:
+                self.visit.stop_clock()
+            else:
+                self.visit.start_clock()
+
+    @property
+    def party(self) -> Party:
+        """Who it is, for the audit trail."""
+        entrance = self.entrance
+        return Party(self.user, self.address, entrance.transport, self.client_name, entrance.module)
+
     def register(self) -> None:
         """Have the session found by the name of its client."""
         self.engine.logged_on(self)
 
-    def require(self, permission: Permission, topic: str) -> None:
+    def require(self, permission: Permission, topic: str) -> Permit:
         """Refuse the command at hand unless the user may do this.
+
+        Returns:
+            What the user is said; there may be limits.
 
         Raises:
             CommandRefused: the user may not.
         """
-        if not self.may(permission, topic):
-            if permission is Permission.READ_TOPIC:
-                self.denied_reads += 1
-            else:
-                self.denied_writes += 1
+        if permission is Permission.READ_TOPIC:
+            permit = self.permit_to_read(topic)
+        else:
+            permit = self.permit(permission, topic)
+            self.denied_writes += not permit.allowed
+        if not permit.allowed:
+            self.engine.audit.refused(self.party, permission.value, topic, permit.rule)
             raise CommandRefused(
-                "not entitled", f"user {self.user!r} may not {permission.value} topic {topic!r}"
+                NOT_ENTITLED, f"user {self.user!r} may not {permission.value} topic {topic!r}"
             )
+        return permit
+
+    def refused_write(self, topic: str, messages: int = 1) -> None:
+        """Take note of messages or records of a topic that the user may not change."""
+        self.denied_writes += messages
+        permit = self.permit(Permission.WRITE_TOPIC, topic)
+        limit = f"the filter {permit.filter_text} does not match" if permit.filter_text else ""
+        rule = ": ".join(filter(None, (permit.rule, limit)))
+        self.engine.audit.refused(self.party, Permission.WRITE_TOPIC.value, topic, rule)
 
     def may(self, permission: Permission, topic: str) -> bool:
         """Whether the user may read from, or write to, a topic."""
+        return self.permit(permission, topic).allowed
+
+    def permit(self, permission: Permission, topic: str) -> Permit:
+        """What the user is said who wants to read from, or write to, a topic.
+
+        If some fields may be read only, and messages cannot be taken apart, nothing may be.
+        """
         resource = self.engine.stores.resource(self.message_type, topic)
-        return self.entrance.entitlement.allows(self.user, permission, resource)
+        permit = self._permits.bind(self.permissions.permit(permission, resource))
+        if permit.is_undecided:
+            self.remark("25-0021", topic=topic, user=self.user, rule=permit.rule)
+        if permit.select is None or not permit.allowed:
+            return permit
+        message_type = self.engine.settings.message_types[self.message_type]
+        if message_type.capabilities.select:
+            return permit
+        self.remark("25-0020", topic=topic, message_type=message_type.name)
+        return Permit(False, rule=f"{permit.rule}, and {message_type.name} has no select lists")
+
+    def permit_to_read(self, topic: str) -> Permit:
+        """What the user may see of a topic; a refusal is counted."""
+        permit = self.permit(Permission.READ_TOPIC, topic)
+        if not permit.allowed:
+            self.denied_reads += 1
+        return permit
 
     def delivery_watchers(self, topic: str) -> Sequence[DeliveryWatcher]:
         """Who is told of what the client is sent of a topic."""
@@ -385,6 +467,7 @@ class Session:
                 consumer.request(subscription.max_backlog)
         self.remove_subscription(subscription.sub_id)
         self.subscriptions[subscription.sub_id] = subscription
+        self.subscriptions_placed += 1
         self.keep(subscription.memory)
 
     def keep(self, size: int) -> None:
@@ -512,4 +595,5 @@ class Session:
         self._end_visit()
         self.intake.drop()
         self.pulse.stop()
+        self.permissions.leave()
         self.engine.forget(self, reason)

@@ -21,6 +21,7 @@ from config_schema.spec import LogTargetSpec
 from server.events.backlog import Backlog, Request, RequestKind
 from server.events.catalogue import CATALOGUE, Message
 from server.events.targets import Target, open_targets
+from server.events.targets.memory import MemoryTarget
 from server.events.targets.syslog import SOCKET
 from server.events.writer import Writer, complain
 
@@ -46,12 +47,14 @@ class EventLog:
         instance_name: the identity of syslog targets that have no Ident.
         clock: nanoseconds since the epoch.
         syslog_address: the path of the system logger's socket.
+        recent: keeps the last entries, if that is wanted.
 
     Raises:
         LogTargetError: a target is configured wrongly or its file cannot be opened.
 
     Attributes:
         targets: the targets, with their counters, in the order of the configuration.
+        recent: what has been given.
     """
 
     def __init__(
@@ -61,15 +64,18 @@ class EventLog:
         clock: Callable[[], int] = time.time_ns,
         *,
         syslog_address: str = SOCKET,
+        recent: MemoryTarget | None = None,
     ) -> None:
         """Open the targets and start the writer."""
         self.targets, remarks = open_targets(targets, instance_name, clock(), syslog_address)
+        self.recent: Final = recent
+        every = self.targets if recent is None else (*self.targets, recent)
         self._clock = clock
-        self._routes = _routes(self.targets)
+        self._routes = _routes(every)
         self._backlog = Backlog()
         self._thread_count = itertools.count(1)
         self._thread_numbers = {threading.get_ident(): next(self._thread_count)}
-        writer = Writer(self._backlog, self.targets, clock, next(self._thread_count))
+        writer = Writer(self._backlog, every, clock, next(self._thread_count))
         # A daemon, so that a program that ends without close() still ends.
         self._writer = threading.Thread(target=writer.run, name="log writer", daemon=True)
         self._writer.start()

@@ -4,8 +4,9 @@ A template is plain text with `{field}` where a value goes. `{field:lead}` is an
 the lead and the value, or nothing at all when the value is not given or empty.
 
 Much of what a log says comes from clients, and a log is read by scripts and on terminals. So a
-value never writes a control character (they show as `^A`), and a line break in a value is
-followed by a blank: no value can begin a line that looks like an entry of its own.
+value never writes a control character (they show as `^A`), nor one that is not seen and changes
+how others are shown, as those that turn the direction of writing do (`\\u202e`). And a line break
+in a value is followed by a blank: no value can begin a line that looks like an entry of its own.
 """
 
 import string
@@ -18,11 +19,38 @@ UNKNOWN: Final = "?"
 _END: Final = 100
 """Characters that are left of the end of a value that is shortened."""
 
+_INVISIBLE: Final = (
+    range(0xAD, 0xAE),
+    range(0x600, 0x606),
+    range(0x61C, 0x61D),
+    range(0x6DD, 0x6DE),
+    range(0x70F, 0x710),
+    range(0x890, 0x892),
+    range(0x8E2, 0x8E3),
+    range(0x180E, 0x180F),
+    range(0x200B, 0x2010),
+    range(0x2028, 0x202F),
+    range(0x2060, 0x2070),
+    range(0xFEFF, 0xFF00),
+    range(0xFFF9, 0xFFFC),
+    range(0x110BD, 0x110BE),
+    range(0x110CD, 0x110CE),
+    range(0x13430, 0x13440),
+    range(0x1BCA0, 0x1BCA4),
+    range(0x1D173, 0x1D17B),
+    range(0xE0000, 0xE0080),
+)
+"""Unicode's format characters (Cf), and separators of lines and paragraphs."""
+
 _UNPRINTABLE: Final = (
     {code: f"^{chr(code ^ 0x40)}" for code in (*range(0x20), 0x7F)}
     | {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
     | {code: f"\\x{code - 0xDC00:02x}" for code in range(0xDC80, 0xDD00)}  # surrogateescape
-    | {code: f"\\u{code:04x}" for code in (0x2028, 0x2029)}
+    | {
+        code: f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+        for codes in _INVISIBLE
+        for code in codes
+    }
     | {ord("\t"): "\t", ord("\n"): "\n "}
 )
 

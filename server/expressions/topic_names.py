@@ -49,11 +49,15 @@ class TopicSelector:
         return self.pattern is not None
 
     def matches(self, topic: str) -> bool:
-        """Whether the topic is one of those meant."""
+        """Whether the topic is one of those meant; not, if it takes too many steps to tell."""
+        return self.decide_alone(topic) is True
+
+    def decide_alone(self, topic: str) -> bool | None:
+        """The same; None if it takes too many steps to tell."""
         try:
-            return self.decide(topic, Allowance()) is True
+            return self.decide(topic, Allowance())
         except TooCostlyError:
-            return False
+            return None
 
     def decide(self, topic: str, effort: Effort) -> bool | None:
         """The same; None if it takes too many steps to tell.

@@ -8,8 +8,7 @@ stops with what has been found. Texts and numbers that are not plain are handed 
 and so are arrays. What this reader gives up at, so that the scan can have it, is an array in place of
 the body, and a malformed one that is wanted, of which the scan finds the part that can be read.
 
-The names of one level are in a hash table, by their length and the bytes at both ends, so that a body
-costs the same whether one field is wanted or a thousand.
+The names of one level are in a hash table.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -19,8 +18,9 @@ from cpython.long cimport PyLong_FromLongLong
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cpython.tuple cimport PyTuple_New
-from libc.string cimport memcmp, memset, strncmp
+from libc.string cimport memset, strncmp
 
+from server.message_types.json_names cimport Name, NameTable, find_name, make_table
 from server.message_types.json_tokens cimport closing_quote, skip_space, skip_value, unescape
 
 
@@ -30,17 +30,9 @@ cdef extern from "Python.h":
 
 
 cdef struct Member:
-    const char *name      # encoded, borrowed from FieldReader._names
-    Py_ssize_t length
     int slot              # of the value, -1 if no path ends here
     int level             # of the members below it, -1 if there are none
     int by_parts          # Python reads whatever its value is
-    int following         # the next member in its place of the table, -1 if it is the last
-
-
-cdef struct Level:
-    int *table            # the first member of each place, -1 if there is none
-    int mask              # places less one
 
 
 cdef struct Text:
@@ -63,41 +55,31 @@ cdef double[23] POWERS              # of ten, all that are exact
 POWERS[:] = [10.0**exponent for exponent in range(23)]
 
 
-cdef inline unsigned int place_of(const char *name, Py_ssize_t length) noexcept nogil:
-    if length == 0:
-        return 0
-    return (
-        <unsigned int> length * 31
-        + <unsigned char> name[0] * 7
-        + <unsigned char> name[length - 1] * 13
-        + <unsigned char> name[length // 2]
-    )
-
-
 cdef class FieldReader:
     """See json_fields.pyi."""
 
     cdef Member *_members
+    cdef Name *_names       # of the members
     cdef char *_seen        # by member
     cdef char *_name        # room for a name without its escapes
     cdef Py_ssize_t _longest_name
-    cdef Level *_levels
+    cdef NameTable *_levels
     cdef PyObject **_values  # by slot, while a body is read
     cdef int _member_count, _level_count, _slots, _outermost
-    cdef list _names        # of the members, encoded: `Member.name` points there
+    cdef list _encoded      # names of the members: `Name.text` points there
     cdef list _below        # of the members: `WantedMember.below`
     cdef object _text, _number, _part, _scan
 
     def __cinit__(self, members, int slots, text, number, part, scan):
-        cdef int size, place, member
+        cdef int first, member
         self._text, self._number, self._part, self._scan = text, number, part, scan
         self._slots = slots
-        self._names, self._below = [], []
+        self._encoded, self._below = [], []
         levels = [members]  # breadth first; the list grows while it is gone through
         plan = []
         for level in levels:
             for wanted in level:
-                self._names.append(wanted.name)
+                self._encoded.append(wanted.name)
                 self._below.append(wanted.below)
                 plan.append((len(levels) if wanted.members else -1, wanted.slot, wanted.by_parts))
                 if wanted.members:
@@ -105,46 +87,36 @@ cdef class FieldReader:
         self._member_count, self._level_count = len(plan), len(levels)
         self._outermost = len(members)
         self._members = <Member *> PyMem_Calloc(max(1, len(plan)), sizeof(Member))
+        self._names = <Name *> PyMem_Calloc(max(1, len(plan)), sizeof(Name))
         self._seen = <char *> PyMem_Calloc(max(1, len(plan)), 1)
-        self._longest_name = max([1] + [len(name) for name in self._names])
+        self._longest_name = max([1] + [len(name) for name in self._encoded])
         self._name = <char *> PyMem_Calloc(MOST_ESCAPED * self._longest_name, 1)
-        self._levels = <Level *> PyMem_Calloc(len(levels), sizeof(Level))
+        self._levels = <NameTable *> PyMem_Calloc(len(levels), sizeof(NameTable))
         self._values = <PyObject **> PyMem_Calloc(max(1, slots), sizeof(PyObject *))
-        if not (self._members and self._seen and self._name and self._levels and self._values):
+        if not (self._members and self._names and self._seen and self._name):
             raise MemoryError
-        member = 0
+        if not (self._levels and self._values):
+            raise MemoryError
+        for member, (name, planned) in enumerate(zip(self._encoded, plan)):
+            self._names[member].text = PyBytes_AS_STRING(name)
+            self._names[member].length = PyBytes_GET_SIZE(name)
+            self._members[member].level = planned[0]
+            self._members[member].slot = planned[1]
+            self._members[member].by_parts = planned[2]
+        first = 0
         for number_of_level, level in enumerate(levels):
-            size = 4
-            while size < 2 * len(level):
-                size *= 2
-            self._levels[number_of_level].mask = size - 1
-            self._levels[number_of_level].table = <int *> PyMem_Calloc(size, sizeof(int))
-            if not self._levels[number_of_level].table:
+            if not make_table(&self._levels[number_of_level], self._names, first, len(level)):
                 raise MemoryError
-            for place in range(size):
-                self._levels[number_of_level].table[place] = -1
-            for _ in level:
-                self._set_member(member, plan[member])
-                place = place_of(self._members[member].name, self._members[member].length)
-                place &= size - 1
-                self._members[member].following = self._levels[number_of_level].table[place]
-                self._levels[number_of_level].table[place] = member
-                member += 1
-
-    cdef void _set_member(self, int number, tuple planned) except *:
-        name = self._names[number]
-        self._members[number].name = PyBytes_AS_STRING(name)
-        self._members[number].length = PyBytes_GET_SIZE(name)
-        self._members[number].level, self._members[number].slot = planned[0], planned[1]
-        self._members[number].by_parts = planned[2]
+            first += len(level)
 
     def __dealloc__(self):
         cdef int number
         if self._levels:
             for number in range(self._level_count):
-                PyMem_Free(self._levels[number].table)
+                PyMem_Free(self._levels[number].places)
         PyMem_Free(self._levels)
         PyMem_Free(self._members)
+        PyMem_Free(self._names)
         PyMem_Free(self._seen)
         PyMem_Free(self._name)
         PyMem_Free(self._values)
@@ -213,22 +185,11 @@ cdef class FieldReader:
                         self._values[slot] = NULL
         return outcome > ODD
 
-    cdef int _find(self, int level, const char *name, Py_ssize_t length) noexcept nogil:
-        cdef int number = self._levels[level].table[
-            place_of(name, length) & self._levels[level].mask
-        ]
-        while number >= 0:
-            if self._members[number].length == length and (
-                memcmp(self._members[number].name, name, length) == 0
-            ):
-                return number
-            number = self._members[number].following
-        return -1
-
     cdef int _find_escaped(self, int level, const char *name, Py_ssize_t length) noexcept nogil:
         if length > MOST_ESCAPED * self._longest_name:
             return -1
-        return self._find(level, self._name, unescape(name, name + length, self._name))
+        length = unescape(name, name + length, self._name)
+        return find_name(&self._levels[level], self._names, self._name, length)
 
     cdef int _read_members(self, Text *text, int level) except -1:
         """Read an object from its brace on."""
@@ -248,7 +209,7 @@ cdef class FieldReader:
             if escapes:
                 number = self._find_escaped(level, name, at - name)
             else:
-                number = self._find(level, name, at - name)
+                number = find_name(&self._levels[level], self._names, name, at - name)
             at = skip_space(at + 1)
             if at[0] != c':':
                 return STOPPED

@@ -55,6 +55,23 @@ class Selection:
             node = child
         return node.include
 
+    def shows(self, path: Path) -> bool:
+        """Whether the value at `path` goes out with all that is below it."""
+        node = self
+        for step in path:
+            if isinstance(step, int):
+                continue
+            child = node.children.get(step)
+            if child is None:
+                return node.include
+            node = child
+        return node.is_whole
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the value at this step goes out whole; MAX_STEPS bounds the recursion."""
+        return self.include and all(child.is_whole for child in self.children.values())
+
 
 def parse_selection(text: str) -> Selection:
     """Read a select list, without the brackets that enclose it in a command's options:

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from server.core.readings import NOTHING, Readings
 from server.core.session import Link
 from server.core.turns import LONG_READ
+from server.security.certificates import user_of
 from server.subscriptions.slow_clients import Backlog, Pool
 from server.transports.socket_readings import look
 
 if TYPE_CHECKING:
+    from server.base.complaints import Complaints
     from server.core.engine import Engine
     from server.core.session import Entrance, Session
     from server.transports.descriptors import DescriptorReserve
@@ -47,6 +49,7 @@ class Reception:
         entrance: what the transport grants to them.
         pool: the clients that share limits for what waits for them.
         descriptors: says whether there is room for another connection.
+        complaints: writes what peers cause that are refused.
         is_open: whether connections are accepted.
         connections: those that are there.
     """
@@ -55,6 +58,7 @@ class Reception:
     entrance: Entrance
     pool: Pool
     descriptors: DescriptorReserve
+    complaints: Complaints
     is_open: bool = False
     connections: set[Accepted] = field(default_factory=set)
 
@@ -69,6 +73,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, reception: Reception) -> None:
         self._reception = reception
         self._engine = reception.engine
+        self._entrance = reception.entrance
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
         self._handshake_limit: asyncio.TimerHandle | None = None
@@ -91,6 +96,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
             return
         self._reception.connections.add(self)
+        self._entrance = entered(self._reception.entrance, self._transport)
         self._begin()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
@@ -157,6 +163,7 @@ class Connection(asyncio.Protocol):
             self._pause_reading,
             self._resume_reading,
             self._look,
+            lambda: backlog.kept,
         )
         self._session = self._engine.connect(entrance, link, reader)
 
@@ -235,6 +242,12 @@ class Connection(asyncio.Protocol):
         """Wait for the peer no longer than a closing connection may take."""
         if self._transport is not None:
             asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._transport.abort)
+
+
+def entered(entrance: Entrance, transport: asyncio.BaseTransport) -> Entrance:
+    """An entrance, for a connection that may have shown a certificate."""
+    certificate = transport.get_extra_info("peercert")  # which has been verified, or is empty
+    return replace(entrance, certificate_user=user_of(certificate)) if certificate else entrance
 
 
 def printable_address(address: object) -> str:

@@ -20,8 +20,18 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request
 
 from server.core.session import Entrance
-from server.security.authentication import Admission, Authenticator, Credentials
+from server.security.authentication import (
+    Admission,
+    AtOnce,
+    Authenticator,
+    Credentials,
+    Exchange,
+    Origin,
+)
+from server.security.later import Later, mapped
+from server.security.negotiation import proof
 from server.transports.origins import Origins
+from server.transports.trusted_admin import TrustedAdmin
 
 _PROTOCOLS: Final = ("amps", "json", "websocket")
 
@@ -32,12 +42,33 @@ class HandshakeRefused(Exception):
     Attributes:
         status: the HTTP status code.
         headers: further headers for the response.
+        logon: the user name that is not accepted, and why; None if it is not about that.
     """
 
-    def __init__(self, status: int, text: str, headers: tuple[tuple[str, str], ...] = ()) -> None:
+    def __init__(
+        self,
+        status: int,
+        text: str,
+        headers: tuple[tuple[str, str], ...] = (),
+        logon: tuple[str, str] | None = None,
+    ) -> None:
         super().__init__(text)
         self.status = status
         self.headers = headers
+        self.logon = logon
+
+
+@dataclass(frozen=True, slots=True)
+class Admittance:
+    """A connection may be opened.
+
+    Attributes:
+        entrance: what it is granted.
+        headers: further headers for the response.
+    """
+
+    entrance: Entrance
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,32 +76,46 @@ class Doorkeeper:
     """Decides on the opening handshakes of one transport.
 
     Attributes:
-        entrance: what the transport grants.
         message_types: the names of the message types that may be spoken.
         www_authenticate: the challenge for requests without credentials (WWWAuthenticate); None
             if credentials may as well come with the logon.
         origins: the web pages that may connect (AccessControlAllowOrigin).
+        trusted_admin: knows who has logged on to the admin interface; None if that does not matter.
     """
 
-    entrance: Entrance
     message_types: Collection[str]
     www_authenticate: str | None
     origins: Origins
+    trusted_admin: TrustedAdmin | None
 
-    def admit(self, request: Request) -> Entrance:
+    def admit(
+        self, request: Request, address: str, entrance: Entrance
+    ) -> Later[Admittance | HandshakeRefused]:
         """Decide on a request.
 
+        Args:
+            request: the request.
+            address: where it comes from.
+            entrance: what the transport grants to the connection.
+
         Returns:
-            What the connection is granted.
+            What the connection is granted, or why it is not: the credentials are not accepted.
 
         Raises:
-            HandshakeRefused: the page that asks may not, the path cannot be used, or the
-                credentials are not accepted.
+            HandshakeRefused: the page that asks may not, the path cannot be used, or there are no
+                credentials.
         """
         self._check_origin(request.headers)
-        message_type = self._message_type(request.path)
-        authenticator = self._authenticate(_credentials(request.headers))
-        return replace(self.entrance, message_type=message_type, authenticator=authenticator)
+        message_type = self._message_type(request.path, entrance.message_type)
+        origin = Origin(entrance.transport, address, certificate_user=entrance.certificate_user)
+        entrance = replace(entrance, message_type=message_type)
+        if self.trusted_admin is not None:
+            user = self.trusted_admin.user_of(request.headers)
+            if user is not None:
+                admission = Admission(True, user, "logged on to the admin interface")
+                trusted = _Admitted(admission)
+                return Admittance(replace(entrance, authenticator=trusted, module="TrustedAdmin"))
+        return self._authenticate(entrance, _credentials(request.headers, origin))
 
     def _check_origin(self, headers: Headers) -> None:
         for origin in headers.get_all("Origin"):
@@ -79,9 +124,8 @@ class Doorkeeper:
                     HTTPStatus.FORBIDDEN, f"Pages of {origin[:200]!r} may not connect."
                 )
 
-    def _message_type(self, path: str) -> str | None:
+    def _message_type(self, path: str, fixed: str | None) -> str | None:
         """The message type that a path names, or the transport's own."""
-        fixed = self.entrance.message_type
         words = [unquote(word) for word in urlsplit(path).path.split("/") if word]
         if not words or (len(words) == 1 and words[0] in _PROTOCOLS):
             return fixed
@@ -102,28 +146,37 @@ class Doorkeeper:
             )
         return wanted
 
-    def _authenticate(self, credentials: Credentials | None) -> Authenticator:
+    def _authenticate(
+        self, entrance: Entrance, credentials: Credentials | None
+    ) -> Later[Admittance | HandshakeRefused]:
         if self.www_authenticate is None:
-            return _CredentialsInHand(self.entrance.authenticator, credentials)
-        challenge = (("WWW-Authenticate", self.www_authenticate),)
+            in_hand = _CredentialsInHand(entrance.authenticator, credentials)
+            return Admittance(replace(entrance, authenticator=in_hand))
         if credentials is None:
-            raise HandshakeRefused(HTTPStatus.UNAUTHORIZED, "Credentials are required.", challenge)
-        admission = self.entrance.authenticator.authenticate(credentials)
-        if not admission.granted:
-            raise HandshakeRefused(
-                HTTPStatus.UNAUTHORIZED, "The credentials are not accepted.", challenge
-            )
-        return _Admitted(admission)
+            raise self._not_accepted("Credentials are required.")
+
+        def judge(admission: Admission) -> Admittance | HandshakeRefused:
+            if admission.granted:
+                admitted = replace(entrance, authenticator=_Admitted(admission))
+                return Admittance(admitted, proof(self.www_authenticate, admission))
+            why = admission.detail or admission.reason
+            return self._not_accepted("The credentials are not accepted.", (credentials.user, why))
+
+        return mapped(entrance.authenticator.begin().step(credentials), judge)
+
+    def _not_accepted(self, text: str, logon: tuple[str, str] | None = None) -> HandshakeRefused:
+        challenge = (("WWW-Authenticate", self.www_authenticate or ""),)
+        return HandshakeRefused(HTTPStatus.UNAUTHORIZED, text, challenge, logon)
 
 
 @dataclass(frozen=True, slots=True)
-class _Admitted:
+class _Admitted(AtOnce):
     """Repeats what was decided in the handshake, whatever a logon says later."""
 
     admission: Admission
 
-    def authenticate(self, credentials: Credentials) -> Admission:  # noqa: ARG002 - decided before
-        """Decide on a logon."""
+    def step(self, credentials: Credentials) -> Admission:  # noqa: ARG002 - decided before
+        """See `Exchange`."""
         return self.admission
 
 
@@ -137,14 +190,31 @@ class _CredentialsInHand:
     authenticator: Authenticator
     credentials: Credentials | None
 
-    def authenticate(self, credentials: Credentials) -> Admission:
-        """Decide on a logon."""
-        if self.credentials is not None and not credentials.user and not credentials.password:
-            credentials = self.credentials
-        return self.authenticator.authenticate(replace(credentials, explicit=True))
+    def begin(self) -> Exchange:
+        """See `Authenticator`."""
+        return _Completed(self.authenticator.begin(), self.credentials)
+
+    def forget(self) -> None:
+        """See `Authenticator`."""
+        self.authenticator.forget()
 
 
-def _credentials(headers: Headers) -> Credentials | None:
+@dataclass(frozen=True, slots=True)
+class _Completed:
+    """A logon that is completed by the credentials of the handshake."""
+
+    exchange: Exchange
+    credentials: Credentials | None
+
+    def step(self, credentials: Credentials) -> Later[Admission]:
+        """See `Exchange`."""
+        given = self.credentials
+        if given is not None and not credentials.user and not credentials.password:
+            credentials = replace(given, origin=credentials.origin)
+        return self.exchange.step(replace(credentials, explicit=True))
+
+
+def _credentials(headers: Headers, origin: Origin) -> Credentials | None:
     """The credentials of an Authorization header.
 
     The token of the scheme Negotiate goes to the authentication module in place of a password; the
@@ -156,7 +226,7 @@ def _credentials(headers: Headers) -> Credentials | None:
     scheme, _, text = values[0].strip().partition(" ")
     text = text.strip()
     if scheme.lower() == "negotiate" and text:
-        return Credentials("", text, explicit=True)
+        return Credentials("", text, explicit=True, origin=origin)
     if scheme.lower() != "basic":
         return None
     try:
@@ -164,4 +234,4 @@ def _credentials(headers: Headers) -> Credentials | None:
     except (binascii.Error, ValueError):
         return None
     user, colon, password = decoded.partition(":")
-    return Credentials(user, password, explicit=True) if colon else None
+    return Credentials(user, password, explicit=True, origin=origin) if colon else None

@@ -8,19 +8,11 @@ from config_schema.spec import MessageTypeSpec
 from server.transports.connection import Reception
 from server.transports.stream import StreamConnection
 from server.wire.legacy.dialect import Dialect
-from server.wire.legacy.envelope import EnvelopeDialect
+from server.wire.legacy.dialects import DIALECTS
 from server.wire.legacy.fix import FixDialect
 from server.wire.legacy.peer import LegacyPeer
 
 _FIX_MODULES: Final = ("fix", "nvfix")
-_DIALECTS: Final[dict[str, Dialect]] = {
-    "fix": FixDialect(),
-    "nvfix": FixDialect(),
-    "xml": EnvelopeDialect(namespaces=False),
-    "soap": EnvelopeDialect(namespaces=True),
-}
-LEGACY_PROTOCOLS: Final = tuple(_DIALECTS)
-"""The protocols that are served here."""
 
 
 class LegacyConnection(StreamConnection):
@@ -31,7 +23,7 @@ class LegacyConnection(StreamConnection):
         self._peer = LegacyPeer(dialect)
 
     def _begin(self) -> None:
-        self._begin_session(self._reception.entrance, self._send_frames, self._peer)
+        self._begin_session(self._entrance, self._send_frames, self._peer)
 
     def _send_frames(self, data: bytes) -> None:
         super()._send_frames(self._peer.encode(data))
@@ -41,14 +33,14 @@ def make_dialect(protocol: str, message_type: MessageTypeSpec | None) -> Dialect
     """The format of messages on a transport.
 
     Args:
-        protocol: one of LEGACY_PROTOCOLS.
+        protocol: one of DIALECTS.
         message_type: the definition of the transport's message type, None for one that needs no
             definition. FIX headers have the separators of FIX message types.
 
     Raises:
         ValueError: header and fields of FIX messages could not be told apart.
     """
-    dialect = _DIALECTS[protocol]
+    dialect = DIALECTS[protocol]
     if (
         not isinstance(dialect, FixDialect)
         or message_type is None

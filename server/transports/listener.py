@@ -6,19 +6,12 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
-from pathlib import Path
 
 from config_schema.spec import TransportSpec
+from server.base.complaints import host_of
 from server.transports.connection import Reception, printable_address
 from server.transports.sockets import BACKLOG, UnixSocketFile, listen_on_inet
-from server.transports.tls import (
-    TlsError,
-    files_of,
-    load_authorities,
-    load_certificates,
-    make_server_context,
-    tell_failures,
-)
+from server.transports.tls import TlsError, make_server_context, remake_server_context
 from server.transports.tls_acceptor import TlsAcceptor
 
 
@@ -49,7 +42,6 @@ class Listener:
         self.reception = reception
         self._connect = connect
         self._servers: list[asyncio.Server | TlsAcceptor] = []
-        self._context: ssl.SSLContext | None = None
         self._file = UnixSocketFile(spec.file_name, spec.file_mask) if spec.file_name else None
 
     @property
@@ -82,9 +74,6 @@ class Listener:
                 f"{self.spec.location}: transport {self.spec.name} cannot listen on"
                 f" {self.address}: {error.strerror or error}"
             ) from None
-        if context is not None:
-            tell_failures(context, self._handshake_failed)
-        self._context = context
         self.reception.is_open = True
         for listening in sockets:
             self._servers.append(await self._serve(listening, context))
@@ -108,26 +97,22 @@ class Listener:
             self._file.remove()
         self.reception.engine.log.emit("11-0003", transport=self.spec.name, address=self.address)
 
-    def certificate_files(self) -> list[Path]:
-        """The files that its TLS is made from, as far as they are there."""
-        try:
-            return [] if self.spec.tls is None else files_of(self.spec.tls)
-        except TlsError:  # which opening it says
-            return []
-
     def certificate_changed(self, _change: str) -> None:
         """Read certificate, key and authorities again, for connections that come from now on."""
-        if self._context is None or self.spec.tls is None:
+        acceptors = [server for server in self._servers if isinstance(server, TlsAcceptor)]
+        if self.spec.tls is None or not acceptors:
             return
         log = self.reception.engine.log
         try:
-            load_certificates(self._context, self.spec.tls)
-            if self.spec.tls.verify_client:
-                load_authorities(self._context, self.spec.tls)
+            context, unusable = remake_server_context(self.spec.tls)
         except TlsError as error:
             log.emit("11-0007", transport=self.spec.name, reason=error)
-        else:
-            log.emit("11-0006", transport=self.spec.name)
+            return
+        for reason in unusable:
+            log.emit("11-0015", transport=self.spec.name, reason=reason)
+        for acceptor in acceptors:
+            acceptor.context = context
+        log.emit("11-0006", transport=self.spec.name)
 
     def disconnect_all(self, reason: str) -> None:
         """Close all connections that were accepted here.
@@ -138,9 +123,20 @@ class Listener:
         for connection in list(self.reception.connections):
             connection.disconnect(reason)
 
-    def _handshake_failed(self, reason: str) -> None:
+    def handshake_failed(self, address: str, reason: str) -> None:
+        """See `Told`."""
+        self.reception.complaints.emit(
+            "11-0008",
+            f"{host_of(address)} at transport {self.spec.name}",
+            transport=self.spec.name,
+            address=address,
+            reason=reason,
+        )
+
+    def nothing_said(self, address: str) -> None:
+        """See `Told`."""
         log = self.reception.engine.log
-        log.emit("11-0008", transport=self.spec.name, reason=reason)
+        log.emit("11-0009", transport=self.spec.name, address=address)
 
     def _listen(self) -> list[socket.socket]:
         if self._file is not None:
@@ -157,5 +153,5 @@ class Listener:
             return await loop.create_unix_server(self._connect, sock=listening, backlog=BACKLOG)
         if context is not None:
             listening.listen(BACKLOG)
-            return TlsAcceptor(listening, context, self._connect, self.reception.descriptors)
+            return TlsAcceptor(listening, context, self._connect, self.reception.descriptors, self)
         return await loop.create_server(self._connect, sock=listening, backlog=BACKLOG)

@@ -33,14 +33,16 @@ class Origins:
         texts = tuple(patterns)
         self._allows_all = not texts or _ANY in texts
         try:
-            self._patterns = [] if self._allows_all else [compiled(text) for text in texts]
+            self._patterns = [compiled(text) for text in texts if text != _ANY]
         except pcre2.PatternError as error:
             raise ValueError(f"AccessControlAllowOrigin: {error}") from None
 
     def allow(self, origin: str | None) -> bool:
         """Whether a request may come from an origin; None for a request without one."""
-        if origin is None or self._allows_all:
-            return True
+        return origin is None or self._allows_all or self.name(origin)
+
+    def name(self, origin: str) -> bool:
+        """Whether one of the regular expressions, other than `*`, is about an origin."""
         if len(origin) > _LONGEST:
             return False
         authority = origin.partition("://")[2]

@@ -17,7 +17,8 @@ import ssl
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from server.security.credentials import CredentialsError, CredentialSource, make_credential_source
+from server.security.outgoing.authenticators import make_credential_source
+from server.security.outgoing.source import CredentialsError, CredentialSource
 from server.transports.listener import TransportError
 from server.transports.replication import ReplicationConnection
 from server.transports.tls import TlsError, make_client_context, words
@@ -160,6 +161,7 @@ class _Reaching:
     ) -> None:
         """Connect, and wait until it is known whether that is the destination."""
         loop = asyncio.get_running_loop()
+        host = address.host or "localhost"
         outcome: asyncio.Future[bool] = loop.create_future()
 
         def tell(came_to_be: bool) -> None:
@@ -176,10 +178,10 @@ class _Reaching:
                         engine.turns,
                         engine.outboxes,
                         lambda conduit: self._links.connect(
-                            conduit, transport.name, self._spec.name, credentials, tell
+                            conduit, transport.name, self._spec.name, credentials, tell, host
                         ),
                     ),
-                    address.host or "localhost",
+                    host,
                     address.port,
                     ssl=context,
                 )
@@ -187,6 +189,8 @@ class _Reaching:
             reason = (problem.strerror or str(problem)).lower()
             where = str(address)
             self._links.complain("70-0020", where, where, reason, address=where, reason=reason)
+            own = self._links.replication.destinations[self._spec.name]
+            own.note_trouble(f"{where}: {reason}")
         except TimeoutError:
             self._cannot(address, f"no connection within {_CONNECT_SECONDS:.0f} seconds")
         except ssl.SSLError as problem:

@@ -1,5 +1,9 @@
 """Connections between instances, as links see them: bytes in, bytes out.
 
+What is passed on of the log leaves on a thread of its own (`Carrier`), unless the connection is
+encrypted. The little that is said otherwise is written by the event loop; the two take turns, each
+when the other one has nothing left to send.
+
 A connection that was accepted is in the lobby until it is known who is there.
 """
 
@@ -7,25 +11,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from server.core.lobby import Visit
 from server.core.turns import LONG_READ
 from server.links.link import Stage
-from server.security.authentication import Credentials
-from server.security.entitlement import Permission
+from server.security.authentication import Admission, Credentials, Origin
+from server.security.later import Later, Pending, when_decided
+from server.security.permissions import NOTHING, Permission, Permissions
+from server.topics.audit import Party
 from server.transports.assurance import shortfall
-from server.transports.connection import Reception, printable_address
+from server.transports.carrier import MOST_UNSENT, Carrier
+from server.transports.connection import Reception, entered, printable_address
 
 if TYPE_CHECKING:
     from config_schema.spec import DestinationSpec
     from server.core.turns import Turns
+    from server.journal import Topic
     from server.links.link import Link
     from server.links.links import Links
     from server.subscriptions.outbox import Outboxes
 
-_MOST_UNSENT: Final = 1 << 20
-"""Bytes that the system has not taken yet, after which no batch is made."""
+_MUCH: Final = 16 << 10
+"""Bytes whose sending costs more than having another thread do it."""
+
+_MUCH_SECONDS: Final = 0.01
+"""For how long after that everything is sent by that thread, if little comes before more."""
 
 _LINGER_SECONDS: Final = 5.0
 
@@ -56,13 +69,18 @@ class ReplicationConnection(asyncio.Protocol):
         self._make_link = begin
         self._transport: asyncio.Transport | None = None
         self._link: Link | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._carrier: Carrier | None = None
+        self._carried_at = 0.0
+        self._is_closing = False
 
     # What the event loop tells.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Let the link begin."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are by duck typing only
-        self._transport.set_write_buffer_limits(_MOST_UNSENT)
+        self._transport.set_write_buffer_limits(MOST_UNSENT)
+        self._loop = asyncio.get_running_loop()
         self.address = printable_address(transport.get_extra_info("peername"))
         self._begin()
 
@@ -93,6 +111,8 @@ class ReplicationConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
         """The other end is gone, or the link has been closed."""
+        if self._carrier is not None:
+            self._carrier.stop()
         link, self._link = self._link, None
         if link is not None:
             link.lost()
@@ -101,8 +121,34 @@ class ReplicationConnection(asyncio.Protocol):
 
     def send(self, *data: bytes) -> None:
         """See `Conduit`."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.writelines(data)
+        transport = self._transport
+        if transport is None or self._is_closing or transport.is_closing():
+            return
+        carrier = self._carrier_for(transport, sum(map(len, data)))
+        if carrier is None:
+            transport.writelines(data)
+        elif not carrier.send(data):
+            self.is_ready = False
+
+    def _carrier_for(self, transport: asyncio.Transport, size: int) -> Carrier | None:
+        """Who is to send so many bytes; None for the event loop."""
+        carrier, loop = self._carrier, self._loop
+        if loop is None or (carrier is not None and not carrier.is_idle):
+            return carrier
+        now = loop.time()
+        if size >= _MUCH:
+            self._carried_at = now
+        elif carrier is None or now > self._carried_at + _MUCH_SECONDS:
+            return None
+        if transport.get_write_buffer_size() or transport.get_extra_info("sslcontext"):
+            return None
+        if carrier is None:
+            held = transport.get_extra_info("socket")
+            with suppress(OSError, RuntimeError):  # no descriptor or thread is to be had now
+                carrier = self._carrier = Carrier(
+                    held, loop.call_soon_threadsafe, self.resume_writing, transport.abort
+                )
+        return carrier
 
     def pause(self) -> None:
         """See `Conduit`."""
@@ -117,9 +163,14 @@ class ReplicationConnection(asyncio.Protocol):
     def close(self) -> None:
         """See `Conduit`."""
         transport = self._transport
-        if transport is not None and not transport.is_closing():
+        if transport is None or self._is_closing or transport.is_closing():
+            return
+        self._is_closing = True
+        if self._carrier is not None:
+            self._carrier.finish(transport.close)
+        else:
             transport.close()
-            asyncio.get_running_loop().call_later(_LINGER_SECONDS, transport.abort)
+        asyncio.get_running_loop().call_later(_LINGER_SECONDS, transport.abort)
 
     def disconnect(self, reason: str) -> None:  # noqa: ARG002 - it is logged by whoever knows
         """Close the link."""
@@ -140,12 +191,15 @@ class AcceptedReplication(ReplicationConnection):
     def __init__(self, reception: Reception, links: Links) -> None:
         self._reception = reception
         self._visit: Visit | None = None
+        self._user = ""
+        self._permissions: Permissions = NOTHING
+        self._deciding: Pending[str | None] | None = None
         entrance = reception.entrance
         super().__init__(
             reception.engine.turns,
             reception.engine.outboxes,
             lambda conduit: links.accept(
-                conduit, entrance.transport, self._refusal, self._falls_short
+                conduit, entrance.transport, self._refusal, self._judge, self._falls_short
             ),
         )
 
@@ -167,6 +221,10 @@ class AcceptedReplication(ReplicationConnection):
         """See `ReplicationConnection`."""
         self._reception.connections.discard(self)
         self._leave_lobby()
+        self._permissions.leave()
+        self._permissions = NOTHING
+        if self._deciding is not None:
+            self._deciding.give_up()
         super().connection_lost(exc)
 
     def _begin(self) -> None:
@@ -192,15 +250,98 @@ class AcceptedReplication(ReplicationConnection):
         context = None if transport is None else transport.get_extra_info("sslcontext")
         return shortfall(context, destination.transports)
 
-    def _refusal(self, user: str, password: str) -> str | None:
+    @property
+    def user(self) -> str:
+        """As whom the other instance has logged on."""
+        return self._user
+
+    def _judge(self, topic: Topic) -> str | None:
+        """Why nothing may be recorded here of a topic; None if it may be.
+
+        Source: AMPS User Guide, Entitlement Resource and Permission Types: replication allowed.
+        """
+        entrance = self._reception.entrance
+        resource = self._reception.engine.stores.resource(topic.message_type, topic.name)
+        permit = self._permissions.permit(Permission.REPLICATE_TOPIC, resource)
+        if permit.allowed:
+            return None
+        party = Party(self._user, self.address, entrance.transport, module=entrance.module)
+        audit = self._reception.engine.audit
+        audit.refused(party, Permission.REPLICATE_TOPIC.value, resource, permit.rule)
+        return (
+            f"{self._user!r} is not entitled to {Permission.REPLICATE_TOPIC.value} {resource!r}:"
+            f" transport {entrance.transport} has to allow it"
+        )
+
+    def _refusal(self, user: str, password: str) -> Later[str | None]:
         """Why an instance is not let in that logs on as a user; None if it is.
 
         Source: AMPS User Guide, Entitlement Resource and Permission Types: replication_logon.
         """
-        entrance = self._reception.entrance
-        admission = entrance.authenticator.authenticate(Credentials(user, password, explicit=True))
-        if not admission.granted:
-            return f"the logon as {user!r} is not accepted: {admission.reason}"
-        if not entrance.entitlement.allows(admission.user, Permission.REPLICATION_LOGON, ""):
-            return f"{user!r} is not entitled to replicate to this instance"
-        return None
+        assert self._transport is not None  # noqa: S101 - something has come from there
+        entrance = entered(self._reception.entrance, self._transport)
+        origin = Origin(
+            entrance.transport, self.address, user, certificate_user=entrance.certificate_user
+        )
+        credentials = Credentials(user, password, explicit=True, origin=origin)
+        found: Pending[str | None] = Pending()
+
+        party = Party(user, self.address, entrance.transport, module=entrance.module)
+        audit = self._reception.engine.audit
+
+        def authenticated(admission: Admission) -> None:
+            if admission.granted:
+                when_decided(
+                    entrance.entitlement.enter(admission.user), partial(entitled, admission.user)
+                )
+            else:
+                audit.logon_refused(party, admission.detail or admission.reason)
+                found.give(
+                    f"the logon as {user!r} is not accepted: {admission.reason}; it is made with "
+                    "the Authenticator of the Destination, and checked by transport "
+                    f"{entrance.transport}"
+                )
+
+        def entitled(name: str, permissions: Permissions) -> None:
+            if self._link is None:  # the connection is gone
+                permissions.leave()
+                return
+            self._permissions.leave()
+            self._user, self._permissions = name, permissions
+            permit = permissions.permit(Permission.REPLICATION_LOGON, "")
+            if permit.allowed:
+                audit.logged_on(party._replace(user=name), "")
+            else:
+                audit.logon_refused(party._replace(user=name), permit.rule)
+            found.give(
+                None
+                if permit.allowed
+                else f"{name!r} is not entitled to replicate to this instance: transport "
+                f"{entrance.transport} has to allow it replication_logon"
+            )
+
+        decision = entrance.authenticator.begin().step(credentials)
+        if isinstance(decision, Pending):
+            found.if_given_up(decision.give_up)
+        self._deciding = found
+        when_decided(decision, authenticated)
+        return found
+
+
+class ReplicatingUsers:
+    """The users who replicate to one transport; see `Forgetful`.
+
+    Args:
+        reception: that of the transport.
+    """
+
+    def __init__(self, reception: Reception) -> None:
+        self._reception = reception
+
+    def forget(self, user: str | None = None) -> None:
+        """Have an instance log on again, or all of them; what it may do is found out anew."""
+        for connection in list(self._reception.connections):
+            if isinstance(connection, AcceptedReplication) and (
+                user is None or (user and user == connection.user)
+            ):
+                connection.disconnect("entitlement reset")

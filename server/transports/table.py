@@ -12,34 +12,37 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from config_schema.spec import InstanceSpec, SlowClientLimits, TransportSpec
+from config_schema.spec import InstanceSpec, ProtocolSpec, SlowClientLimits, TransportSpec
+from config_schema.units import parse_external_address
+from server.base.complaints import Complaints
 from server.core.engine import Engine
 from server.core.session import Entrance
 from server.filters.base import FilterError
 from server.filters.registry import make_filters
 from server.message_types.registry import DECLARED
-from server.security.authentication import make_authenticator
-from server.security.entitlement import make_entitlement
-from server.security.switches import SwitchedAuthenticator, SwitchedEntitlement
+from server.security import modules as security
+from server.security.modules import DEFAULT
 from server.subscriptions.capacity import Limits, has_own_pool, limits_of
 from server.subscriptions.slow_clients import Pool
 from server.transports.connection import Reception
 from server.transports.descriptors import DescriptorReserve
 from server.transports.handshake import Doorkeeper
-from server.transports.legacy import LEGACY_PROTOCOLS, LegacyConnection, make_dialect
+from server.transports.legacy import LegacyConnection, make_dialect
 from server.transports.listener import Listener, TransportError
 from server.transports.origins import Origins
 from server.transports.outgoing import Outgoing
-from server.transports.replication import AcceptedReplication
+from server.transports.replication import AcceptedReplication, ReplicatingUsers
 from server.transports.stream import StreamConnection
+from server.transports.tls import watch_files
+from server.transports.trusted_admin import TrustedAdmin
 from server.transports.websocket import WebsocketConnection, WebsocketSettings
 from server.wire.legacy.dialect import Dialect
+from server.wire.legacy.dialects import DIALECTS
 
 if TYPE_CHECKING:
     from server.links.links import Links
     from server.upkeep.file_watch import FileWatch
 
-_SERVED_PROTOCOLS: Final = ("amps", "websocket", *LEGACY_PROTOCOLS)
 _TEXT_MODULES: Final = ("json", "fix", "nvfix", "xml")
 """Modules of message types whose bodies are text; the others' need binary websocket messages."""
 
@@ -61,14 +64,11 @@ class TransportTable:
         self._engine = engine
         self._shared_pool = _pool(limits_of(spec.limits))
         self._descriptors = DescriptorReserve(engine.clock, engine.log)
+        self._complaints = Complaints(engine.log, engine.clock.call_later)
         self._links: Links | None = None
         self._outgoing: Outgoing | None = None
         self._protocols = {protocol.name: protocol for protocol in spec.protocols}
-        self._listeners = {
-            transport.name: self._make(transport)
-            for transport in spec.transports
-            if self._is_served(transport)
-        }
+        self._listeners = {transport.name: self._make(transport) for transport in spec.transports}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -157,8 +157,8 @@ class TransportTable:
     def watch_certificates(self, files: FileWatch) -> None:
         """Have transports read their certificates again when these change."""
         for listener in self._listeners.values():
-            for path in listener.certificate_files():
-                files.watch(path, listener.certificate_changed)
+            if listener.spec.tls is not None:
+                watch_files(listener.spec.tls, files, listener.certificate_changed)
 
     def _find(self, name: str) -> Listener:
         listener = self._listeners.get(name)
@@ -168,10 +168,6 @@ class TransportTable:
                 f"there is no transport named {name!r}; the transports are {known}"
             )
         return listener
-
-    def _is_served(self, transport: TransportSpec) -> bool:
-        """Whether this version can open a transport; if not, the configuration check says so."""
-        return transport.is_replication or self._base_protocol(transport) in _SERVED_PROTOCOLS
 
     def _can_open(self, transport: TransportSpec) -> bool:
         """Whether there is what a transport needs; the configuration check says if it is not."""
@@ -186,22 +182,35 @@ class TransportTable:
             filters = make_filters(transport.filters, self._spec.modules)
         except FilterError as error:
             raise TransportError(str(error)) from None
+        spec, engine = self._spec, self._engine
+        around = engine.switches.surroundings(
+            transport.name, spec.modules, engine.settings.functions, engine.log
+        )
+        use = transport.authentication or spec.authentication
+        try:
+            authenticator = security.make_authenticator(use, around)
+            entitlement = security.make_entitlement(
+                transport.entitlement or spec.entitlement, around
+            )
+        except security.SecurityError as error:
+            raise TransportError(str(error)) from None
+        standing = engine.switches.switched(transport.name, authenticator, entitlement)
         entrance = Entrance(
-            transport=transport.name,
-            message_type=transport.message_type,
-            authenticator=SwitchedAuthenticator(
-                make_authenticator(transport.authentication or self._spec.authentication),
-                self._engine.switches,
-            ),
-            entitlement=SwitchedEntitlement(
-                make_entitlement(transport.entitlement or self._spec.entitlement),
-                self._engine.switches,
-            ),
+            transport.name,
+            transport.message_type,
+            *standing,
             filters=filters,
+            module=DEFAULT if use is None else use.module,
         )
         reception = Reception(
-            self._engine, entrance, self._pool_for(transport.limits), self._descriptors
+            self._engine,
+            entrance,
+            self._pool_for(transport.limits),
+            self._descriptors,
+            self._complaints,
         )
+        if transport.is_replication:
+            engine.switches.entitlements.append((transport.name, ReplicatingUsers(reception)))
         return Listener(transport, reception, self._connector(transport, reception))
 
     def _pool_for(self, limits: SlowClientLimits) -> Pool:
@@ -216,9 +225,9 @@ class TransportTable:
             return partial(self._accept_replication, reception)
         protocol = self._base_protocol(transport)
         if protocol == "websocket":
-            settings = self._websocket_settings(transport, reception.entrance)
+            settings = self._websocket_settings(transport)
             return partial(WebsocketConnection, reception, settings)
-        if protocol in LEGACY_PROTOCOLS:
+        if protocol in DIALECTS:
             return partial(LegacyConnection, reception, self._dialect(protocol, transport))
         return partial(StreamConnection, reception)
 
@@ -233,9 +242,7 @@ class TransportTable:
         except ValueError as error:
             raise TransportError(f"{transport.location}: {error}") from None
 
-    def _websocket_settings(
-        self, transport: TransportSpec, entrance: Entrance
-    ) -> WebsocketSettings:
+    def _websocket_settings(self, transport: TransportSpec) -> WebsocketSettings:
         variant = self._protocols.get(transport.protocol)
         challenge = None if variant is None else variant.www_authenticate
         lines = (
@@ -249,11 +256,26 @@ class TransportTable:
             raise TransportError(f"{transport.location}: {error}") from None
         return WebsocketSettings(
             doorkeeper=Doorkeeper(
-                entrance, self._engine.settings.message_types, challenge, origins
+                self._engine.settings.message_types,
+                challenge,
+                origins,
+                None if variant is None else self._trusted_admin(variant, origins),
             ),
             headers=tuple(_header(line) for line in lines),
             deflate=transport.per_message_deflate,
             text_types=_text_types(self._spec),
+        )
+
+    def _trusted_admin(self, protocol: ProtocolSpec, origins: Origins) -> TrustedAdmin | None:
+        admin = self._spec.admin
+        if not protocol.trusted_admin or admin is None or admin.inet_addr is None:
+            return None
+        elsewhere = []
+        if admin.external_inet_addr is not None:
+            where = parse_external_address(admin.external_inet_addr)[1]
+            elsewhere.append(where.partition("/")[0])
+        return TrustedAdmin(
+            self._engine.switches.sessions, admin.inet_addr.port, elsewhere, origins
         )
 
 

@@ -1,7 +1,8 @@
 """TLS for transports and destinations: from their configuration to what encrypts connections.
 
-Certificates are read into a context of their own step, `load_certificates`, so that they can be
-read again while connections are open: a context hands the new ones to connections that come later.
+When a file changes, a context is made anew, and secures the connections that come later: so what
+has been taken away, an authority for instance, counts no more. That holds as well if another
+authority cannot be used then, or none is left: whom nobody vouches for is refused.
 Source: AMPS User Guide, TLS/SSL Transports.
 """
 
@@ -12,9 +13,10 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from config_schema.spec import TlsSpec
+from server.base.regular_files import MOST_OF_CERTIFICATES, check_regular
 
 _VERSIONS: Final = {
     "TLSv1": ssl.TLSVersion.TLSv1,
@@ -32,6 +34,24 @@ _EXCLUDING: Final = {
 }
 
 
+_PEM: Final = ".pem"
+"""How the names of the files of a CAPath end."""
+
+_IN_OTHER_WORDS: Final = {
+    "tlsv1 alert unknown ca": "the other end does not trust the authority of our Certificate",
+    "sslv3 alert bad certificate": "the other end does not accept our Certificate",
+    "sslv3 alert certificate unknown": "the other end does not accept our Certificate",
+    "sslv3 alert certificate expired": "the other end says that our Certificate has expired",
+    "tlsv1 alert certificate required": "the other end wants a certificate, and we have none",
+    "peer did not return a certificate": "VerifyClient wants one",
+    "unsupported protocol": "no version of TLS is common to both",
+    "no protocols available": "no version of TLS is common to both",
+    "no shared cipher": "no cipher is common to both",
+    "wrong version number": "the other end does not speak TLS",
+}
+"""What OpenSSL says, for people."""
+
+
 class TlsError(ValueError):
     """TLS settings that cannot be used. The text names the element and what is wrong with it."""
 
@@ -42,10 +62,25 @@ def make_server_context(tls: TlsSpec) -> ssl.SSLContext:
     Raises:
         TlsError: a file cannot be read or used, or OpenSSL does not know what is asked for.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    _restrict(context, tls)
-    load_certificates(context, tls)
+    context, unusable = remake_server_context(tls)
+    if unusable:
+        raise TlsError(unusable[0])
     return context
+
+
+def remake_server_context(tls: TlsSpec) -> tuple[ssl.SSLContext, list[str]]:
+    """Make the context for a transport that is open already, one of whose files has changed.
+
+    Returns:
+        The context, and what is wrong with authorities, which it does not trust.
+
+    Raises:
+        TlsError: the certificate or its key cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    unusable = _restrict(context, tls)
+    _load_certificates(context, tls)
+    return context, unusable
 
 
 def make_client_context(tls: TlsSpec) -> ssl.SSLContext:
@@ -61,14 +96,22 @@ def make_client_context(tls: TlsSpec) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    _restrict(context, tls)
+    if unusable := _restrict(context, tls):
+        raise TlsError(unusable[0])
     if tls.certificate:
-        load_certificates(context, tls)
+        _load_certificates(context, tls)
     return context
 
 
-def _restrict(context: ssl.SSLContext, tls: TlsSpec) -> None:
-    """Have a context accept what is asked for, and nothing else."""
+def _restrict(context: ssl.SSLContext, tls: TlsSpec) -> list[str]:
+    """Have a context accept what is asked for, and nothing else.
+
+    Returns:
+        What is wrong with authorities.
+
+    Raises:
+        TlsError: OpenSSL does not know what is asked for.
+    """
     _restrict_versions(context, tls.protocols)
     if tls.ciphers:
         _use(
@@ -76,81 +119,79 @@ def _restrict(context: ssl.SSLContext, tls: TlsSpec) -> None:
             partial(context.set_ciphers, tls.ciphers),
             "expected a list of ciphers as OpenSSL understands it",
         )
-    if tls.verify_client:
-        load_authorities(context, tls)
-        context.verify_mode = ssl.CERT_REQUIRED
+    if not tls.verify_client:
+        return []
+    context.verify_mode = ssl.CERT_REQUIRED
+    return _load_authorities(context, tls)
 
 
-def tell_failures(context: ssl.SSLContext, tell: Callable[[str], None]) -> None:
-    """Have somebody told why the handshake of a connection fails.
+class Watching(Protocol):
+    """Watches files; see `FileWatch`."""
 
-    The event loop keeps that to itself, and nobody else hears of such a connection.
+    def watch(self, path: Path, told: Callable[[str], None]) -> Callable[[], None]:
+        """Watch a file."""
+
+    def watch_all(
+        self, directory: Path, suffix: str, told: Callable[[str], None]
+    ) -> Callable[[], None]:
+        """Watch the files of a directory whose names end in a certain way."""
+
+
+def watch_files(tls: TlsSpec, files: Watching, told: Callable[[str], None]) -> None:
+    """Have somebody told when what a transport's TLS is made from changes.
 
     Args:
-        context: the context of the connections.
-        tell: takes the reason, in words.
+        tls: the description.
+        files: watches files.
+        told: called then.
     """
-
-    class TellingObject(ssl.SSLObject):
-        """One connection's side of TLS."""
-
-        def do_handshake(self) -> None:
-            try:
-                super().do_handshake()
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                raise
-            except ssl.SSLError as error:
-                tell(words(error))
-                raise
-
-    context.sslobject_class = TellingObject
+    given = [tls.certificate, tls.private_key, tls.ca_file if tls.verify_client else None]
+    for path in filter(None, given):
+        files.watch(Path(path), told)
+    if tls.verify_client and tls.ca_path:
+        files.watch_all(Path(tls.ca_path), _PEM, told)
 
 
-def files_of(tls: TlsSpec) -> list[Path]:
-    """The files that a transport's TLS is made from: certificate, key, authorities.
+def _load_authorities(context: ssl.SSLContext, tls: TlsSpec) -> list[str]:
+    """Trust the authorities of the other end's certificates; give what is wrong with them."""
+    unusable = []
+    try:
+        paths = _authorities(tls)
+    except TlsError as error:
+        return [str(error)]
+    for path in paths:
+        try:
+            _use_file(
+                f"certificate authority {path}",
+                path,
+                partial(context.load_verify_locations, path),
+                "expected certificates in PEM format",
+            )
+        except TlsError as error:
+            unusable.append(str(error))
+    return unusable
+
+
+def _load_certificates(context: ssl.SSLContext, tls: TlsSpec) -> None:
+    """Read the certificate and its private key.
 
     Raises:
-        TlsError: the directory of the authorities has none.
-    """
-    own = [Path(path) for path in (tls.certificate, tls.private_key) if path]
-    return own + (_authorities(tls) if tls.verify_client else [])
-
-
-def load_authorities(context: ssl.SSLContext, tls: TlsSpec) -> None:
-    """Trust the authorities of clients' certificates, besides those that are trusted already.
-
-    Raises:
-        TlsError: a file cannot be read or used.
-    """
-    for path in _authorities(tls):
-        _use(
-            f"certificate authority {path}",
-            partial(context.load_verify_locations, path),
-            "expected certificates in PEM format",
-        )
-
-
-def load_certificates(context: ssl.SSLContext, tls: TlsSpec) -> None:
-    """Read the certificate and its private key; connections accepted from now on use them.
-
-    Raises:
-        TlsError: one of the files cannot be read or used, or they do not belong together. What
-            was loaded before stays in force.
+        TlsError: one of the files cannot be read or used, or they do not belong together.
     """
     certificate, key = tls.certificate or "", tls.private_key or ""
     trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    _use(
+    _use_file(
         f"Certificate {certificate}",
+        certificate,
         partial(trial.load_verify_locations, certificate),
         "expected a certificate in PEM format",
     )
-    _use(f"PrivateKey {key}", lambda: Path(key).open("rb").close(), "")
-    for target in (trial, context):  # a context that failed has lost what it had
-        _use(
-            f"PrivateKey {key}",
-            partial(target.load_cert_chain, certificate, key, password=_no_password),
-            f"expected the key of {certificate}, in PEM format and without a password",
-        )
+    _use_file(
+        f"PrivateKey {key}",
+        key,
+        partial(context.load_cert_chain, certificate, key, password=_no_password),
+        f"expected the key of {certificate}, in PEM format and without a password",
+    )
 
 
 def _no_password() -> str:
@@ -178,11 +219,17 @@ def _authorities(tls: TlsSpec) -> list[Path]:
     """The files with certificates that clients are checked with: CAFile, and all of CAPath."""
     paths = [Path(tls.ca_file)] if tls.ca_file else []
     if tls.ca_path:
-        found = sorted(Path(tls.ca_path).glob("*.pem"))
+        found = sorted(Path(tls.ca_path).glob(f"*{_PEM}"))
         if not found:
-            raise TlsError(f"CAPath {tls.ca_path}: there is no .pem file")
+            raise TlsError(f"CAPath {tls.ca_path}: there is no {_PEM} file")
         paths += found
     return paths
+
+
+def _use_file(what: str, path: str | Path, action: Callable[[], object], expected: str) -> None:
+    """Let OpenSSL read a file, which would wait for a pipe."""
+    _use(what, partial(check_regular, path, MOST_OF_CERTIFICATES), "")
+    _use(what, action, expected)
 
 
 def _use(what: str, action: Callable[[], object], expected: str) -> None:
@@ -198,5 +245,11 @@ def _use(what: str, action: Callable[[], object], expected: str) -> None:
 
 def words(error: ssl.SSLError) -> str:
     """What is wrong, in words."""
-    reason = getattr(error, "reason", None) or error.args[0]  # the binding does not always set it
-    return str(reason).rstrip(".").replace("_", " ").lower()
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate verify failed: {error.verify_message}"
+    reason = getattr(error, "reason", None)  # the binding does not always set it
+    if reason is None and isinstance(error.args[0], int):
+        return "it is damaged, or cut off"  # what OpenSSL says is that it was PEM that went wrong
+    text = str(reason or error.args[0]).rstrip(".").replace("_", " ").lower()
+    meant = _IN_OTHER_WORDS.get(text)
+    return text if meant is None else f"{text} ({meant})"

@@ -3,7 +3,10 @@
 The event loop would hand over a connection only after its handshake, which its peer can draw out.
 Until then it holds a descriptor that nobody has counted. So connections are accepted here, those
 that are one too many are closed at once, and the others are handed to the event loop for the
-handshake.
+handshake, when the first bytes have come: these tell whether the peer speaks TLS at all, or says
+nothing.
+
+Nobody else hears of a connection whose handshake fails, so whoever owns the acceptor is told why.
 """
 
 from __future__ import annotations
@@ -13,16 +16,57 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from server.transports.connection import HANDSHAKE_SECONDS
-from server.transports.descriptors import DescriptorReserve
+from server.transports.connection import HANDSHAKE_SECONDS, printable_address
+from server.transports.tls import words
+
+if TYPE_CHECKING:
+    from server.transports.descriptors import DescriptorReserve
 
 _AT_ONCE: Final = 100
 """Connections that are accepted before others have their turn."""
 
 _PAUSE_SECONDS: Final = 1.0
 """Until accepting is tried again where the system had no room for it, as asyncio does."""
+
+_GLANCE: Final = 16
+"""Bytes that tell who is there."""
+
+_LEAST_SECONDS: Final = 0.1
+"""What is left for the handshake at least, however late its first bytes have come."""
+
+_TOO_LATE: Final = f"it did not end within {HANDSHAKE_SECONDS:.0f} seconds"
+
+_WITHOUT_TLS: Final = {
+    0x00: "the client speaks AMPS without TLS: its address has to begin with tcps",
+    0x78: "the client speaks without TLS: its address has to begin with tcps",
+    **dict.fromkeys(
+        b"CDGHOPT", "an HTTP request without TLS: its address has to begin with https or wss"
+    ),
+}
+"""Those whom the first byte gives away."""
+
+_HTTP: Final = b"CDGHOPT"
+_SAY_HTTPS: Final = (
+    b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\n"
+    b"This port speaks TLS: the address has to begin with https or wss.\n"
+)
+
+
+class Told(Protocol):
+    """Who is told of connections that come to nothing."""
+
+    def handshake_failed(self, address: str, reason: str) -> None:
+        """A handshake has failed.
+
+        Args:
+            address: of the peer.
+            reason: why, in words.
+        """
+
+    def nothing_said(self, address: str) -> None:
+        """A peer has closed its connection before it has sent anything."""
 
 
 class TlsAcceptor:
@@ -33,19 +77,25 @@ class TlsAcceptor:
         context: how connections are secured.
         connect: makes the protocol of a new connection.
         descriptors: says whether there is room for another connection.
+        told: is told what fails.
+
+    Attributes:
+        context: see above; another one is for connections that come from then on.
     """
 
     def __init__(
         self,
         listening: socket.socket,
         context: ssl.SSLContext,
-        connect: Callable[[], asyncio.Protocol],
+        connect: Callable[[], asyncio.BaseProtocol],
         descriptors: DescriptorReserve,
+        told: Told,
     ) -> None:
+        self.context = context
         self._listening: Final = listening
-        self._context: Final = context
         self._connect: Final = connect
         self._descriptors: Final = descriptors
+        self._told: Final = told
         self._loop: Final = asyncio.get_running_loop()
         self._handshakes: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
@@ -66,7 +116,7 @@ class TlsAcceptor:
     def _accept(self) -> None:
         for _ in range(_AT_ONCE):
             try:
-                accepted, _address = self._listening.accept()
+                accepted, address = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError:  # no descriptor, no memory
@@ -77,16 +127,64 @@ class TlsAcceptor:
                 accepted.close()
                 continue
             accepted.setblocking(False)
-            task = self._loop.create_task(self._shake_hands(accepted))
+            task = self._loop.create_task(self._receive(accepted, printable_address(address)))
             self._handshakes.add(task)
             task.add_done_callback(self._handshakes.discard)
 
-    async def _shake_hands(self, accepted: socket.socket) -> None:
-        """Have a connection secured; why that fails is told by the context."""
-        with suppress(OSError, asyncio.TimeoutError):
+    async def _receive(self, accepted: socket.socket, address: str) -> None:
+        """Have a connection secured, or say why that is not possible."""
+        latest = self._loop.time() + HANDSHAKE_SECONDS
+        try:
+            async with asyncio.timeout_at(latest):
+                first = await self._glance(accepted)
+        except (OSError, TimeoutError) as error:
+            accepted.close()
+            if isinstance(error, TimeoutError):
+                self._told.handshake_failed(address, _TOO_LATE)
+            return
+        if not first:
+            accepted.close()
+            self._told.nothing_said(address)
+        elif (stranger := _WITHOUT_TLS.get(first[0])) is not None:
+            _turn_away(accepted, first)
+            self._told.handshake_failed(address, stranger)
+        else:
+            await self._shake_hands(accepted, address, latest)
+
+    async def _glance(self, accepted: socket.socket) -> bytes:
+        """The first bytes of a connection, which stay where they are; empty at its end."""
+        while True:
+            try:
+                return accepted.recv(_GLANCE, socket.MSG_PEEK)
+            except (BlockingIOError, InterruptedError):
+                has_come = asyncio.Event()
+                self._loop.add_reader(accepted, has_come.set)
+                try:
+                    await has_come.wait()
+                finally:
+                    self._loop.remove_reader(accepted)
+
+    async def _shake_hands(self, accepted: socket.socket, address: str, latest: float) -> None:
+        left = max(latest - self._loop.time(), _LEAST_SECONDS)
+        try:
             await self._loop.connect_accepted_socket(
-                self._connect,
-                accepted,
-                ssl=self._context,
-                ssl_handshake_timeout=HANDSHAKE_SECONDS,
+                self._connect, accepted, ssl=self.context, ssl_handshake_timeout=left
             )
+        except ssl.SSLError as error:
+            self._told.handshake_failed(address, words(error))
+        except ConnectionResetError:
+            self._told.handshake_failed(address, "the client closed the connection in its middle")
+        except (ConnectionAbortedError, TimeoutError):
+            self._told.handshake_failed(address, _TOO_LATE)
+        except OSError as error:
+            self._told.handshake_failed(address, error.strerror or str(error))
+
+
+def _turn_away(accepted: socket.socket, first: bytes) -> None:
+    """Close a connection whose peer does not speak TLS, and say so in HTTP if that is its."""
+    with suppress(OSError):
+        if first[0] in _HTTP:
+            accepted.send(_SAY_HTTPS)
+        accepted.shutdown(socket.SHUT_WR)
+        accepted.recv(1 << 16)  # what is left unread would reset the connection
+    accepted.close()

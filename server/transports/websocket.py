@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from websockets.http11 import Request
 
+from server.security.later import Pending
+from server.topics.audit import Party
 from server.transports.connection import HANDSHAKE_SECONDS, Connection, Reception
-from server.transports.handshake import Doorkeeper, HandshakeRefused
+from server.transports.handshake import Admittance, Doorkeeper, HandshakeRefused
 from server.wire.framing import FrameError
 from server.wire.websocket import WebsocketPeer
 
@@ -38,6 +40,7 @@ class WebsocketConnection(Connection):
         super().__init__(reception)
         self._settings = settings
         self._peer = WebsocketPeer(deflate=settings.deflate)
+        self._deciding: Pending[Admittance | HandshakeRefused] | None = None
 
     def data_received(self, data: bytes) -> None:
         """Let the session obey, and everybody concerned hear of it."""
@@ -74,21 +77,56 @@ class WebsocketConnection(Connection):
             self._answer(request)
 
     def _answer(self, request: Request) -> None:
-        settings = self._settings
         try:
-            entrance = settings.doorkeeper.admit(request)
+            later = self._settings.doorkeeper.admit(request, self._address(), self._entrance)
         except HandshakeRefused as refusal:
-            headers = (*settings.headers, *refusal.headers)
-            self._peer.refuse(refusal.status, str(refusal), headers)
-            self._log_refusal(str(refusal))
+            later = refusal
+        if not isinstance(later, Pending):
+            self._decided(request, later)
+            return
+        self._deciding = later
+        self._end_handshake()  # from here on it is not the peer who takes its time
+        self._pause_reading()  # what comes is for the session
+        later.when_there(lambda found: self._decided_late(request, found))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `Connection`."""
+        super().connection_lost(exc)
+        if self._deciding is not None:
+            self._deciding.give_up()
+
+    def _decided_late(self, request: Request, found: Admittance | HandshakeRefused) -> None:
+        """Let a connection in, or not, whose peer has waited for that."""
+        self._deciding = None
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._decided(request, found)
+        self._send_pending()
+        self._flush()
+        self._resume_reading()
+
+    def _decided(self, request: Request, found: Admittance | HandshakeRefused) -> None:
+        """Let a connection in, or not."""
+        settings = self._settings
+        if self._peer.is_ended:
+            return
+        if isinstance(found, HandshakeRefused):
+            headers = (*settings.headers, *found.headers)
+            self._peer.refuse(found.status, str(found), headers)
+            self._log_refusal(str(found))
+            if found.logon is not None:
+                user, reason = found.logon
+                ours = self._entrance
+                party = Party(user, self._address(), ours.transport, module=ours.module)
+                self._engine.audit.logon_refused(party, reason)
             return
         try:
-            self._peer.accept(request, settings.headers)
+            self._peer.accept(request, (*settings.headers, *found.headers))
         except FrameError as error:
             self._log_refusal(str(error))
             return
         self._end_handshake()
-        self._begin_session(entrance, self._send_frames, self._peer)
+        self._begin_session(found.entrance, self._send_frames, self._peer)
 
     def _log_refusal(self, reason: str) -> None:
         self._engine.log.emit(

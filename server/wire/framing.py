@@ -41,7 +41,11 @@ Frame = tuple[bytes, bytes]
 
 
 class FrameError(ValueError):
-    """The peer sent bytes that are no frame. The stream cannot be trusted after it."""
+    """The peer sent bytes that are no frame. The stream cannot be trusted after it.
+
+    The text goes to the log and to the peer. It says what is wrong where, and quotes nothing: what
+    cannot be read may be a logon, and its password would be among the first bytes.
+    """
 
 
 class LongHeaderError(ValueError):
@@ -230,10 +234,7 @@ class FrameReader:
             (length,) = length_at(chunk, position)
             end = start + length
             if length > limit:
-                self.error = FrameError(
-                    f"a frame of {length} bytes is over the limit of {limit}"
-                    f" (first bytes {chunk[position : position + 16]!r})"
-                )
+                self.error = FrameError(f"a frame of {length} bytes is over the limit of {limit}")
                 return frames
             if end > size:
                 self._wait_for(end - size, chunk, position)
@@ -243,9 +244,8 @@ class FrameReader:
             else:
                 body_start = find(b"}", start, end) + 1
                 if body_start == 0 or chunk[start] != _OPENING_BRACE:
-                    self.error = FrameError(
-                        f"a frame without a header: {chunk[start : min(end, start + 32)]!r}"
-                    )
+                    problem = why_no_header(chunk[start : min(end, start + 1)])
+                    self.error = FrameError(f"a frame without a header: {problem}")
                     return frames
                 found = chunk[start:body_start]
                 repeats = found == header
@@ -309,6 +309,15 @@ def _is_of_one_width(column: Sequence[int | bytes]) -> bool:
     return len(set(map(len, cast("Sequence[bytes]", column)))) == 1
 
 
+def why_no_header(content: bytes) -> str:
+    """Why bytes do not begin with a header, without quoting them (see `FrameError`)."""
+    if not content:
+        return "it is empty"
+    if content[0] != _OPENING_BRACE:
+        return f"it begins with the byte 0x{content[0]:02x}, expected 0x{_OPENING_BRACE:02x}"
+    return "it is nested, or does not end"
+
+
 def frame_head(header: bytes, body_length: int) -> bytes:
     """What stands before a body of `body_length` bytes: the length and the header."""
     return _LENGTH.pack(len(header) + body_length) + header
@@ -359,5 +368,5 @@ def split_at_header_end(header: bytes, body: bytes, most: int = MAXIMUM_FRAME) -
     if match is None and len(content) < size + len(body):
         raise LongHeaderError
     if match is None:
-        raise FrameError(f"the header is not a flat JSON object: {content[:64]!r}")
+        raise FrameError(f"the header is not a flat JSON object: {why_no_header(content)}")
     return content[: match.end()], body[match.end() - size :]

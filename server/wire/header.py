@@ -142,6 +142,9 @@ _LONGEST: Final = {
 }
 """Characters of texts that are kept, repeated in messages to others, and logged."""
 
+_LONGEST_SHOWN: Final = 64
+"""Characters of a value that are repeated when it is refused."""
+
 _decode: Final = msgspec.json.Decoder(Header, strict=False).decode
 _EMPTY: Final = b'""'
 encode_header: Final = msgspec.json.Encoder().encode
@@ -183,11 +186,20 @@ def decode_frame(header: bytes, body: bytes, longest: int = MAXIMUM_FRAME) -> tu
         try:
             decoded = _read(header)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            message = f"the header cannot be read: {error}: {header[:64]!r}"
-            raise FrameError(message) from None
+            problem = _why_unreadable(header, error)
+            raise FrameError(f"the header cannot be read: {problem}") from None
     if len(header) > LONGEST_NAME:
         _check_lengths(decoded)
     return decoded, body
+
+
+def _why_unreadable(header: bytes, error: Exception) -> str:
+    """What is wrong with a header and where, without quoting it (see `FrameError`)."""
+    try:
+        header.decode()
+    except UnicodeDecodeError as bad:
+        return f"it is not in UTF-8: {bad.reason} (byte {bad.start})"
+    return str(error)
 
 
 def glance_at(header: bytes) -> Header:
@@ -244,11 +256,23 @@ def _read_loosely(header: bytes) -> Header:
         try:
             known[field.encode_name] = read(value)
         except (KeyError, TypeError, ValueError, OverflowError):
-            faults.append(f"{field.encode_name} is {value!r}, expected {expected}")
+            faults.append(f"{field.encode_name} is {_shown(value)}, expected {expected}")
     decoded = msgspec.convert(known, Header, str_keys=True)
     if faults:
         raise HeaderError("; ".join(faults), decoded)
     return decoded
+
+
+def _shown(value: object) -> str:
+    """A value that a key cannot have, for people: only what was meant to be a number or a flag.
+
+    What should have been a text is a list or an object here. It may be a password, which is not
+    quoted, nor is what is in it.
+    """
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 def _as_number(value: object) -> int:

@@ -81,7 +81,7 @@ class Opening:
         if not data:
             return data
         if not self._request and (stranger := _STRANGERS.get(data[0])) is not None:
-            raise FrameError(f"{stranger}: {data[:32]!r}")
+            raise FrameError(stranger)
         if self._request or (data[0] == _GET and not self._preflight_done):
             return self._take_request(self._request + data)
         self.is_complete = True
@@ -110,7 +110,7 @@ def _read_headers(request: bytes) -> dict[str, str]:
     """The headers of an HTTP request, by their names in lower case."""
     line, *lines = request.decode("latin-1").split("\r\n")
     if _REQUEST_LINE.fullmatch(line) is None:
-        raise FrameError(f"an HTTP request that begins with {line[:64]!r}")
+        raise FrameError("an HTTP request whose first line is not GET, a path and HTTP/1.x")
     headers = (header.partition(":") for header in lines)
     return {name.strip().lower(): value.strip() for name, _, value in headers}
 

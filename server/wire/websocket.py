@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
+from websockets import http11
 from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import CloseCode, Opcode
 from websockets.frames import Frame as WebsocketFrame
@@ -37,6 +38,12 @@ _TLS_HANDSHAKE: Final = 0x16
 _LONGEST_REASON: Final = 123  # bytes; RFC 6455, section 5.5
 _SLICE: Final = 2048
 """Bytes that are given to the library at once; it takes them to pieces in one go."""
+MOST_LINE: Final = 64 * 1024
+"""Bytes of a line of the opening handshake: the Kerberos ticket of a user in very many groups."""
+MOST_HEAD: Final = 72 * 1024
+"""Bytes of all lines of the opening handshake."""
+http11.MAX_LINE_LENGTH = MOST_LINE  # the library takes 8 KB, or what an environment variable says
+
 _LONG_REST: Final = 64 * 1024
 MOST_FRAGMENTS: Final = 10_000
 """Fragments of one message."""
@@ -68,6 +75,7 @@ class WebsocketPeer:
         "_fragments_are_text",
         "_fragments_taken",
         "_has_begun",
+        "_head_bytes",
         "_inflater",
         "_protocol",
         "_rest",
@@ -81,6 +89,7 @@ class WebsocketPeer:
             extensions=extensions, max_size=MAXIMUM_FRAME, logger=_SILENT
         )
         self._has_begun = False
+        self._head_bytes = 0
         self._form: Form | None = None  # the peer's first message tells
         self._rest = memoryview(b"")  # what has come and the library has not been given yet
         self._events: deque[WebsocketFrame] = deque()  # data frames, the first being inflated
@@ -112,6 +121,9 @@ class WebsocketPeer:
             self._has_begun = True
             if data[0] not in _METHOD:
                 raise FrameError(_describe(data))
+        self._head_bytes += len(data)
+        if self._head_bytes > MOST_HEAD:
+            raise FrameError(f"the opening handshake has more than {MOST_HEAD:,} bytes")
         protocol.receive_data(data)
         events = protocol.events_received()
         if protocol.handshake_exc is not None:
@@ -323,9 +335,7 @@ class WebsocketPeer:
 def _describe(beginning: bytes) -> str:
     """What a connection begins with that has come to the wrong port."""
     if beginning[0] == _TLS_HANDSHAKE:
-        what = "it is a TLS handshake, and this transport has no TLS"
-    elif beginning[0] <= MAXIMUM_FRAME >> 24:
-        what = "it is a frame, as clients send that connect with tcp:// or tcps:// instead of ws://"
-    else:
-        what = "it is no HTTP request"
-    return f"{what}: {beginning[:32]!r}"
+        return "it is a TLS handshake, and this transport has no TLS"
+    if beginning[0] <= MAXIMUM_FRAME >> 24:
+        return "it is a frame, as clients send that connect with tcp:// or tcps:// instead of ws://"
+    return "it is no HTTP request"

@@ -30,6 +30,7 @@ from server.wire.framing import (
     HeadedParts,
     contents,
     header_end,
+    why_no_header,
 )
 
 _LENGTH: Final = Struct(">I")
@@ -93,7 +94,7 @@ class WholeForm:
         content, _ = message
         header_end = content.find(b"}") + 1
         if header_end == 0 or content[0] != _OPENING_BRACE:
-            raise FrameError(f"a message without a header: {content[:32]!r}")
+            raise FrameError(f"a message without a header: {why_no_header(content)}")
         frames.append((content[:header_end], content[header_end:]))
 
     def write(self, frames: bytes, *, as_text: bool) -> Iterator[Message]:
@@ -246,7 +247,7 @@ def _read_count(content: bytes, *, is_text: bool) -> int:
     if count == 0:
         raise FrameError(
             "expected a binary message of 4 bytes with the number of messages that follow,"
-            f" not {content[:32]!r}"
+            f" not {'a text' if is_text else 'one'} of {len(content)} bytes"
         )
     return count
 

@@ -22,6 +22,7 @@ from server.replication import (
     encode,
 )
 from server.topics.incoming import Incoming
+from server.topics.incoming_permits import IncomingPermits
 from server.topics.notes import Notes
 from server.topics.unsettled import Unsettled
 from tests.core.support import Core, CorePeer
@@ -61,6 +62,8 @@ class Replica:
             self.core.engine.topics,
             self.core.types,
             self.core.transaction_log,
+            self.known,
+            IncomingPermits(),
             self.core.clock,
             self.core.log,
         )

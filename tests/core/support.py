@@ -18,7 +18,8 @@ from server.expressions import BUILTINS
 from server.journal import Disk, Journal, JournalSettings
 from server.message_types.registry import MessageTypes
 from server.security.authentication import AcceptAll
-from server.security.entitlement import make_entitlement
+from server.security.entitlement import FixedEntitlement
+from server.security.permissions import EVERYTHING
 from server.sow.keys import KeySource
 from server.sow.memory_store import MemoryStore
 from server.sow.store import RecordStore
@@ -125,7 +126,7 @@ class Core:
             transport="test",
             message_type=message_type,
             authenticator=AcceptAll(require_logon, require_user_name=False, trust_user_name=True),
-            entitlement=make_entitlement(None),
+            entitlement=FixedEntitlement(EVERYTHING),
         )
 
     def keep(

@@ -8,10 +8,10 @@ from pathlib import Path
 from config_schema.problems import Location
 from config_schema.spec import QueueSpec
 from server.expressions import BUILTINS
-from server.topics.queue_fabric import Fabric
-from server.topics.queue_recovery import recover_queues
-from server.topics.queue_surroundings import Surroundings
-from server.topics.queue_table import Queues
+from server.topics.queues.fabric import Fabric
+from server.topics.queues.recovery import recover_queues
+from server.topics.queues.surroundings import Surroundings
+from server.topics.queues.table import Queues
 from server.wire.bookmarks import client_hash
 from tests.core.incoming import (
     Make,

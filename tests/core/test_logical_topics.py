@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from server.security.entitlement import Permission
+from server.security.entitlement import FixedEntitlement
+from server.security.permissions import Permission, Permit
 from tests.core.support import Core, CorePeer
 from tests.sow.support import topic_spec
 
@@ -14,9 +15,12 @@ from tests.sow.support import topic_spec
 class OnlyContainer:
     """Lets everybody use the topic `allowed`, and no other."""
 
-    def allows(self, user: str, permission: Permission, resource: str) -> bool:
-        """Whether a user may do something with a topic."""
-        return permission is Permission.LOGON or resource == "allowed"
+    def permit(self, permission: Permission, resource: str) -> Permit:
+        """See `Permissions`."""
+        return Permit(permission is Permission.LOGON or resource == "allowed")
+
+    def leave(self) -> None:
+        """See `Permissions`."""
 
 
 @pytest.fixture
@@ -28,7 +32,7 @@ def peer() -> CorePeer:
         topic_spec(name="allowed", pattern="^/allowed/"),
         topic_spec(name="denied", pattern="^/denied/"),
     )
-    core.entrance = replace(core.entrance, entitlement=OnlyContainer())
+    core.entrance = replace(core.entrance, entitlement=FixedEntitlement(OnlyContainer()))
     peer = core.log_on()
     peer.take_frames()
     return peer

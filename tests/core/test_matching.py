@@ -75,6 +75,7 @@ def test_filters_match_together_as_they_do_alone(
     added = [filters.add(expr) for expr in exprs]
     for body in map(encode, bodies):
         expected = {f for f, expr in zip(added, exprs, strict=True) if matches(expr, body)}
+        filters.expect(1)  # some are looked at closely
         matched = filters.match(body)
         assert set(matched) == expected
         assert len(matched) == len(expected)

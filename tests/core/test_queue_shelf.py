@@ -10,8 +10,8 @@ import pytest
 
 from server.subscriptions.envelope import Envelope
 from server.topics.feed import Recorded
-from server.topics.queue_messages import QueueRun
-from server.topics.queue_shelf import Shelf
+from server.topics.queues.messages import QueueRun
+from server.topics.queues.shelf import Shelf
 from server.topics.topic_journal import TopicJournal
 from tests.core.support import Core
 

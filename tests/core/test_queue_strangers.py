@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from server.journal.clients import server_made_identity
-from server.topics.queue_redriving import Strangers, redriver
+from server.topics.queues.redriving import Strangers, redriver
 
 
 def test_what_was_redriven_at_any_instance_is_known() -> None:

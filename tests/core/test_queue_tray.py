@@ -8,7 +8,7 @@ import pytest
 
 from server.subscriptions.envelope import Envelope
 from server.topics.feed import Recorded
-from server.topics.queue_tray import Tray, TrayIndex, tray_of
+from server.topics.queues.tray import Tray, TrayIndex, tray_of
 
 _COUNT = 20_000
 _FIRST = 1_000_000

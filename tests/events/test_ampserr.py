@@ -77,7 +77,9 @@ def test_without_an_argument_the_usage_is_shown(capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit) as ended:
         main([])
     assert ended.value.code == 2
-    assert capsys.readouterr().err.startswith("usage: ampserr ")
+    assert capsys.readouterr().err == (
+        "ampserr: the following arguments are required: error; see ampserr --help\n"
+    )
 
 
 def test_a_reader_that_leaves_early_sees_no_traceback() -> None:

@@ -1,5 +1,8 @@
 """Templates and their values: nothing that a client sends can disturb the log or its reader."""
 
+import sys
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,11 +34,22 @@ class Unprintable:
         ("one\r\ntwo", "one^M\n two"),
         ("\x85\u2028", "\\x85\\u2028"),
         ("\udcff", "\\xff"),
+        ("gro\u202eup\u200b\U000e0041", "gro\\u202eup\\u200b\\U000e0041"),
         (Unprintable(), "<Unprintable>"),
     ],
 )
 def test_values_become_text_that_is_safe_to_read(value: object, text: str) -> None:
     assert printable(value) == text
+
+
+def test_what_is_not_seen_is_written_as_what_it_is() -> None:
+    """No character that changes how others are shown, in whatever version of Unicode."""
+    kept = [
+        f"{code:x}"
+        for code in range(sys.maxunicode + 1)
+        if unicodedata.category(char := chr(code)) == "Cf" and char in printable(char)
+    ]
+    assert not kept
 
 
 @given(st.one_of(st.text(), st.binary()))

@@ -33,6 +33,6 @@ def test_escapes_and_limits_are_on_the_page() -> None:
 
 
 def test_the_opening_example_is_an_expression() -> None:
-    example = re.search(r"```\n(.*)\n```", PAGE)
+    example = re.search(r"```text\n(.*)\n```", PAGE)
     assert example
     assert parse(example[1])

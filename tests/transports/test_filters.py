@@ -15,6 +15,7 @@ from server.filters.base import FilterError, IncomingCommand, Verdict
 from server.filters.correlation_ids import CorrelationIdTimestamper
 from server.filters.registry import make_filters
 from server.wire.header import Header
+from tests.documentation.fences import python_files
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, free_port, running_server
 from tests.transports.support import transport
@@ -317,10 +318,8 @@ def test_a_custom_filter_needs_its_members(tmp_path: Path) -> None:
 
 def test_the_example_of_the_documentation_works(tmp_path: Path) -> None:
     """The filter in docs/transports.md does what it says."""
-    page = (Path(__file__).parents[2] / "docs" / "transports.md").read_text()
-    _, _, rest = page.partition("```python\n")
     library = tmp_path / "keep_out.py"
-    library.write_text(rest.partition("```")[0])
+    library.write_text(python_files("docs/transports.md")["keep_out.py"])
     module = ModuleSpec("keep-out", str(library), options(), HERE)
     (made,) = make_filters([ModuleUse("keep-out", options(Topic="secret"), HERE)], (module,))
     for topic, verdict in (("secret", Verdict.DROP), ("open", Verdict.PASS)):

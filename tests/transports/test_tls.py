@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -130,29 +132,64 @@ def test_only_the_configured_ciphers_are_used(secure: SecureServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "beginning", "said"),
+    ("beginning", "answer", "said"),
     [
-        ("tcps", b"GET / HTTP/1.1\r\n\r\n", "http request"),
-        ("tcps", b'\x00\x00\x00\x0d{"c":"logon"}', "wrong version number"),
-        ("one-cipher", None, "no shared cipher"),
-        ("verified-by-file", None, "peer did not return a certificate"),
+        (b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 400 ", "an HTTP request without TLS"),
+        (b'\x00\x00\x00\x0d{"c":"logon"}', b"", "the client speaks AMPS without TLS"),
+        (b"\x78\x9c", b"", "the client speaks without TLS"),
+        (b"\x16\x03\x01\x00\x02\x01\x00", b"", ""),
+        (b"hello there, who are you", b"", "wrong version number (the other end does not"),
+        (b"\x16\x03\x01\x02\x00", b"", "the client closed the connection in its middle"),
     ],
 )
-def test_a_handshake_that_fails_is_logged(
-    secure: SecureServer, name: str, beginning: bytes | None, said: str
+def test_whoever_does_not_speak_tls_is_turned_away_and_named(
+    secure: SecureServer, beginning: bytes, answer: bytes, said: str
 ) -> None:
+    """An HTTP client is told what is wrong; the log says who has come, and what they speak."""
+    with RawPeer(secure.ports["tcps"]) as peer:
+        host, port = peer.socket.getsockname()
+        peer.socket.sendall(beginning)
+        if not answer:
+            peer.socket.shutdown(socket.SHUT_WR)
+        assert peer.socket.recv(1000).startswith(answer)
+        assert peer.is_disconnected()
+    assert secure.server.logs(
+        f"11-0008 Transport[tcps] refused a TLS handshake from {host}:{port}: {said}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("one-cipher", "no shared cipher (no cipher is common to both)"),
+        ("verified-by-file", "peer did not return a certificate (VerifyClient wants one)"),
+    ],
+)
+def test_a_handshake_that_fails_is_logged(secure: SecureServer, name: str, said: str) -> None:
     """With the transport and the reason; the connection is not one before its handshake."""
-    if beginning is not None:
-        with RawPeer(secure.ports[name]) as peer:
-            peer.socket.sendall(beginning)
-            assert peer.is_disconnected()
-    else:
-        context = secure.authority.client_context()
-        context.maximum_version = ssl.TLSVersion.TLSv1_2
-        context.set_ciphers("ECDHE+AES128")
-        with pytest.raises((ssl.SSLError, ConnectionError)):
-            connect_tls(secure.ports[name], context)
-    assert secure.server.logs(f"11-0008 Transport[{name}] refused a TLS handshake: {said}")
+    context = secure.authority.client_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ECDHE+AES128")
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        connect_tls(secure.ports[name], context)
+    assert secure.server.waits_for(
+        lambda log: (
+            re.search(
+                re.escape(f"11-0008 Transport[{name}] refused a TLS handshake from ")
+                + r"127\.0\.0\.1:\d+: "
+                + re.escape(said),
+                log,
+            )
+            is not None
+        )
+    )
+
+
+def test_a_client_that_does_not_trust_the_server_is_named(secure: SecureServer) -> None:
+    """The reason says which of the two does not accept the other's certificate."""
+    with pytest.raises(ssl.SSLError):
+        connect_tls(secure.ports["tcps"], secure.clients.client_context())
+    assert secure.server.logs("the other end does not trust the authority of our Certificate")
 
 
 @pytest.mark.parametrize("name", ["verified-by-file", "verified-by-path"])
@@ -198,7 +235,7 @@ GOOD = TlsSpec(
     certificate="good.crt",
     private_key="good.key",
     ciphers=None,
-    protocols=("TLSv1.1", "TLSv1.2", "TLSv1.3"),
+    protocols=("TLSv1.2", "TLSv1.3"),
     verify_client=False,
     ca_file=None,
     ca_path=None,

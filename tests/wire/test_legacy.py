@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.wire.framing import frame
+from server.wire.legacy.caller import LegacyCaller
 from server.wire.legacy.dialect import Dialect
 from server.wire.legacy.envelope import EnvelopeDialect
 from server.wire.legacy.fields import FIELDS, as_amps
@@ -138,6 +139,27 @@ def test_frames_become_messages(name: str, topic: str, body: bytes) -> None:
         assert dialect.body(message, one.body_start or 0) == body
 
 
+@pytest.mark.parametrize("name", DIALECTS)
+@given(TEXTS, st.binary(max_size=30))
+def test_what_a_client_says_is_what_a_server_hears(name: str, topic: str, body: bytes) -> None:
+    """Commands and their bodies, numbers as texts, and braces in texts."""
+    said = [{"c": "p", "t": topic + end, "s": number} for number, end in enumerate(("", '"}', "}"))]
+    frames = b"".join(frame(json.dumps(header).encode(), body) for header in said)
+    heard = LegacyPeer(DIALECTS[name]).feed(LegacyCaller(DIALECTS[name]).encode(frames))
+    assert [(json.loads(header), content) for header, content in heard] == [
+        (header | {"c": "publish", "s": str(header["s"])}, body) for header in said
+    ]
+
+
+def test_a_record_of_a_query_is_a_batch_of_one() -> None:
+    """The amps protocol has a header for the batch, and one for each record in it."""
+    caller = LegacyCaller(FIX)
+    sent = b"20000=sow\x0120019=q\x0120005=t\x0120023=1\x0120059=7\x0120058=3\x01\x02a=1"
+    ((header, content),) = caller.feed(with_length(sent))
+    assert json.loads(header) == {"c": "sow", "query_id": "q", "t": "t", "bs": "1"}
+    assert content == b'{"k":"7","l":"3"}a=1'
+
+
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
@@ -208,8 +230,8 @@ def test_shapes_of_envelopes(content: bytes, header: dict[str, str], body: bytes
     ("content", "said"),
     [
         (b"", "no element found"),
-        (b"<a/>", "expected an Envelope and not <a>"),
-        (b"<Envelope><Header/><Tail/></Envelope>", "not <Tail>"),
+        (b"<a/>", "the outermost element is no Envelope"),
+        (b"<Envelope><Header/><Tail/></Envelope>", "something else than a Header or a Body"),
         (b"<Envelope><Header><Cmd>x</Envelope>", "mismatched tag"),
         (b"<Envelope><Header>", "no element found"),
         (b"<Envelope><Body>", "does not end"),

@@ -14,9 +14,9 @@ import codecs
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Final, Self
 from xml.parsers import expat  # document types, and with them entities, are refused below
-from xml.sax.saxutils import escape
 
 from server.wire.framing import FrameError
 from server.wire.legacy.dialect import Opened
@@ -65,7 +65,7 @@ class EnvelopeDialect:
             assert tag is not None  # noqa: S101 - the parser has just read it
             return Opened(header.fields, tag.end())
         except expat.ExpatError as error:
-            raise FrameError(f"the envelope cannot be read: {error}: {message[:64]!r}") from None
+            raise FrameError(f"the envelope cannot be read: {error}") from None
         return Opened(header.fields, None)
 
     def body(self, message: bytes, body_start: int) -> bytes:
@@ -75,7 +75,7 @@ class EnvelopeDialect:
         last_tag = message.rfind(b"</", body_start)
         end = message.rfind(b"</", body_start, max(last_tag, body_start))
         if end < 0 or _CLOSING.fullmatch(message, end) is None:
-            raise FrameError(f"the envelope does not end after its body: {message[-64:]!r}")
+            raise FrameError("the envelope does not end after its body")
         body = message[body_start:end]
         return body if body.isascii() else _in_utf8(body, _encoding(message))
 
@@ -150,11 +150,11 @@ class _Header:
     def _start(self, name: str, _attributes: dict[str, str]) -> None:
         name = _local(name)
         if self._depth == 0 and name != "Envelope":
-            raise FrameError(f"expected an Envelope and not <{name[:40]}>")
+            raise FrameError("the outermost element is no Envelope")
         if self._depth == 1 and name == "Body":
             raise _BodyReached(self._parser.CurrentByteIndex)
         if self._depth == 1 and name != "Header":
-            raise FrameError(f"expected a Header or a Body in the envelope, not <{name[:40]}>")
+            raise FrameError("the envelope has something else than a Header or a Body in it")
         self._depth += 1
 
     def _end(self, name: str) -> None:
@@ -190,7 +190,7 @@ def _pieces(message: bytes) -> Iterator[bytes]:
 
 def _text(value: str) -> str:
     """A text in XML; what XML cannot express becomes U+FFFD."""
-    return escape(_NOT_XML.sub("\ufffd", value))
+    return escape(_NOT_XML.sub("\ufffd", value), quote=False)
 
 
 def _refuse_doctype(*_declaration: object) -> None:

@@ -32,15 +32,16 @@ class FixDialect:
         header = message if end < 0 else message[:end]
         try:
             text = header.decode()
-        except UnicodeDecodeError:
-            raise FrameError(f"the header is not in UTF-8: {header[:64]!r}") from None
+        except UnicodeDecodeError as error:
+            where = f"{error.reason} (byte {error.start})"
+            raise FrameError(f"the header is not in UTF-8: {where}") from None
         fields = {}
         for field in text.split(self.field_separator):
             tag, _, value = field.partition("=")
             if value and tag in _KEYS:
                 fields[_KEYS[tag]] = value
         if message.startswith(b"{") and not fields:
-            raise FrameError(f"a header of the protocol amps, expected FIX tags: {message[:64]!r}")
+            raise FrameError("a header of the protocol amps, expected FIX tags")
         return Opened(fields, None if end < 0 else end + 1)
 
     def body(self, message: bytes, body_start: int) -> bytes:

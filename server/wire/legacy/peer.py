@@ -8,16 +8,15 @@ of a header is remembered.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from struct import Struct
 from typing import Final
 
 import msgspec
 
-from server.wire.framing import MAXIMUM_FRAME, Frame, FrameError, FrameReader, split_at_header_end
+from server.wire.framing import MAXIMUM_FRAME, Frame
 from server.wire.legacy.dialect import Dialect
 from server.wire.legacy.fields import as_amps, is_true
+from server.wire.legacy.translation import LENGTH, Fields, MessageReader, first_frame, open_header
 
-_LENGTH: Final = Struct(">I")
 _PUBLISHES: Final = ("publish", "p", "delta_publish")
 _SUBSCRIBES: Final = (
     "subscribe",
@@ -29,13 +28,11 @@ _MOST_WRAPPINGS_KEPT: Final = 1024
 _LONGEST_HEADER_KEPT: Final = 512
 _MOST_DATA_ONLY: Final = 10_000
 
-_Fields = dict[str, object]
 _Wrapping = tuple[bytes, bytes]
-_decode_fields: Final = msgspec.json.Decoder(_Fields).decode
 _encode_fields: Final = msgspec.json.encode
 
 
-class LegacyPeer(FrameReader):
+class LegacyPeer(MessageReader):
     """Translates between a peer of a legacy protocol and the amps protocol.
 
     Args:
@@ -43,11 +40,10 @@ class LegacyPeer(FrameReader):
         limit: the longest message, in bytes.
     """
 
-    __slots__ = ("_data_only", "_dialect", "_ids_made", "_last_header", "_last_start", "_wrappings")
+    __slots__ = ("_data_only", "_ids_made", "_last_header", "_last_start", "_wrappings")
 
     def __init__(self, dialect: Dialect, limit: int = MAXIMUM_FRAME) -> None:
-        super().__init__(limit)
-        self._dialect = dialect
+        super().__init__(dialect, limit)
         self._last_start: bytes | None = None  # a publish up to its body, and its translation
         self._last_header = b""
         self._wrappings: dict[tuple[bytes, int], _Wrapping] = {}
@@ -63,37 +59,9 @@ class LegacyPeer(FrameReader):
         messages = []
         position, size = 0, len(frames)
         while position < size:
-            start = position + 4
-            position = start + _LENGTH.unpack_from(frames, position)[0]
-            header_end = frames.index(b"}", start) + 1
-            messages += self._messages(frames[start:header_end], frames[header_end:position])
+            header, body, position = first_frame(frames, position)
+            messages += self._messages(header, body)
         return b"".join(messages)
-
-    def _split(self, chunk: bytes) -> list[Frame]:
-        """Cut messages off the stream, and translate them."""
-        frames: list[Frame] = []
-        position, size = 0, len(chunk)
-        while size - position >= _LENGTH.size:
-            start = position + _LENGTH.size
-            end = start + _LENGTH.unpack_from(chunk, position)[0]
-            if end - start > self._limit:
-                self.error = FrameError(
-                    f"a message of {end - start} bytes is over the limit of {self._limit}"
-                    f" (first bytes {chunk[position : position + 16]!r})"
-                )
-                return frames
-            if end > size:
-                self._wait_for(end - size, chunk, position)
-                return frames
-            try:
-                frames.append(self._translate(chunk[start:end]))
-            except FrameError as error:
-                self.error = error
-                return frames
-            position = end
-        if position < size:
-            self._wait_for(_LENGTH.size - (size - position), chunk, position)
-        return frames
 
     def _translate(self, message: bytes) -> Frame:
         dialect = self._dialect
@@ -141,7 +109,7 @@ class LegacyPeer(FrameReader):
         wrapping = self._wrappings.get((header, len(embedded)))
         if wrapping is not None:
             return [_framed(wrapping, embedded)]
-        fields, whole_header, body = _open(header, body)
+        fields, whole_header, body = open_header(header, body)
         if fields.get("c") == "sow":
             return [
                 self._message({**fields, **record, "bs": 1}, record_body)
@@ -152,16 +120,16 @@ class LegacyPeer(FrameReader):
             self._remember(header, fields, len(embedded))
         return [message]
 
-    def _message(self, fields: _Fields, body: bytes) -> bytes:
+    def _message(self, fields: Fields, body: bytes) -> bytes:
         embedded = self._dialect.embed(body)
         return _framed(self._wrapping(fields, len(embedded)), embedded)
 
-    def _remember(self, header: bytes, fields: _Fields, body_length: int) -> None:
+    def _remember(self, header: bytes, fields: Fields, body_length: int) -> None:
         if len(self._wrappings) >= _MOST_WRAPPINGS_KEPT:
             self._wrappings.clear()
         self._wrappings[header, body_length] = self._wrapping(fields, body_length)
 
-    def _wrapping(self, fields: _Fields, body_length: int) -> _Wrapping:
+    def _wrapping(self, fields: Fields, body_length: int) -> _Wrapping:
         """What stands before and behind a body of a message with these fields."""
         if fields.get("c") == "p":
             if self._data_only.issuperset(str(fields.get("sids", "")).split(",")):
@@ -175,27 +143,14 @@ class LegacyPeer(FrameReader):
 
 def _framed(wrapping: _Wrapping, body: bytes) -> bytes:
     head, tail = wrapping
-    return _LENGTH.pack(len(head) + len(body) + len(tail)) + head + body + tail
+    return LENGTH.pack(len(head) + len(body) + len(tail)) + head + body + tail
 
 
-def _records(batch: bytes) -> Iterator[tuple[_Fields, bytes]]:
+def _records(batch: bytes) -> Iterator[tuple[Fields, bytes]]:
     """The records of a batch: the fields of each, and its body."""
     while batch:
         header_end = batch.index(b"}") + 1
-        fields, _, rest = _open(batch[:header_end], batch[header_end:])
+        fields, _, rest = open_header(batch[:header_end], batch[header_end:])
         length = int(str(fields["l"]))
         yield fields, rest[:length]
         batch = rest[length:]
-
-
-def _open(header: bytes, body: bytes) -> tuple[_Fields, bytes, bytes]:
-    """Read a header of the server's own that may have been cut at a brace inside a text.
-
-    Returns:
-        The fields of the header, the whole header, and the body.
-    """
-    try:
-        return _decode_fields(header), header, body
-    except msgspec.DecodeError:
-        header, body = split_at_header_end(header, body)
-        return _decode_fields(header), header, body

@@ -1,0 +1,59 @@
+"""Libraries that decide on logons and permissions, and their options, as configurations see them.
+
+Source: AMPS User Guide, Securing AMPS.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from config_schema.catalogue import LibraryRule, ModuleKind, ModuleRule, OptionRule, ValueKind
+from server.assembly.catalogue_authenticators import EXEC, MULTI
+from server.assembly.catalogue_directories import MULTI_AUTHENTICATION
+from server.assembly.catalogue_http import HTTP_ENTITLEMENT
+from server.assembly.catalogue_oauth import OAUTH
+from server.assembly.catalogue_users import USERS
+from server.security import simple_access
+
+_SIMPLE_ACCESS: Final = LibraryRule(
+    simple_access.LIBRARY,
+    {
+        ModuleKind.ENTITLEMENT: ModuleRule(
+            simple_access.LIBRARY,
+            "allows and denies topics and paths by their names, to all users alike",
+            (
+                OptionRule(
+                    "AllowedTopics",
+                    ValueKind.REGEX,
+                    "matches the names of what may be used",
+                    default=".*",
+                ),
+                OptionRule(
+                    "DeniedTopics",
+                    ValueKind.REGEX,
+                    "matches the names of what may not be used all the same",
+                ),
+                OptionRule(
+                    "GrantedPermissions",
+                    ValueKind.CHOICE,
+                    "what is granted; both if left out",
+                    choices=("read", "write"),
+                ),
+            ),
+        )
+    },
+    open_options=True,  # AMPS needs none where it is loaded, and says nothing of those it is given
+)
+
+SECURITY_LIBRARIES: Final[dict[str, LibraryRule]] = {
+    rule.name: rule
+    for rule in (
+        _SIMPLE_ACCESS,
+        HTTP_ENTITLEMENT,
+        USERS,
+        OAUTH,
+        MULTI_AUTHENTICATION,
+        EXEC,
+        MULTI,
+    )
+}

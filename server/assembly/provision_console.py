@@ -1,0 +1,72 @@
+"""Makes the console of an instance: its page, and what that asks for besides statistics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.admin.site import Route
+from server.assembly.plan import as_data, plan_runtime
+from server.console import action_states, expressions, graph, log_tail, logon
+from server.console.assets import CONSOLE, Assets
+from server.console.mesh import mesh_addresses
+from server.console.page import ConsolePage
+from server.console.policy import policy
+from server.console.queries import query_transport
+from server.console.session import MAY, SESSION, SessionPage
+
+if TYPE_CHECKING:
+    from actions.runner import Actions
+    from config_schema.spec import AdminSpec, InstanceSpec
+    from server.admin.access import Access
+    from server.admin.cross_site import CrossSite
+    from server.admin.engine_side import EngineSide
+    from server.core.engine import Engine
+    from server.events.targets.memory import MemoryTarget
+    from server.statistics.keeper import Keeper
+
+
+def provision_console(
+    spec: InstanceSpec,
+    admin: AdminSpec,
+    engine: Engine,
+    actions: Actions,
+    recent: MemoryTarget | None,
+    statistics: Keeper,
+    access: Access,
+    engine_side: EngineSide,
+    cross_site: CrossSite,
+) -> list[Route]:
+    """Make the paths of the console.
+
+    Args:
+        spec: the instance's description.
+        admin: that of the admin interface.
+        engine: knows the functions of expressions.
+        actions: the instance's actions.
+        recent: the last entries of the log; None if nobody keeps them.
+        statistics: knows of other instances.
+        access: says who may see what.
+        engine_side: is asked for what changes.
+        cross_site: says whose pages may see the log.
+    """
+    queries = query_transport(spec, admin)
+
+    assets = Assets(access, policy())
+    page = ConsolePage(spec.name, assets.base, queries, lambda: mesh_addresses(statistics.latest))
+    session = SessionPage(spec, admin, assets.base, queries, access)
+    shown = graph.Graph(as_data(plan_runtime(spec)), access)
+    check = expressions.ExpressionCheck(engine.settings.functions, access)
+    states = action_states.ActionStates(actions.states, access, engine_side)
+    routes = [
+        Route((), page.answer),
+        Route((CONSOLE,), assets.answer, leads_on=True),
+        Route((CONSOLE, SESSION), session.session),
+        Route((CONSOLE, MAY), session.may),
+        Route(logon.PATH, logon.Logon(access).answer),
+        Route(graph.PATH, shown.answer),
+        Route(expressions.PATH, check.answer),
+        Route(action_states.PATH, states.answer),
+    ]
+    if recent is not None:
+        routes.append(Route(log_tail.PATH, log_tail.LogTail(recent, access, cross_site).answer))
+    return routes

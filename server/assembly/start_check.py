@@ -1,0 +1,29 @@
+"""What a start would find out about a configuration, found out without one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.assembly.expected_files import check_expected_files
+from server.assembly.foreign_files import warn_of_foreign_files
+from server.assembly.provision import check_provisions
+from server.assembly.provision_security import check_users_files
+
+if TYPE_CHECKING:
+    from config_schema.document import Node
+    from config_schema.problems import Problems
+    from config_schema.spec import InstanceSpec
+
+
+def check_start(spec: InstanceSpec, root: Node, problems: Problems) -> None:
+    """Check what the configuration needs besides itself: files, definitions, directories.
+
+    Args:
+        spec: the instance.
+        root: its configuration in canonical names, without errors.
+        problems: takes what is found.
+    """
+    check_provisions(spec, problems)
+    check_users_files(spec, problems)
+    check_expected_files(root, problems)
+    warn_of_foreign_files(spec, problems)

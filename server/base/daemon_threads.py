@@ -1,0 +1,86 @@
+"""Threads for calls that may never return, such as those that wait for a network file system.
+
+Python waits for the threads of a `ThreadPoolExecutor` when an event loop is closed, and once more
+when the process ends: one call that does not return, and the process does not end. These are not
+waited for. So they are for questions only, such as what a file says, never for work that has to be
+complete.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_IDLE_SECONDS: Final = 10.0
+
+
+class DaemonThreads(ThreadPoolExecutor):
+    """An executor whose threads nobody waits for. An event loop can have it as its default.
+
+    Args:
+        most: how many threads there may be; they begin when they are needed, and end when idle.
+        name: what their names begin with.
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        super().__init__(most, name)  # which begins no thread: that is up to `submit`
+        self._most: Final = most
+        self._name: Final = name
+        self._calls: deque[Callable[[], None]] = deque()
+        self._changed = threading.Condition()
+        self._running = 0
+        self._idle = 0
+        self._is_closed = False
+
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        """See `Executor`."""
+        future: Future[_T] = Future()
+
+        def call() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                result = fn(*args, **kwargs)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        with self._changed:
+            if self._is_closed:
+                raise RuntimeError("no calls are taken any more")
+            self._calls.append(call)
+            if self._idle >= len(self._calls):
+                self._changed.notify()
+            elif self._running < self._most:
+                self._running += 1
+                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
+        """Take no more calls. Those that are under way are not waited for, others not begun."""
+        with self._changed:
+            self._is_closed = True
+            self._calls.clear()
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        while (call := self._next()) is not None:
+            call()
+
+    def _next(self) -> Callable[[], None] | None:
+        """The next call; None if the thread is to end."""
+        with self._changed:
+            self._idle += 1
+            self._changed.wait_for(lambda: self._calls or self._is_closed, _IDLE_SECONDS)
+            self._idle -= 1
+            if self._calls:
+                return self._calls.popleft()
+            self._running -= 1
+            return None

@@ -1,0 +1,183 @@
+"""How values are handed to a shell command without ever being parsed as part of it.
+
+Theory of operation. The command is the operator's and goes to the shell as written, but the values
+of variables may be anybody's. So the shell never sees them as text to parse: each value becomes a
+variable of the command's environment, and the command refers to it. What a shell puts in place of a
+variable it does not parse again, apart from splitting it into words and looking for file names,
+which double quotes prevent. So a reference is `"${AMPERAGE_1}"` outside of quotes, `${AMPERAGE_1}`
+inside double quotes and here-documents, and inside single quotes, where there are no variables,
+these are closed before and opened again after it. Only an operator who has a value parsed (eval,
+sh -c) gets it parsed.
+
+For that, the command is read as a shell reads it, as far as quotes go: a stack of what is open.
+Source: POSIX.1-2017, Shell Command Language, 2.2 Quoting; 2.6 Word Expansions; 2.7.4 Here-Document.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+_SINGLE: Final = "'"
+_DOUBLE: Final = '"'
+_BACKQUOTE: Final = "`"
+_PARENTHESIS: Final = "("
+_ARITHMETIC: Final = "(("
+_BRACE: Final = "${"
+
+_REFERENCES: Final = {"": '"${{{}}}"', _DOUBLE: "${{{}}}", _SINGLE: "'\"${{{}}}\"'"}
+"""How to refer to a variable, by the quotes that are open."""
+
+_HERE: Final = re.compile(r"(?<!<)<<(?!<)(-?)[ \t]*((?:\\.|'[^']*'|\"[^\"]*\"|[^\s;&|<>()'\"\\])+)")
+_WORD_BEGINS_AFTER: Final = " \t\n;&|()`"
+
+
+class Template(Protocol):
+    """A command with variables."""
+
+    @property
+    def parts(self) -> Sequence[tuple[str, str]]:
+        """Pairs of a text and the name of the variable after it."""
+
+    @property
+    def tail(self) -> str:
+        """The text after the last variable."""
+
+
+def shell_command(template: Template) -> tuple[str, Mapping[str, str]]:
+    """The command for the shell, and the environment variables that it refers to.
+
+    Returns:
+        The command, and by the name of each environment variable that of the variable whose value
+        it has.
+    """
+    names: dict[str, str] = {}
+    pieces: list[str] = []
+    quotes = _Quotes()
+    for number, (before, name) in enumerate(template.parts, 1):
+        quotes.read(before)
+        variable = f"AMPERAGE_{number}"
+        names[variable] = name
+        pieces += (before, _REFERENCES[quotes.open].format(variable))
+        quotes.pass_value()
+    return "".join([*pieces, template.tail]), names
+
+
+class _Quotes:
+    """Which quotes are open at a place of a command."""
+
+    def __init__(self) -> None:
+        self._stack: list[str] = []
+        self._before = "\n"  # the character before
+        self._in_comment = False
+        self._announced: list[tuple[str, bool]] = []  # here-documents that begin with the next line
+        self._line: str | None = None  # of a here-document, as far as it has been read
+
+    @property
+    def open(self) -> str:
+        """The quotes that a reference would stand in: single, double (or the like), or none."""
+        if self._line is not None:
+            return _DOUBLE
+        for kind in reversed(self._stack):
+            if kind != _BRACE:
+                return kind if kind in (_SINGLE, _DOUBLE) else ""
+        return ""
+
+    def pass_value(self) -> None:
+        """Something stands here that is not read."""
+        self._before = "x"
+        if self._line is not None:
+            self._line += "\0"  # so that it is no delimiter
+
+    def read(self, text: str) -> None:
+        """Read on."""
+        position = 0
+        while position < len(text):
+            character = text[position]
+            if self._line is not None:
+                self._read_document(character)
+            elif self._in_comment and character != "\n":
+                pass
+            elif character == "\\" and self._top != _SINGLE:
+                position += 1
+            elif (here := self._here(text, position)) is not None:
+                position = here
+                continue
+            else:
+                position += self._take(character, text[position + 1 : position + 2])
+            self._before = text[position : position + 1]
+            position += 1
+
+    @property
+    def _top(self) -> str:
+        return self._stack[-1] if self._stack else ""
+
+    def _take(self, character: str, following: str) -> int:
+        """Take one character; returns how many of those behind it belong to it."""
+        top, plain = self._top, self.open == ""
+        if character == "\n":
+            self._in_comment = False
+            if self._announced:
+                self._line = ""
+        elif top == _SINGLE:
+            if character == _SINGLE:
+                self._stack.pop()
+        elif character == _BACKQUOTE:
+            self._take_backquote()
+        elif character == "$" and following and following in "({":
+            self._stack.append(_PARENTHESIS if following == "(" else _BRACE)
+            return 1
+        elif character == _DOUBLE:
+            if top == _DOUBLE:
+                self._stack.pop()
+            else:
+                self._stack.append(_DOUBLE)
+        elif character == "}" and top == _BRACE:
+            self._stack.pop()
+        elif plain:
+            self._take_plain(character)
+        return 0
+
+    def _take_plain(self, character: str) -> None:
+        if character == _SINGLE:
+            self._stack.append(_SINGLE)
+        elif character == _PARENTHESIS:
+            doubled = self._top == self._before == _PARENTHESIS
+            self._stack.append(_ARITHMETIC if doubled else _PARENTHESIS)
+        elif character == ")" and self._top in (_PARENTHESIS, _ARITHMETIC):
+            self._stack.pop()
+        elif character == "#" and self._before in _WORD_BEGINS_AFTER:
+            self._in_comment = True
+
+    def _take_backquote(self) -> None:
+        """Begin a substitution, or end the one that is open, with all that is open in it."""
+        if _BACKQUOTE in self._stack:
+            while self._stack.pop() != _BACKQUOTE:
+                pass
+        else:
+            self._stack.append(_BACKQUOTE)
+
+    def _here(self, text: str, position: int) -> int | None:
+        """Take note of a here-document that is announced; returns the position behind that."""
+        if self.open or text[position] != "<" or _ARITHMETIC in self._stack:
+            return None
+        found = _HERE.match(text, position)
+        if found is None:
+            return None
+        delimiter = re.sub(r"\\(.)|['\"]", r"\1", found[2])
+        self._announced.append((delimiter, bool(found[1])))
+        self._before = "x"
+        return found.end()
+
+    def _read_document(self, character: str) -> None:
+        if character != "\n":
+            self._line = f"{self._line}{character}"
+            return
+        delimiter, without_tabs = self._announced[0]
+        line = self._line or ""
+        if (line.lstrip("\t") if without_tabs else line) == delimiter:
+            self._announced.pop(0)
+            self._line = "" if self._announced else None
+        else:
+            self._line = ""

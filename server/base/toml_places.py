@@ -1,0 +1,214 @@
+"""Where things stand in a TOML document, for those who complain about one, or edit it.
+
+`tomllib` gives values and no places. This finds the places, and no values: it is for a document
+that `tomllib` has read, so that nothing that it comes upon can be wrong.
+
+    [users.ann]              the table ("users", "ann"), in line 1
+    topic = [                the key ("users", "ann", "topic"), in line 2
+        { read = true },     the key ("users", "ann", "topic", 0, "read"), in line 3
+    ]
+
+Source: TOML v1.0.0.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+TomlPlace: TypeAlias = tuple[str | int, ...]
+"""Names of tables and keys, and the numbers of the elements of arrays from 0 on."""
+
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<blank> [ \t\r]+ | \#[^\n]* )
+  | (?P<line> \n )
+  | (?P<string>
+        \"\"\" (?: \\[\s\S] | [^\\] )*? \"\"\" "{0,2}
+      | ''' [\s\S]*? ''' '{0,2}
+      | " (?: \\. | [^"\\\n] )* "
+      | ' [^'\n]* '
+    )
+  | (?P<mark> [\[\]{}=,.] )
+  | (?P<bare> [^\s\[\]{}=,.\#"']+ )
+    """,
+    re.VERBOSE,
+)
+_ENDS_OF_VALUES: Final = (",", "]", "}")
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+class Table(NamedTuple):
+    """A table with a header.
+
+    Attributes:
+        place: which it is.
+        start: where its header begins, as an offset in the text.
+        end: where the line of its header ends.
+    """
+
+    place: TomlPlace
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class TomlPlaces:
+    """Where things stand.
+
+    Attributes:
+        tables: the tables that have headers, in their order.
+        values: from where to where the value of each key is written.
+    """
+
+    tables: list[Table] = field(default_factory=list)
+    values: dict[TomlPlace, tuple[int, int]] = field(default_factory=dict)
+    _lines: dict[TomlPlace, int] = field(default_factory=dict)
+
+    def line(self, place: TomlPlace) -> int:
+        """The line of a key or table, from 1 on; of what it is in if it is not written itself."""
+        while place and place not in self._lines:
+            place = place[:-1]
+        return self._lines.get(place, 1)
+
+    def take_note(self, place: TomlPlace, line: int) -> None:
+        """Something is written in a line."""
+        for size in range(1, len(place) + 1):
+            self._lines.setdefault(place[:size], line)
+
+
+def find_places(text: str) -> TomlPlaces:
+    """Find out where things stand.
+
+    Args:
+        text: a document that `tomllib` can read.
+    """
+    return _Walk(text).go()
+
+
+class _Walk:
+    """Goes through a document.
+
+    Args:
+        text: the document.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._places = TomlPlaces()
+        self._newlines = [found.start() for found in re.finditer("\n", text)]
+        self._tokens = [
+            _Token(str(found.lastgroup), found[0], found.start(), found.end())
+            for found in _TOKEN.finditer(text)
+            if found.lastgroup != "blank"
+        ]
+        self._tokens.append(_Token("end", "", len(text), len(text)))
+        self._next = 0
+        self._counts: dict[TomlPlace, int] = {}  # of the tables in arrays of tables
+
+    def go(self) -> TomlPlaces:
+        """Find the places."""
+        table: TomlPlace = ()
+        while self._here.kind != "end":
+            if self._here.kind == "line":
+                self._next += 1
+            elif self._here.text == "[":
+                table = self._header()
+            else:
+                self._key_and_value(table)
+        return self._places
+
+    @property
+    def _here(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _take(self) -> _Token:
+        self._next += 1
+        return self._tokens[self._next - 1]
+
+    def _line_of(self, token: _Token) -> int:
+        return bisect_right(self._newlines, token.start) + 1
+
+    def _header(self) -> TomlPlace:
+        start = self._take()
+        is_array = self._here.text == "["
+        if is_array:
+            self._take()
+        names = self._names("]")
+        self._next += 2 if is_array else 1
+        place: TomlPlace = ()
+        for name in names[:-1]:
+            place = self._last_of((*place, name))
+        place = (*place, names[-1])
+        if is_array:
+            self._counts[place] = self._counts.get(place, 0) + 1
+            place = self._last_of(place)
+        self._places.take_note(place, self._line_of(start))
+        self._places.tables.append(Table(place, start.start, self._here.start))
+        return place
+
+    def _last_of(self, place: TomlPlace) -> TomlPlace:
+        """The table that a name stands for: of an array of tables the last."""
+        count = self._counts.get(place)
+        return place if count is None else (*place, count - 1)
+
+    def _names(self, end: str) -> list[str]:
+        """The parts of a key, up to what ends it."""
+        names = []
+        while self._here.text != end:
+            token = self._take()
+            if token.kind == "string":
+                names.append(tomllib.loads(f"name = {token.text}")["name"])
+            elif token.kind == "bare":
+                names.append(token.text)
+        return names
+
+    def _key_and_value(self, table: TomlPlace) -> None:
+        first = self._here
+        place = (*table, *self._names("="))
+        self._take()
+        self._places.take_note(place, self._line_of(first))
+        self._value(place)
+
+    def _value(self, place: TomlPlace) -> None:
+        start = self._here.start
+        self._places.take_note(place, self._line_of(self._here))
+        if self._here.text == "[":
+            self._array(place)
+        elif self._here.text == "{":
+            self._inline_table(place)
+        else:
+            while self._here.kind not in ("line", "end") and not self._at(*_ENDS_OF_VALUES):
+                self._take()
+        self._places.values[place] = (start, self._tokens[self._next - 1].end)
+
+    def _at(self, *marks: str) -> bool:
+        return self._here.text in marks
+
+    def _array(self, place: TomlPlace) -> None:
+        self._take()
+        number = 0
+        while True:
+            while self._here.kind == "line" or self._at(","):
+                self._take()
+            if self._at("]"):
+                break
+            self._value((*place, number))
+            number += 1
+        self._take()
+
+    def _inline_table(self, place: TomlPlace) -> None:
+        self._take()
+        while not self._at("}"):
+            if self._at(","):
+                self._take()
+            self._key_and_value(place)
+        self._take()

@@ -1,0 +1,60 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Hash tables of the names that are wanted of objects, by their length and some of their bytes.
+
+A body costs the same whether one field is wanted or a thousand.
+"""
+
+from cpython.mem cimport PyMem_Calloc
+from libc.string cimport memcmp
+
+
+cdef struct Name:
+    const char *text      # encoded, borrowed from whoever makes the table
+    Py_ssize_t length
+    int following         # the next name in its place of the table, -1 if it is the last
+
+
+cdef struct NameTable:
+    int *places           # the first name of each place, -1 if there is none
+    int mask              # places less one
+
+
+cdef inline unsigned int place_of(const char *name, Py_ssize_t length) noexcept nogil:
+    if length == 0:
+        return 0
+    return (
+        <unsigned int> length * 31
+        + <unsigned char> name[0] * 7
+        + <unsigned char> name[length - 1] * 13
+        + <unsigned char> name[length // 2]
+    )
+
+
+cdef inline bint make_table(NameTable *table, Name *names, int first, int count) noexcept:
+    """Make a table of `count` names from the one with the number `first` on; False if there is no memory."""
+    cdef int size = 4, number, place
+    while size < 2 * count:
+        size *= 2
+    table.mask = size - 1
+    table.places = <int *> PyMem_Calloc(size, sizeof(int))
+    if table.places == NULL:
+        return False
+    for place in range(size):
+        table.places[place] = -1
+    for number in range(first, first + count):
+        place = place_of(names[number].text, names[number].length) & table.mask
+        names[number].following = table.places[place]
+        table.places[place] = number
+    return True
+
+
+cdef inline int find_name(
+    const NameTable *table, const Name *names, const char *text, Py_ssize_t length
+) noexcept nogil:
+    """The number of a name, -1 if it is not wanted."""
+    cdef int number = table.places[place_of(text, length) & table.mask]
+    while number >= 0:
+        if names[number].length == length and memcmp(names[number].text, text, length) == 0:
+            return number
+        number = names[number].following
+    return -1
