@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import platform
 import resource
-import shlex
 import time
 from collections.abc import Sequence
 from typing import Final
 
+from config_schema.document import Document
 from config_schema.problems import Problems
 from config_schema.spec import InstanceSpec
 from config_schema.version import AMPS_VERSION, VERSION
+from server.admin.configuration_text import command_line_shown, document_shown
 from server.events.log import EventLog
 
 _LIMITS: Final = {
@@ -32,7 +33,7 @@ def announce(
     spec: InstanceSpec,
     log: EventLog,
     problems: Problems,
-    expanded: str,
+    document: Document,
     command_line: Sequence[str],
 ) -> None:
     """Write to the log what is about to start, and what its configuration should be told.
@@ -41,16 +42,16 @@ def announce(
         spec: the instance.
         log: where to.
         problems: what the check of the configuration found.
-        expanded: the whole configuration as it is used.
+        document: the whole configuration as it is used.
         command_line: the program and its arguments.
     """
     path = spec.location.file
     log.emit("00-0001", version=VERSION, amps_version=AMPS_VERSION)
     log.emit("00-0004", instance=spec.name, version=VERSION, pid=os.getpid(), path=path)
-    log.emit("00-0030", arguments=shlex.join(command_line))
+    log.emit("00-0030", arguments=command_line_shown(command_line, document.secrets))
     log.emit("00-0031", path=_working_directory())
     _announce_host(log)
-    log.emit("00-0002", path=path, text=expanded)
+    log.emit("00-0002", path=path, text=document_shown(document))
     for problem in problems:
         log.emit_problem(problem)
     for topic in spec.sow:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from typing import Final
+
+_STANDARD_OUTPUT: Final = 1
 
 
 class OutputError(Exception):
@@ -23,8 +26,15 @@ def occupy_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this one
 
 
+def print_to_nowhere() -> None:
+    """Keep what is still in a buffer from failing once more at the exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), _STANDARD_OUTPUT)
+
+
 def put(text: str, encoding: str | None = None) -> None:
-    """Write to standard output.
+    """Write to standard output, or to nowhere once nobody reads on (head, less).
+
+    What the command ends with is then what it would be otherwise.
 
     Args:
         text: what the command was asked for.
@@ -32,7 +42,7 @@ def put(text: str, encoding: str | None = None) -> None:
             the terminal does not have are escaped.
 
     Raises:
-        OutputError: it cannot be written, for instance since its reader has gone.
+        OutputError: it cannot be written.
     """
     stream = sys.stdout
     if stream is None:
@@ -41,6 +51,8 @@ def put(text: str, encoding: str | None = None) -> None:
     try:
         stream.flush()
         _write(stream.fileno(), octets)
+    except BrokenPipeError:
+        return
     except OSError as error:
         raise OutputError(f"standard output cannot be written: {error.strerror}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import sys
@@ -15,35 +16,50 @@ import uvloop
 
 from actions.explain import explain
 from actions.local_zone import local_zone
-from config_schema.compile import compile_config
-from config_schema.document import Document, load
-from config_schema.problems import Problems, Severity
-from config_schema.spec import InstanceSpec
-from config_schema.validate import validate
-from server.assembly.catalogue import ProgramCatalogue
-from server.assembly.expected_files import check_expected_files
-from server.assembly.foreign_files import (
-    ForeignFilesError,
-    refuse_foreign_files,
-    warn_of_foreign_files,
-)
+from config_schema.document import Document
+from config_schema.problems import Location, Problems, Severity
+from config_schema.spec import InstanceSpec, LogTargetSpec
+from server.admin.configuration_text import document_shown, shown
+from server.assembly.access import Question, explain_access
+from server.assembly.foreign_files import ForeignFilesError, refuse_foreign_files
 from server.assembly.instance import Instance, StartError
 from server.assembly.plan import as_graphviz, as_text, plan_runtime
-from server.assembly.provision import ProvisionError, check_provisions
+from server.assembly.provision import ProvisionError
+from server.assembly.start_check import check_start
 from server.events.log import PROBLEM_IDS, EventLog
 from server.events.targets import LogTargetError
 from server.events.targets.console import DESCRIPTORS
+from server.events.targets.memory import MemoryTarget
+from server.program import access_report
 from server.program.announcement import announce
 from server.program.banner import BANNER
+from server.program.configuration import read_configuration
 from server.program.console import OutputError, put, say
 from server.program.daemon import detach
 from server.program.verdict import Together, print_problems, report
+from server.security.modules import SecurityError
 from server.upkeep import memory
+from server.upkeep.supervisor import Supervisor
 
 _PROBLEM: Final = PROBLEM_IDS[Severity.WARNING]
 _SWITCH_SECONDS: Final = 0.000_5
 """How long a helper thread may run Python while the engine waits, which it does after each system
 call. Python's own 5 ms would be several turns."""
+
+_ERRORS_TO_TERMINAL: Final = LogTargetSpec(
+    protocol="stderr",
+    level="error",
+    levels=(),
+    include_errors=(),
+    exclude_errors=(),
+    file_name=None,
+    rotation_threshold=None,
+    ident=None,
+    options=(),
+    facility=None,
+    location=Location("", 0),
+)
+"""What modules say that are asked before anything runs."""
 
 _DRAWINGS: Final = {"graph": as_text, "graphviz": as_graphviz}
 
@@ -58,6 +74,10 @@ class Wish:
         check: say what is wrong with it.
         drawing: `graph` or `graphviz`: print what the instance would consist of.
         explain: print what each action does.
+        user: print what this user may do; None for nobody.
+        topics: topics to tell that of, besides those of the configuration.
+        admin_paths: paths of the admin interface, likewise.
+        as_json: print it in JSON.
         dump: print it expanded.
         in_background: run as a daemon.
         set_aside: rename files of others that are where ours would be.
@@ -68,6 +88,10 @@ class Wish:
     check: bool
     drawing: str | None
     explain: bool
+    user: str | None
+    topics: Sequence[str]
+    admin_paths: Sequence[str]
+    as_json: bool
     dump: bool
     in_background: bool
     set_aside: bool
@@ -84,34 +108,49 @@ def fulfil(wish: Wish) -> int:
     os.environ.update(wish.defines)
     together = Together()
     code = max([_fulfil(path, wish, together) for path in wish.paths])
-    return max(code, together.verify()) if wish.check else code
+    return max(code, together.verify(as_json=wish.as_json)) if wish.check else code
 
 
 def _fulfil(path: str, wish: Wish, together: Together) -> int:
-    problems = Problems()
-    document = load(path, defines=wish.defines, environ=os.environ, problems=problems)
+    read = read_configuration(path, wish.defines)
+    problems, document, root, spec = read.problems, read.document, read.root, read.spec
     if document is not None and document.complete and wish.dump:
         put(document.expanded, encoding="utf-8")  # which is what its first line says
         return 0
-    if document is None:
+    if document is None or root is None or spec is None:
         together.lack(path)
-        return report(path, problems)
-    root = validate(document, problems)
-    spec = compile_config(root, ProgramCatalogue(), problems)
-    if spec is None:
-        together.lack(path)
-        return report(path, problems)
-    if not (wish.check or wish.explain or wish.drawing):
+        return report(path, problems, as_json=wish.as_json and wish.check)
+    if not (wish.check or wish.explain or wish.drawing or wish.user is not None):
         return _run(spec, document, problems, wish)
-    check_provisions(spec, problems)
-    check_expected_files(root, problems)
-    warn_of_foreign_files(spec, problems)
+    check_start(spec, root, problems)
     if wish.drawing and not problems.has_errors:
         put(f"{_DRAWINGS[wish.drawing](plan_runtime(spec))}\n")
     if wish.explain and not problems.has_errors:
-        put(f"{explain(spec, datetime.now(local_zone()))}\n")
+        explained = explain(spec, datetime.now(local_zone()))
+        put(f"{shown(explained, document.secrets)}\n")
+    if wish.user is not None and not problems.has_errors:
+        _explain_access(path, spec, wish, wish.user, problems)
     together.add(path, spec)
-    return report(path, problems)
+    return report(path, problems, as_json=wish.as_json and wish.check)
+
+
+def _explain_access(
+    path: str, spec: InstanceSpec, wish: Wish, user: str, problems: Problems
+) -> None:
+    """Print what a user may do, or take note of why that cannot be found out."""
+    if wish.admin_paths and (spec.admin is None or spec.admin.inet_addr is None):
+        problems.warning(spec, "Admin", "there is no admin interface, so that --path tells nothing")
+    log = EventLog([_ERRORS_TO_TERMINAL], spec.name)
+    question = Question(user, wish.topics, wish.admin_paths)
+    try:
+        entrances = asyncio.run(explain_access(spec, question, log))
+    except (ProvisionError, SecurityError) as error:
+        problems.error(spec, "", str(error))
+        return
+    finally:
+        log.close()
+    show = access_report.as_json if wish.as_json else access_report.as_text
+    put(f"{show(user, path, entrances)}\n")
 
 
 def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish) -> int:
@@ -123,14 +162,15 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish)
     if spec.process_name is not None:
         setproctitle.setproctitle(spec.process_name)
     try:
-        log = EventLog(spec.logging, spec.name)
+        recent = None if spec.admin is None else MemoryTarget()
+        log = EventLog(spec.logging, spec.name, recent=recent)
     except LogTargetError as error:
         print_problems(problems, Severity.WARNING)
         tell_starter(str(error))
         return 1
     if not _reaches_terminal(log):
         print_problems(problems, Severity.WARNING)
-    announce(spec, log, problems, document.expanded, sys.argv)
+    announce(spec, log, problems, document, sys.argv)
 
     def on_started() -> None:
         log.allow_rotation()
@@ -138,7 +178,9 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish)
 
     try:
         refuse_foreign_files(spec, log, set_aside=wish.set_aside)
-        uvloop.run(Instance(spec, log, document.files, document.expanded).run(on_started))
+        supervisor = Supervisor(os.environ)
+        instance = Instance(spec, log, document.files, document_shown(document), supervisor)
+        uvloop.run(instance.run(on_started))
     except (ProvisionError, StartError) as error:
         log.emit("00-0012", reason=error)
         files = error.files if isinstance(error, ForeignFilesError) else ()

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 from config_schema.problems import Problems, Severity
 from config_schema.spec import InstanceSpec
 from config_schema.together import InstanceDescription, check_together, describe
-from server.program.console import say
+from server.program.console import put, say
 
 
-def report(path: str, problems: Problems) -> int:
+def report(path: str, problems: Problems, *, as_json: bool = False) -> int:
     """Print what was found in a configuration, and the verdict.
+
+    Args:
+        path: of the configuration.
+        problems: what was found.
+        as_json: as an object on standard output, besides.
 
     Returns:
         The exit code: 1 if it cannot be used, else 0.
     """
+    if as_json:
+        _put_object({"configuration": path}, "can_be_used", problems)
     return _conclude(path, problems, "is valid", "cannot be used")
 
 
@@ -45,8 +53,11 @@ class Together:
         """Take note of one that has not, so that who leads to it cannot be told."""
         self._lacking.append(path)
 
-    def verify(self) -> int:
+    def verify(self, *, as_json: bool = False) -> int:
         """Print what the configurations have against each other, and the verdict.
+
+        Args:
+            as_json: as an object on standard output, besides.
 
         Returns:
             The exit code: 1 if they do not fit, else 0.
@@ -62,8 +73,20 @@ class Together:
             problems.reading(path)
         for finding in check_together([one for _, one in given]):
             finding.report(problems)
-        paths = ", ".join(path for path, one in given if one.replicates)
-        return _conclude(paths, problems, "fit together", "do not fit together")
+        paths = [path for path, one in given if one.replicates]
+        if as_json:
+            _put_object({"configurations": paths}, "fit_together", problems)
+        return _conclude(", ".join(paths), problems, "fit together", "do not fit together")
+
+
+def _put_object(subject: dict[str, object], verdict: str, problems: Problems) -> None:
+    found = {
+        verdict: not problems.has_errors,
+        "errors": _count(problems, Severity.ERROR),
+        "warnings": _count(problems, Severity.WARNING),
+        "problems": [problem.as_data() for problem in problems],
+    }
+    put(json.dumps(subject | found, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _conclude(subject: str, problems: Problems, good: str, bad: str) -> int:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
-from config_schema.version import AMPS_VERSION, VERSION
+from server.base.regular_files import read_regular
 from server.journal.layout import FormatError
+from server.program.command_line import Parser, count, make_parser
+from server.program.console import say
+from server.tools.damage import reason
 from server.tools.journal_text import write_out
 
 _Contents = TypeVar("_Contents")
+_Dump: TypeAlias = Callable[[Path, _Contents, int | None], Iterable[bytes]]
+"""Makes what is printed of a file, with no more of the things in it than the number says."""
 
 
 def dump_files(
-    parser: argparse.ArgumentParser,
+    parser: Parser,
     arguments: Sequence[str] | None,
     unpack: Callable[[bytes], _Contents],
-    dump: Callable[[Path, _Contents, int | None], Iterable[bytes]],
+    dump: _Dump[_Contents],
+    objects: _Dump[_Contents],
 ) -> int:
     """Print the files that a command line names.
 
@@ -27,7 +31,8 @@ def dump_files(
         parser: of the command line, made by `parser_for`.
         arguments: the command line without the program's name; that of the process if None.
         unpack: makes of a file's bytes what the file holds; raises `FormatError`.
-        dump: makes the text of it, with no more of the things in it than the number says.
+        dump: makes text of that.
+        objects: makes lines of JSON of it.
 
     Returns:
         The exit status: 0, or 1 if a file cannot be read.
@@ -36,17 +41,16 @@ def dump_files(
     status = 0
     for path in options.filename:
         try:
-            contents = unpack(path.read_bytes())
+            contents = unpack(read_regular(path))
         except (OSError, FormatError) as problem:
-            why = problem.strerror if isinstance(problem, OSError) else str(problem)
-            print(f"{parser.prog}: {path}: {why}", file=sys.stderr)
+            say(f"{parser.prog}: {reason(path, problem)}")
             status = 1
             continue
-        write_out(dump(path, contents, options.limit))
+        write_out((objects if options.json else dump)(path, contents, options.limit))
     return status
 
 
-def parser_for(name: str, description: str, *, kind: str, things: str) -> argparse.ArgumentParser:
+def parser_for(name: str, description: str, *, kind: str, things: str) -> Parser:
     """Make the parser of a command's command line.
 
     Args:
@@ -55,9 +59,9 @@ def parser_for(name: str, description: str, *, kind: str, things: str) -> argpar
         kind: of its files, as the ends of their names say it.
         things: what the files hold.
     """
-    parser = argparse.ArgumentParser(prog=name, description=description)
+    parser = make_parser(
+        name, description, as_json=f"print JSON: an object for each file, and each of its {things}"
+    )
     parser.add_argument("filename", type=Path, nargs="+", help=f"a {kind} file")
-    parser.add_argument("-n", "--limit", type=int, help=f"{things} to print per file at most")
-    version = f"{name} {VERSION} (AMPS {AMPS_VERSION})"
-    parser.add_argument("--version", action="version", version=version)
+    parser.add_argument("-n", "--limit", type=count, help=f"{things} to print per file at most")
     return parser

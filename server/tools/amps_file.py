@@ -5,19 +5,27 @@ Source: AMPS User Guide, Identify Type of AMPS File.
 
 from __future__ import annotations
 
-import argparse
 import glob
+import os
 import sys
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from config_schema.version import AMPS_VERSION, VERSION
+from server.base.json_lines import json_line
+from server.base.regular_files import open_regular, other_kind
 from server.journal import clients, index, layout, queue_points, side_files
+from server.journal.layout import encode_text
 from server.journal.naming import COMPRESSED, JOURNAL
+from server.program.command_line import Parser, file_name, make_parser
+from server.program.console import say
 from server.sow import chain_file, slab_format
 from server.tools.command import command
+from server.tools.journal_text import write_out
+
+NAME: Final = "amps_file"
+PROBLEM: Final = 1
 
 KINDS: Final = {
     layout.MAGIC: "journal",
@@ -37,30 +45,49 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 _BEGINNING: Final = 4096
 
 
-def identify(path: Path) -> str:
+class Identity(NamedTuple):
+    """What a file is.
+
+    Attributes:
+        kind: in words.
+        version: of its format; None for what is no file of a server.
+    """
+
+    kind: str
+    version: int | None = None
+
+    def __str__(self) -> str:
+        return self.kind if self.version is None else f"AMPS {self.kind} {self.version}.0"
+
+
+def identify(path: Path) -> Identity:
     """The kind of a file and the version of its format.
 
     Raises:
         OSError: it cannot be read.
     """
-    with path.open("rb") as file:
+    other = other_kind(os.stat(path).st_mode)
+    if other is not None:
+        return Identity(other)
+    with open_regular(path) as file:
         start = file.read(_BEGINNING)
+    if not start:
+        return Identity("empty")
     if start.startswith(_GZIP_MAGIC):
         try:
             start = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(start, 64)
         except zlib.error:
-            return "damaged gzip data"
+            return Identity("damaged gzip data")
     for place in (0, _CHECKSUM_SIZE):
         kind = KINDS.get(start[place : place + 8])
         if kind is not None:
-            version = int.from_bytes(start[place + 8 : place + 10], "little")
-            return f"AMPS {kind} {version}.0"
+            return Identity(kind, int.from_bytes(start[place + 8 : place + 10], "little"))
     if path.name.endswith((JOURNAL, COMPRESSED)) and start and not any(start):
-        return "AMPS journal, not yet used"
-    return "not an AMPS file"
+        return Identity("AMPS journal, not yet used")
+    return Identity("not an AMPS file")
 
 
-@command("amps_file")
+@command(NAME)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Identify files.
 
@@ -73,24 +100,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     status = 0
     for pattern in options.file_name:
-        for name in sorted(glob.glob(pattern)) or [pattern]:
+        for name in _names(pattern):
             try:
                 kind = identify(Path(name))
             except OSError as problem:
-                print(f"amps_file: {name}: {problem.strerror or problem}", file=sys.stderr)
-                status = 1
-            else:
-                print(f"{Path(name).name}: {kind}")
+                say(f"{NAME}: {name}: {problem.strerror or problem}")
+                status = PROBLEM
+                continue
+            write_out([_object(name, kind) if options.json else _line(name, kind)])
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="amps_file", description="Tell what kind of file something is."
+def _names(pattern: str) -> list[str]:
+    """The files that a word of the command line stands for."""
+    if Path(pattern).exists():  # whatever characters its name has
+        return [pattern]
+    return sorted(glob.glob(pattern)) or [pattern]
+
+
+def _line(name: str, identity: Identity) -> bytes:
+    return encode_text(f"{Path(name).name}: {identity}\n")
+
+
+def _object(name: str, identity: Identity) -> bytes:
+    return json_line({"file": name, **identity._asdict()})
+
+
+def _parser() -> Parser:
+    parser = make_parser(
+        NAME, "Tell what kind of file something is.", as_json="print a JSON object for each file"
     )
-    parser.add_argument("file_name", nargs="+", help="a file, or a pattern such as '*.journal'")
     parser.add_argument(
-        "--version", action="version", version=f"amps_file {VERSION} (AMPS {AMPS_VERSION})"
+        "file_name", type=file_name, nargs="+", help="a file, or a pattern such as '*.journal'"
     )
     return parser
 

@@ -1,7 +1,8 @@
 """`amps-grep`: finds entries in server logs and in journals.
 
 A log entry may have several lines, and is found and printed as a whole. In journals the text that
-`amps_journal_dump` prints is searched, and the messages' bodies.
+`amps_journal_dump` prints is searched, and the messages' bodies. Both may be compressed, and a
+directory stands for all logs and journals in it, such as an archive's.
 
 Source: AMPS User Guide, amps-grep; Using amps-grep to Find Information in Logs.
 """
@@ -9,27 +10,34 @@ Source: AMPS User Guide, amps-grep; Using amps-grep to Find Information in Logs.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
-from config_schema.version import AMPS_VERSION, VERSION
+from server.base.json_lines import json_line
 from server.journal.clients import server_made_identity
 from server.journal.inspection import Slot
-from server.journal.layout import MAGIC, encode_text
-from server.journal.naming import COMPRESSED, JOURNAL
+from server.journal.layout import encode_text
+from server.program.command_line import Parser, file_name, make_parser
+from server.program.console import say
 from server.tools.command import command
-from server.tools.journal_text import entry_text, header_text, is_noop, open_reader, write_out
+from server.tools.grep_files import FileKind, files_below, kind_of_file
+from server.tools.journal_printer import JournalPrinter
+from server.tools.journal_text import entry_text, is_noop, open_reader, write_out
+from server.tools.log_entries import LogLines, log_entries, parts_of
 from server.wire.bookmarks import client_hash
 
+NAME: Final = "amps-grep"
 FOUND: Final = 0
 NOTHING_FOUND: Final = 1
 PROBLEM: Final = 2
 
-_ENTRY_START: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_STANDARD_INPUT: Final = "(standard input)"
 
 Match = Callable[[bytes], bool]
 
@@ -44,8 +52,13 @@ class _Search:
     found: bool = False
     problem: bool = False
 
+    def complain(self, text: str) -> None:
+        """Say what cannot be read."""
+        self.problem = True
+        say(f"{NAME}: {text}")
 
-@command("amps-grep", failed=PROBLEM)
+
+@command(NAME, failed=PROBLEM)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search logs and journals.
 
@@ -53,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the command line without the program's name; that of the process if None.
 
     Returns:
-        The exit status: 0 when something was found, 1 when not, 2 when something cannot be read.
+        The exit status: 0 when something was found, 1 when not, 2 when something cannot be read, or
+        not all of it.
     """
     parser = _parser()
     options = parser.parse_intermixed_args(arguments)
@@ -65,12 +79,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         matches = _matcher(options)
     except re.error as problem:
-        print(f"amps-grep: {problem}", file=sys.stderr)
+        say(f"{NAME}: '{problem.pattern!s}' is not a regular expression: {problem}")
         return PROBLEM
     except OSError as problem:
-        print(f"amps-grep: {problem.filename}: {problem.strerror}", file=sys.stderr)
+        say(f"{NAME}: {problem.filename}: {problem.strerror}")
         return PROBLEM
-    with_names = len(files) > 1 if options.with_filename is None else options.with_filename
+    with_names = options.with_filename
+    if with_names is None:
+        with_names = len(files) > 1 or any(map(os.path.isdir, files))
     search = _Search(options, matches, with_names)
     write_out(_search_all(search, files))
     if search.problem:
@@ -80,40 +96,71 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _search_all(search: _Search, files: Sequence[str]) -> Iterator[bytes]:
     if not files:
-        yield from _search_log(search, "(standard input)", sys.stdin.buffer)
+        yield from _search_log(search, _STANDARD_INPUT, cast("BufferedReader", sys.stdin.buffer))
     for name in files:
         path = Path(name)
-        try:
-            if _is_journal(path):
+        if path.is_dir():
+            yield from _search_directory(search, path)
+        else:
+            yield from _search_file(search, path)
+
+
+def _search_directory(search: _Search, directory: Path) -> Iterator[bytes]:
+    others = []
+    for path in files_below(directory, lambda error: search.complain(_what(error))):
+        if _kind(search, path) is FileKind.OTHER:
+            others.append(path)
+        else:
+            yield from _search_file(search, path)
+    if others:
+        noun = "file that is" if len(others) == 1 else "files that are"
+        say(
+            f"{NAME}: {directory}: {len(others)} {noun} neither log nor journal passed over,"
+            f" such as {others[0]}"
+        )
+
+
+def _search_file(search: _Search, path: Path) -> Iterator[bytes]:
+    try:
+        match _kind(search, path):
+            case FileKind.JOURNAL:
                 yield from _search_journal(search, path)
-            else:
-                with path.open("rb") as lines:
-                    yield from _search_log(search, name, lines)
-        except OSError as problem:
-            _complain(search, f"{name}: {problem.strerror or problem}")
-        except ValueError as problem:
-            _complain(search, str(problem))
+            case FileKind.LOG:
+                with path.open("rb") as file:
+                    yield from _search_log(search, str(path), file)
+            case FileKind.OTHER:
+                search.complain(f"{path}: neither log nor journal; amps_file tells what it is")
+            case None:
+                pass
+    except OSError as problem:
+        search.complain(_what(problem, path))
+    except ValueError as problem:
+        search.complain(str(problem))
 
 
-def _complain(search: _Search, text: str) -> None:
-    search.problem = True
-    print(f"amps-grep: {text}", file=sys.stderr)
+def _kind(search: _Search, path: Path) -> FileKind | None:
+    """What a file is; None, and a complaint, if it cannot be read."""
+    try:
+        return kind_of_file(path)
+    except OSError as problem:
+        search.complain(_what(problem, path))
+        return None
 
 
-def _is_journal(path: Path) -> bool:
-    if path.name.endswith((JOURNAL, COMPRESSED)):
-        return True
-    with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+def _what(problem: OSError, path: Path | None = None) -> str:
+    return f"{path or problem.filename}: {problem.strerror or problem}"
 
 
 def _search_journal(search: _Search, path: Path) -> Iterator[bytes]:
     reader = open_reader(path)
     options = search.options
+    printer = JournalPrinter(reader, as_json=options.json, with_data=not options.no_data)
     instance = "" if reader.header is None else reader.header.instance
     hashes = _hashes(options.clients, instance)
-    yield header_text(reader)
+    prefix = b"" if options.json or not search.with_names else encode_text(f"{path}:\n")
+    yield printer.header()
     for slot in reader.slots():
+        printer.look_at(slot)
         if is_noop(slot) and not options.include_noops:
             continue
         if hashes and not _is_of(slot, hashes):
@@ -121,8 +168,8 @@ def _search_journal(search: _Search, path: Path) -> Iterator[bytes]:
         if search.matches(entry_text(slot)) == options.invert_match:
             continue
         search.found = True
-        prefix = encode_text(f"{path}:\n") if search.with_names else b""
-        yield prefix + entry_text(slot, with_data=not options.no_data)
+        yield prefix + printer.entry(slot)
+    search.problem |= printer.tell_damage(NAME)
 
 
 def _is_of(slot: Slot, hashes: set[int]) -> bool:
@@ -135,33 +182,26 @@ def _hashes(clients: Iterable[str], instance: str) -> set[int]:
     return names | {server_made_identity(one, instance) for one in names}
 
 
-def _search_log(search: _Search, name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
+def _search_log(search: _Search, name: str, file: BufferedReader) -> Iterator[bytes]:
     options = search.options
     clients = [encode_text(one) for one in options.clients]
-    for number, entry in _log_entries(lines):
+    lines = LogLines(file)
+    for number, entry in log_entries(lines):
         if clients and not any(one in entry for one in clients):
             continue
         if search.matches(entry) == options.invert_match:
             continue
         search.found = True
+        if options.json:
+            place = {"record": "log", "file": name, "line": number}
+            yield json_line(place | parts_of(entry))
+            continue
         prefix = encode_text(f"{name}:") if search.with_names else b""
         if options.line_number:
             prefix += f"{number}:".encode()
         yield prefix + (entry if entry.endswith(b"\n") else entry + b"\n")
-
-
-def _log_entries(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The entries of a log with the numbers of their first lines."""
-    entry, start = b"", 1
-    for number, line in enumerate(lines, 1):
-        if _ENTRY_START.match(line) or not entry:
-            if entry:
-                yield start, entry
-            entry, start = line, number
-        else:
-            entry += line
-    if entry:
-        yield start, entry
+    if lines.damage is not None:
+        search.complain(f"{name}: {lines.damage}")
 
 
 def _matcher(options: argparse.Namespace) -> Match:
@@ -179,20 +219,50 @@ def _matcher(options: argparse.Namespace) -> Match:
     return lambda text: any(search(text) for search in searches)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="amps-grep",
+def _parser() -> Parser:
+    parser = make_parser(
+        NAME,
+        "Find entries in server logs and in journals.",
         usage="amps-grep [options] TERM [files]\n       amps-grep [options] -e TERM [files]",
-        description="Find entries in server logs and in journals.",
-        add_help=False,
+        as_json="print JSON: an object for each journal, and each entry that is found",
+        help_names=("--help",),
     )
     add = parser.add_argument
-    add("files", nargs="*", help="logs and journals; standard input if there are none")
-    add("-e", "--search_term", dest="terms", metavar="TERM", action="append", default=[])
     add(
-        "-f", "--file", dest="term_files", metavar="LITERAL_TERMS_FILE", action="append", default=[]
+        "files",
+        nargs="*",
+        type=file_name,
+        help="logs and journals, compressed or not, and directories of them; standard input if"
+        " there are none",
     )
-    add("-E", "--extended_regex", dest="regexes", metavar="REGEX", action="append", default=[])
+    add(
+        "-e",
+        "--search_term",
+        dest="terms",
+        metavar="TERM",
+        action="append",
+        default=[],
+        help="find this text; may be repeated",
+    )
+    add(
+        "-f",
+        "--file",
+        dest="term_files",
+        metavar="LITERAL_TERMS_FILE",
+        type=file_name,
+        action="append",
+        default=[],
+        help="find the texts in this file, one per line",
+    )
+    add(
+        "-E",
+        "--extended_regex",
+        dest="regexes",
+        metavar="REGEX",
+        action="append",
+        default=[],
+        help="find a regular expression of Python's; may be repeated",
+    )
     add("-n", "--line-number", action="store_true", help="show the line where an entry begins")
     add("-H", "--with-filename", action="store_true", default=None, help="show file names")
     add("-h", "--no-filename", dest="with_filename", action="store_false", help="do not")
@@ -208,8 +278,6 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="only what a client published; its name or hash; may be repeated",
     )
-    add("--help", action="help", help="show this and exit")
-    add("--version", action="version", version=f"amps-grep {VERSION} (AMPS {AMPS_VERSION})")
     return parser
 
 

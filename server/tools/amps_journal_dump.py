@@ -9,21 +9,21 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final, NamedTuple
 
-from config_schema.version import AMPS_VERSION, VERSION
+from server.base.json_lines import json_line
 from server.journal.inspection import JournalReader
+from server.program.command_line import Parser, make_parser
+from server.program.console import say
 from server.tools.command import command
-from server.tools.journal_text import (
-    entry_text,
-    footer_text,
-    header_text,
-    is_noop,
-    open_reader,
-    write_out,
-)
+from server.tools.journal_printer import JournalPrinter
+from server.tools.journal_text import is_noop, open_reader, write_out
+
+NAME: Final = "amps_journal_dump"
+PROBLEM: Final = 1
 
 
-@command("amps_journal_dump")
+@command(NAME)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Dump journal files.
 
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the command line without the program's name; that of the process if None.
 
     Returns:
-        The exit status: 0, or 1 if a file cannot be read.
+        The exit status: 0, or 1 if a file cannot be read, or not all of it.
     """
     options = _parser().parse_args(arguments)
     status = 0
@@ -39,26 +39,63 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             reader = open_reader(path)
         except ValueError as problem:
-            print(f"amps_journal_dump: {problem}", file=sys.stderr)
-            status = 1
+            say(f"{NAME}: {problem}")
+            status = PROBLEM
             continue
-        write_out(_dump(reader, options))
+        printer = JournalPrinter(
+            reader,
+            as_json=options.json,
+            local=options.localtime,
+            with_data=not options.no_data,
+        )
+        write_out(_dump(reader, printer, options))
+        if printer.tell_damage(NAME):
+            status = PROBLEM
     return status
 
 
-def _dump(reader: JournalReader, options: argparse.Namespace) -> Iterator[bytes]:
-    yield header_text(reader, local=options.localtime)
+def _dump(
+    reader: JournalReader, printer: JournalPrinter, options: argparse.Namespace
+) -> Iterator[bytes]:
+    yield printer.header()
     start, stop = options.limit
     for slot in reader.slots(start, stop):
+        printer.look_at(slot)
         if options.include_noops or not is_noop(slot):
-            yield entry_text(slot, local=options.localtime, with_data=not options.no_data)
-    yield footer_text(reader)
+            yield printer.entry(slot)
+    yield printer.footer()
     if options.extents:
-        yield from _extents(reader)
+        for extent in _extents(reader):
+            yield extent.as_json(reader.path) if options.json else extent.as_text()
 
 
-def _extents(reader: JournalReader) -> Iterator[bytes]:
-    """Which entries came from here, and which from elsewhere: lowest and highest txid of each."""
+class _Extent(NamedTuple):
+    """Entries that came from one place: their lowest and highest txid, and how many there are."""
+
+    source: int
+    first: int
+    last: int
+    entries: int
+
+    def as_text(self) -> bytes:
+        name = f"Source {self.source}" if self.source else "Local"
+        return f"{name:<16}: [{self.first}:{self.last}] {self.entries} entries\n".encode()
+
+    def as_json(self, path: Path) -> bytes:
+        return json_line(
+            {
+                "record": "extent",
+                "file": str(path),
+                "source": str(self.source) if self.source else None,
+                "first txid": str(self.first),
+                "last txid": str(self.last),
+                "entries": self.entries,
+            }
+        )
+
+
+def _extents(reader: JournalReader) -> Iterator[_Extent]:
+    """Which entries came from here, and which from elsewhere."""
     extents: dict[int, list[int]] = {}
     for slot in reader.slots():
         entry = slot.entry
@@ -67,23 +104,24 @@ def _extents(reader: JournalReader) -> Iterator[bytes]:
             known = extents.setdefault(entry.source, [txid, txid, 0])
             known[:] = min(known[0], txid), max(known[1], txid), known[2] + 1
     for source, (first, last, count) in sorted(extents.items()):
-        name = f"Source {source}" if source else "Local"
-        yield f"{name:<16}: [{first}:{last}] {count} entries\n".encode()
+        yield _Extent(source, first, last, count)
 
 
 def _limit(text: str) -> tuple[int, int]:
     first, colon, last = text.partition(":")
-    try:
-        return (int(first), int(last) + 1) if colon else (0, int(first))
-    except ValueError:
+    numbers = [int(one) for one in (first, last) if one.isascii() and one.isdigit()]
+    if len(numbers) != 1 + len(colon) or numbers != sorted(numbers):
         raise argparse.ArgumentTypeError(
             f"'{text}' is neither a number of entries nor a range N:M of entry numbers"
-        ) from None
+        )
+    return (numbers[0], numbers[1] + 1) if colon else (0, numbers[0])
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="amps_journal_dump", description="Print what is in journal files."
+def _parser() -> Parser:
+    parser = make_parser(
+        NAME,
+        "Print what is in journal files.",
+        as_json="print JSON: an object for each file, each entry, and the end of each file",
     )
     parser.add_argument("filename", type=Path, nargs="+", help="a journal file, compressed or not")
     parser.add_argument(
@@ -98,9 +136,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--extents", action="store_true", help="add which entries came from where")
     parser.add_argument("--no-data", action="store_true", help="leave the messages' bodies out")
     parser.add_argument("--include-noops", action="store_true", help="show the log's own entries")
-    parser.add_argument(
-        "--version", action="version", version=f"amps_journal_dump {VERSION} (AMPS {AMPS_VERSION})"
-    )
     return parser
 
 

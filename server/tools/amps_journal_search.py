@@ -1,4 +1,4 @@
-"""`amps_journal_search`: finds a message in a journal file by bookmark, txid, topic or data.
+"""`amps_journal_search`: finds a message in journal files by bookmark, txid, topic or data.
 
 Source: AMPS User Guide, amps_journal_search.
 """
@@ -6,19 +6,25 @@ Source: AMPS User Guide, amps_journal_search.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from config_schema.version import AMPS_VERSION, VERSION
 from server.journal.bookmarks import BookmarkError, Named, parse_bookmark
 from server.journal.entry import Entry
 from server.journal.inspection import JournalReader
 from server.journal.layout import encode_text
+from server.journal.naming import COMPRESSED, JOURNAL
+from server.program.command_line import Parser, make_parser
+from server.program.console import say
 from server.tools.command import command
-from server.tools.journal_text import entry_text, header_text, is_noop, open_reader, write_out
+from server.tools.damage import reason
+from server.tools.journal_printer import JournalPrinter
+from server.tools.journal_text import is_noop, open_reader, write_out
 
+NAME: Final = "amps_journal_search"
 FOUND: Final = 0
 NOTHING_FOUND: Final = 1
 UNREADABLE: Final = 2
@@ -26,39 +32,67 @@ UNREADABLE: Final = 2
 Test = Callable[[Entry], bool]
 
 
-@command("amps_journal_search", failed=UNREADABLE)
+@command(NAME, failed=UNREADABLE)
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Search a journal file.
+    """Search journal files.
 
     Args:
         arguments: the command line without the program's name; that of the process if None.
 
     Returns:
-        The exit status: 0 when something was found, 1 when not, 2 for a file or a search that
-        cannot be understood.
+        The exit status: 0 when something was found, 1 when not, 2 for a search that makes no sense,
+        or a file that cannot be read, or not all of it.
     """
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
     try:
         test = _test(options)
-        reader = open_reader(options.filename)
+        paths = _journals(options.filename)
     except ValueError as problem:
-        print(f"amps_journal_search: {problem}", file=sys.stderr)
+        say(f"{NAME}: {problem}")
         return UNREADABLE
-    found = [False]
-    write_out(_matches(reader, test, options, found))
-    return FOUND if found[0] else NOTHING_FOUND
+    found, damaged = False, False
+    for path in paths:
+        try:
+            reader = open_reader(path)
+        except ValueError as problem:
+            say(f"{NAME}: {problem}")
+            damaged = True
+            continue
+        printer = JournalPrinter(reader, as_json=options.json, with_data=not options.no_data)
+        for piece in _matches(reader, test, printer):
+            found = True
+            write_out([piece])
+        damaged |= printer.tell_damage(NAME)
+    if damaged:
+        return UNREADABLE
+    return FOUND if found else NOTHING_FOUND
 
 
-def _matches(
-    reader: JournalReader, test: Test, options: argparse.Namespace, found: list[bool]
-) -> Iterator[bytes]:
+def _journals(path: Path) -> list[Path]:
+    """The file itself, or the journals of a directory, in order.
+
+    Raises:
+        ValueError: it is a directory without any.
+    """
+    if not path.is_dir():
+        return [path]
+    try:
+        names = sorted(os.listdir(path))
+    except OSError as problem:
+        raise ValueError(reason(path, problem)) from problem
+    found = [path / name for name in names if name.endswith((JOURNAL, COMPRESSED))]
+    if not found:
+        raise ValueError(f"{path}: there are no journals in this directory")
+    return found
+
+
+def _matches(reader: JournalReader, test: Test, printer: JournalPrinter) -> Iterator[bytes]:
+    header = printer.header()
     for slot in reader.slots():
+        printer.look_at(slot)
         if slot.entry is not None and not is_noop(slot) and test(slot.entry):
-            if not found[0]:
-                found[0] = True
-                yield header_text(reader)
-            yield entry_text(slot, with_data=not options.no_data)
+            yield header + printer.entry(slot)
+            header = b""
 
 
 def _test(options: argparse.Namespace) -> Test:
@@ -99,11 +133,15 @@ def _identity(pattern: str) -> Test:
     return lambda entry: (entry.client, entry.sequence) in named
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="amps_journal_search", description="Find messages in a journal file."
+def _parser() -> Parser:
+    parser = make_parser(
+        NAME,
+        "Find messages in journal files.",
+        as_json="print JSON: an object for each file in which there are any, and each entry",
     )
-    parser.add_argument("filename", type=Path, help="a journal file, compressed or not")
+    parser.add_argument(
+        "filename", type=Path, help="a journal file, compressed or not, or a directory of them"
+    )
     parser.add_argument("pattern", nargs="?", help="the bookmark or the txid to find")
     parser.add_argument("-d", "--data", help="find messages that contain this")
     parser.add_argument("-topic", "--topic", help="find messages on topics that contain this")
@@ -115,8 +153,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="CLIENT_HASH",
         help="find messages of this publisher; may be repeated",
     )
-    version = f"amps_journal_search {VERSION} (AMPS {AMPS_VERSION})"
-    parser.add_argument("--version", action="version", version=version)
     return parser
 
 

@@ -5,16 +5,17 @@ Source: AMPS User Guide, Dump queues.ack File.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from server.base.json_lines import json_line
 from server.journal.layout import encode_text
 from server.journal.queue_points import VERSION as FORMAT_VERSION
 from server.journal.queue_points import QueuePoint, QueuesCache, unpack_queues
 from server.journal.times import iso_timestamp
+from server.program.command_line import Parser
 from server.tools.ack_files import dump_files, parser_for
 from server.tools.command import command
 from server.tools.journal_text import RULE
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, or 1 if a file cannot be read.
     """
-    return dump_files(_parser(), arguments, unpack_queues, _dump)
+    return dump_files(_parser(), arguments, unpack_queues, _dump, _objects)
 
 
 def _dump(path: Path, cache: QueuesCache, limit: int | None) -> Iterator[bytes]:
@@ -43,6 +44,34 @@ def _dump(path: Path, cache: QueuesCache, limit: int | None) -> Iterator[bytes]:
     yield RULE
     for point in islice(cache.points, limit):
         yield encode_text(_text(point))
+
+
+def _objects(path: Path, cache: QueuesCache, limit: int | None) -> Iterator[bytes]:
+    yield json_line(
+        {
+            "record": "file",
+            "file": str(path),
+            "version": f"amperage::queues.ack/v{FORMAT_VERSION}",
+            "last txid": str(cache.txid),
+            "queues": len(cache.points),
+        }
+    )
+    for point in islice(cache.points, limit):
+        yield json_line(
+            {
+                "record": "queue",
+                "file": str(path),
+                "queue": point.name,
+                "message type": point.message_type,
+                "recovery point": point.recovery_point,
+                "begins at txid": str(point.begin),
+                "needed from txid": str(point.needed_from),
+                "early acks": [
+                    {"bookmark": f"{client}|{sequence}|", "came": iso_timestamp(came)}
+                    for (client, sequence), came in point.early_acks
+                ],
+            }
+        )
 
 
 def _text(point: QueuePoint) -> str:
@@ -59,7 +88,7 @@ def _text(point: QueuePoint) -> str:
     return text + RULE.decode()
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     return parser_for(
         "amps_queues_ack_dump",
         "Print how far queues have been worked off.",

@@ -6,71 +6,38 @@ Source: AMPS User Guide, Dump SOW File.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
-from errno import EISDIR
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple
-from zipfile import ZIP_DEFLATED, ZipFile
+from typing import Final
+from zipfile import ZipFile
 
-from config_schema.version import AMPS_VERSION, VERSION
+from server.base.json_lines import json_line
+from server.base.regular_files import open_regular
+from server.program.command_line import Parser, count, file_name, make_parser
+from server.program.console import say
 from server.sow import slab_format as form
 from server.sow.keys import key_hash
-from server.sow.records import NANOSECONDS, Record
-from server.sow.slab_file import DamagedFileError, SlabFile
-from server.sow.slab_format import Kind
-from server.sow.slab_scan import scan
+from server.sow.records import NANOSECONDS
+from server.sow.slab_file import DamagedFileError, OtherVersionError, SlabFile
 from server.tools.command import command
+from server.tools.journal_text import write_out
+from server.tools.record_archive import expect_replaceable, new_archive
+from server.tools.sow_contents import Contents, Found, file_offset, read_contents, records_of
 
+NAME: Final = "amps_sow_dump"
 GOOD: Final = 0
 DAMAGED: Final = 1
 UNREADABLE: Final = 2
-
-_ATTEMPTS: Final = 3
-"""A file may change while it is read: damage counts if it is found every time."""
 
 _CHART_SIZES: Final = range(128, 1920 + 1, 128)
 _MEGABYTE: Final = 1 << 20
 
 
-class Found(NamedTuple):
-    """A record of the file.
-
-    Attributes:
-        record: the record, with an empty topic where the file's own is meant.
-        location: the slab's index times the slab size, plus the position in the slab.
-        checksum: of the entry.
-        room: bytes that the entry takes.
-        past: it is a past state.
-    """
-
-    record: Record
-    location: int
-    checksum: int
-    room: int
-    past: bool
-
-
-@dataclass(slots=True)
-class Contents:
-    """What a file holds.
-
-    Attributes:
-        records: identity -> where its entry is and what it is.
-        entries: slab index -> how many entries the slab has.
-        damage: what is wrong with the file, None if it is good.
-    """
-
-    records: dict[tuple[object, ...], int] = field(default_factory=dict)
-    entries: dict[int, int] = field(default_factory=dict)
-    damage: str | None = None
-
-
-@command("amps_sow_dump", failed=UNREADABLE)
+@command(NAME, failed=UNREADABLE)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what the command line asks for.
 
@@ -81,22 +48,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0 for good files, 1 if one is damaged, 2 if one cannot be read at all.
     """
     options = _parser().parse_args(arguments)
-    if options.archive is None:
-        return max(_dump(Path(name), options) for name in options.filename)
-    try:
-        with ZipFile(options.archive, "w", ZIP_DEFLATED) as archive:
-            return max(_dump(Path(name), options, archive) for name in options.filename)
-    except OSError as error:
-        print(f"amps_sow_dump: {options.archive}: {error.strerror}", file=sys.stderr)
-        return UNREADABLE
+    paths = [Path(name) for name in options.filename]
+    if options.archive is not None:
+        return _archive(paths, Path(options.archive), options.limit)
+    return max(_dump(path, options) for path in paths)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="amps_sow_dump", description="Print the records of SOW files, and how they are stored."
+def _parser() -> Parser:
+    parser = make_parser(
+        NAME,
+        "Print the records of SOW files, and how they are stored.",
+        as_json="print JSON: an object for each record",
     )
-    parser.add_argument("filename", nargs="+", help="the SOW file")
-    parser.add_argument("-n", dest="limit", type=int, metavar="LIMIT", help="print at most LIMIT")
+    parser.add_argument("filename", type=file_name, nargs="+", help="the SOW file")
+    parser.add_argument("-n", dest="limit", type=count, metavar="LIMIT", help="print at most LIMIT")
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="print all that is stored, and a summary"
     )
@@ -117,12 +82,8 @@ def _parser() -> argparse.ArgumentParser:
         "-z",
         dest="archive",
         metavar="ARCHIVE",
+        type=file_name,
         help="write the records to a zip file, one to a member, as spark publish -file takes them",
-    )
-    parser.add_argument(
-        "--version",
-        action="version",
-        version=f"amps_sow_dump {VERSION} (AMPS {AMPS_VERSION})",
     )
     return parser
 
@@ -133,79 +94,61 @@ def _ascii_value(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is no ASCII value: expected a number from 0 to 255")
 
 
-def _dump(path: Path, options: argparse.Namespace, archive: ZipFile | None = None) -> int:
+def _open(path: Path) -> SlabFile | None:
+    """Open a SOW file; None, and a complaint, if it cannot be read."""
     try:
-        if path.is_dir():
-            raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
-        file = SlabFile(path, writable=False)
+        open_regular(path).close()
+        return SlabFile(path, writable=False)
     except OSError as error:
-        print(f"amps_sow_dump: {path}: {error.strerror}", file=sys.stderr)
+        say(f"{NAME}: {path}: {error.strerror}")
+    except (DamagedFileError, OtherVersionError) as error:
+        say(f"{NAME}: {error}")
+    return None
+
+
+def _archive(paths: Sequence[Path], target: Path, limit: int | None) -> int:
+    """Write the records of all files to an archive, unless one of them cannot be read at all."""
+    with ExitStack() as opened:
+        files = [file for path in paths if (file := _open(path))]
+        for file in files:
+            opened.callback(file.close)
+        if len(files) < len(paths):
+            return UNREADABLE
+        try:
+            expect_replaceable(target, paths)
+            with new_archive(target) as archive:
+                return max(_archive_bodies(file, archive, limit) for file in files)
+        except OSError as error:
+            say(f"{NAME}: {target}: {error.strerror}")
+            return UNREADABLE
+
+
+def _dump(path: Path, options: argparse.Namespace) -> int:
+    file = _open(path)
+    if file is None:
         return UNREADABLE
-    except DamagedFileError as error:
-        print(f"amps_sow_dump: {error}", file=sys.stderr)
-        return UNREADABLE
-    try:
-        contents = _read(file)
-        found = (_found(file, location) for location in contents.records.values())
-        if archive is not None:
-            _archive_bodies(found, archive, options.limit)
-        elif options.sizing_chart:
-            _print_chart(len(each.record.body) for each in found)
+    with closing(file):
+        contents = read_contents(file)
+        found = records_of(file, contents)
+        if options.sizing_chart:
+            _print_chart(path, (len(each.record.body) for each in found), as_json=options.json)
         elif options.verbose:
-            _print_verbose(file, contents, list(found), options.limit)
+            _print_verbose(file, contents, list(found), options)
+        elif options.json:
+            present = (each for each in found if not each.past)
+            write_out(_object(path, each) for each in islice(present, options.limit))
         else:
             _print_bodies(found, bytes([options.delimiter]), options.limit)
-    finally:
-        file.close()
-    if contents.damage is None:
-        return GOOD
-    print(f"amps_sow_dump: {contents.damage}; the records before that are printed", file=sys.stderr)
-    return DAMAGED
+    return _tell_damage(path, contents)
 
 
-# ---- reading
-
-
-def _read(file: SlabFile) -> Contents:
-    for _ in range(_ATTEMPTS):
-        contents = Contents()
-        try:
-            scan(file, lambda location, data: _take(file, contents, location, data))  # noqa: B023 - called at once
-        except DamagedFileError as error:
-            contents.damage = str(error)
-        else:
-            break
-    return contents
-
-
-def _take(file: SlabFile, contents: Contents, location: int, data: bytes) -> None:
-    """Apply an entry of the log."""
-    slab = location // file.slab_size
-    contents.entries[slab] = contents.entries.get(slab, 0) + 1
-    kind = form.entry_kind(data)
-    if kind in (Kind.PAST, Kind.PAST_DELETED, Kind.DROPPED):
-        identity: tuple[object, ...] = (form.entry_number(data),)
-    else:
-        record = form.decode_record(data, "")
-        identity = (record.topic, record.key)
-    if kind in (Kind.DELETED, Kind.DROPPED):
-        contents.records.pop(identity, None)
-    else:
-        contents.records[identity] = location
-
-
-def _found(file: SlabFile, location: int) -> Found:
-    data = file.read(location)
-    return Found(
-        form.decode_record(data, ""),
-        location,
-        int.from_bytes(data[:4], "little"),
-        form.padded(len(data)),
-        form.entry_kind(data) != Kind.RECORD,
-    )
-
-
-# ---- printing
+def _tell_damage(path: Path, contents: Contents) -> int:
+    """Say what of a file could not be read, and return the exit status that this comes to."""
+    if contents.damage is not None:
+        say(f"{NAME}: {contents.damage}; all that can be read is printed")
+    contents.skipped.tell(NAME, path)
+    contents.overtaken.tell(NAME, path)
+    return GOOD if contents.damage is None else DAMAGED
 
 
 def _print_bodies(found: Iterable[Found], delimiter: bytes, limit: int | None) -> None:
@@ -213,14 +156,19 @@ def _print_bodies(found: Iterable[Found], delimiter: bytes, limit: int | None) -
         sys.stdout.buffer.write(body + delimiter)
 
 
-def _archive_bodies(found: Iterable[Found], archive: ZipFile, limit: int | None) -> None:
-    """Add them as members that are named by consecutive numbers.
+def _archive_bodies(file: SlabFile, archive: ZipFile, limit: int | None) -> int:
+    """Add those of a file as members that are named by consecutive numbers.
 
     Source: AMPS User Guide, spark publish (file).
+
+    Returns:
+        The exit status that the file comes to.
     """
+    contents = read_contents(file)
     first = len(archive.filelist) + 1
-    for number, body in enumerate(_bodies(found, limit), first):
+    for number, body in enumerate(_bodies(records_of(file, contents), limit), first):
         archive.writestr(str(number), body)
+    return _tell_damage(file.path, contents)
 
 
 def _bodies(found: Iterable[Found], limit: int | None) -> Iterator[bytes]:
@@ -229,40 +177,68 @@ def _bodies(found: Iterable[Found], limit: int | None) -> Iterator[bytes]:
 
 
 def _print_verbose(
-    file: SlabFile, contents: Contents, found: Sequence[Found], limit: int | None
+    file: SlabFile, contents: Contents, found: Sequence[Found], options: argparse.Namespace
 ) -> None:
-    for each in found[:limit]:
+    shown = found[: options.limit]
+    summary = dict(_summarize(file, found))
+    slabs = [dict(_slab(file, contents, found, slab)) for slab in range(len(file.slabs))]
+    if options.json:
+        write_out(_object(file.path, each) for each in shown)
+        start = {"record": "file", "file": str(file.path)}
+        counts = {name.lower(): value for name, value in summary.items()}
+        average = {"average record size": float(str(summary["Average record size"]))}
+        write_out([json_line(counts | start | average)])
+        write_out(json_line(start | {"record": "slab"} | slab) for slab in slabs)
+        return
+    for each in shown:
         fields = (f"    {name:<17} = {value}\n" for name, value in _describe(each))
         record = "".join(fields).encode("utf-8", "surrogateescape")
         sys.stdout.buffer.write(record + b"    data              = [" + each.record.body + b"]\n\n")
-    sizes = [len(each.record.body) for each in found]
-    _print_table(
-        (
-            ("File", file.path),
-            ("Version", form.FORMAT_NAME),
-            ("Valid Keys", len(found)),
-            ("Past States", sum(each.past for each in found)),
-            ("Maximum record size", max(sizes, default=0)),
-            ("Average record size", f"{sum(sizes) / max(1, len(sizes)):.2f}"),
-            ("Slab Count", len(file.slabs)),
-        )
-    )
+    _print_table(summary)
     print("\nSlab Detail")
-    for slab in range(len(file.slabs)):
-        here = [each for each in found if each.location // file.slab_size == slab]
-        stored = sum(each.room for each in here)
+    for slab in slabs:
         print()
-        _print_table(
-            (
-                ("size", file.slab_size),
-                ("file offset", _offset(slab * file.slab_size)),
-                ("valid count", len(here)),
-                ("invalid count", contents.entries.get(slab, 0) - len(here)),
-                ("stored bytes", stored),
-                ("data bytes", sum(len(each.record.body) for each in here)),
-                ("deleted bytes", file.slab_size - stored),
-            )
-        )
+        _print_table(slab)
+
+
+def _summarize(file: SlabFile, found: Sequence[Found]) -> Iterator[tuple[str, object]]:
+    sizes = [len(each.record.body) for each in found]
+    yield "File", str(file.path)
+    yield "Version", form.FORMAT_NAME
+    yield "Valid Keys", len(found)
+    yield "Past States", sum(each.past for each in found)
+    yield "Maximum record size", max(sizes, default=0)
+    yield "Average record size", f"{sum(sizes) / max(1, len(sizes)):.2f}"
+    yield "Slab Count", len(file.slabs)
+
+
+def _slab(
+    file: SlabFile, contents: Contents, found: Sequence[Found], slab: int
+) -> Iterator[tuple[str, object]]:
+    here = [each for each in found if each.location // file.slab_size == slab]
+    stored = sum(each.room for each in here)
+    yield "size", file.slab_size
+    yield "file offset", file_offset(slab * file.slab_size)
+    yield "valid count", len(here)
+    yield "invalid count", contents.entries.get(slab, 0) - len(here)
+    yield "stored bytes", stored
+    yield "data bytes", sum(len(each.record.body) for each in here)
+    yield "deleted bytes", file.slab_size - stored
+
+
+def _object(path: Path, found: Found) -> bytes:
+    record = found.record
+    known = dict(_describe(found))
+    texts = {
+        "key": str(known["key"]),
+        "local txid": str(record.sequence),
+        "string key": record.key,
+        "topic": record.topic or None,
+        "bookmark": record.bookmark,
+        "correlation id": record.correlation_id,
+        "data": record.body,
+    }
+    return json_line({"record": "record", "file": str(path)} | known | texts)
 
 
 def _describe(found: Found) -> Iterator[tuple[str, object]]:
@@ -273,7 +249,7 @@ def _describe(found: Found) -> Iterator[tuple[str, object]]:
     yield "key", number
     yield "crc", found.checksum
     yield "flags", "past" if found.past else ""
-    yield "slab offset", _offset(found.location)
+    yield "slab offset", file_offset(found.location)
     yield "allocated", found.room
     yield "data size", len(record.body)
     yield "expiration", record.expires // NANOSECONDS
@@ -285,18 +261,13 @@ def _describe(found: Found) -> Iterator[tuple[str, object]]:
     yield "correlation id", f"[{record.correlation_id}]"
 
 
-def _offset(location: int) -> int:
-    """Where in the file a location is."""
-    return form.PAGE + location
-
-
-def _print_table(rows: Iterable[tuple[str, object]]) -> None:
+def _print_table(rows: Mapping[str, object]) -> None:
     sys.stdout.flush()
-    for name, value in rows:
+    for name, value in rows.items():
         print(f"{name:<20}: {value!s:>20}")
 
 
-def _print_chart(sizes: Iterable[int]) -> None:
+def _print_chart(path: Path, sizes: Iterable[int], *, as_json: bool) -> None:
     """The average room of a record in cells of fixed sizes, and how many need more than one."""
     known = list(sizes)
     rooms = {
@@ -304,6 +275,21 @@ def _print_chart(sizes: Iterable[int]) -> None:
         for cell in _CHART_SIZES
     }
     best = min(rooms.values())
+    if as_json:
+        write_out(
+            json_line(
+                {
+                    "record": "cell",
+                    "file": str(path),
+                    "record size": cell,
+                    "store": room,
+                    "efficiency": 100 * best / room if room else 100.0,
+                    "multirecords": sum(size > cell for size in known),
+                }
+            )
+            for cell, room in rooms.items()
+        )
+        return
     line = "=" * 61
     print(f"{line}\n{'Record Size':>14}{'Store':>16}{'Efficiency':>15}{'Multirecords':>15}\n{line}")
     for cell, room in rooms.items():

@@ -7,14 +7,14 @@ Source: AMPS User Guide, Query Statistics Database.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from typing import Final
 
-from config_schema.version import AMPS_VERSION, VERSION
+from server.program.command_line import Parser, file_name, make_parser
 from server.program.console import say
 from server.tools.command import command
+from server.tools.journal_text import write_out
 from server.tools.statistics_file import StatisticsFile, UnreadableError, as_csv, as_json
 
 PROBLEM: Final = 1
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0, or 1 if the database cannot be read or the query not be answered.
     """
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     if options.size == (options.query is not None):
         parser.error("expected either a query or --size, after the database")
     try:
@@ -52,33 +52,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _print_answer(file: StatisticsFile, query: str, *, as_objects: bool) -> None:
     names, rows = file.ask(query)
     if not as_objects and names:
-        print(as_csv(names))
-    for row in rows:
-        print(as_json(names, row) if as_objects else as_csv(row))
+        write_out([as_csv(names)])
+    write_out(as_json(names, row) if as_objects else as_csv(row) for row in rows)
 
 
 def _print_sizes(file: StatisticsFile, *, as_objects: bool) -> None:
     names = ["table", "rows", "bytes"]
     if not as_objects:
-        print(as_csv(names))
-    for row in file.sizes():
-        print(as_json(names, row) if as_objects else as_csv(row))
+        write_out([as_csv(names)])
+    write_out(as_json(names, row) if as_objects else as_csv(row) for row in file.sizes())
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="amps-sqlite3",
+def _parser() -> Parser:
+    parser = make_parser(
+        "amps-sqlite3",
+        "Ask a statistics database. X_STATIC and X_DYNAMIC are joined as X, and there are the"
+        " functions iso8601(timestamp), iso8601_local(timestamp) and timestamp(text).",
         usage="amps-sqlite3 [--json] DATABASE QUERY\n       amps-sqlite3 [--json] DATABASE --size",
-        description="Ask a statistics database. X_STATIC and X_DYNAMIC are joined as X, and there"
-        " are the functions iso8601(timestamp), iso8601_local(timestamp) and timestamp(text).",
+        as_json="print each row as a JSON object",
     )
     add = parser.add_argument
-    add("database", metavar="DATABASE", help="its file; a server may be writing to it")
+    add(
+        "database",
+        metavar="DATABASE",
+        type=file_name,
+        help="its file; a server may be writing to it",
+    )
     add("query", metavar="QUERY", nargs="?", help="an SQL query, in quotes")
     add("--size", action="store_true", help="show how large each table is")
-    add("--json", action="store_true", help="print each row as a JSON object")
-    version = f"amps-sqlite3 {VERSION} (AMPS {AMPS_VERSION})"
-    add("--version", action="version", version=version)
     return parser
 
 

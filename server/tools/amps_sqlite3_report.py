@@ -5,21 +5,23 @@ Source: AMPS User Guide, Statistics Database Report.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from config_schema.version import AMPS_VERSION, VERSION
+from server.journal.layout import encode_text
+from server.program.command_line import Parser, file_name, make_parser
 from server.program.console import say
 from server.statistics.timestamps import from_text
 from server.tools.command import command
-from server.tools.statistics_file import StatisticsFile, UnreadableError, as_csv, as_json
+from server.tools.journal_text import write_out
+from server.tools.statistics_file import Row, StatisticsFile, UnreadableError, as_csv, as_json
 
+NAME: Final = "amps_sqlite3_report"
 PROBLEM: Final = 1
 
 
-@command("amps_sqlite3_report", failed=PROBLEM)
+@command(NAME, failed=PROBLEM)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a report.
 
@@ -38,43 +40,68 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         file = StatisticsFile(options.file)
         if not options.json:
-            print(f"amps-sqlite3-report on {options.file} since {options.timestamp}")
-        for base in file.bases:
-            _print_table(file, base, since, as_objects=options.json)
+            title = f"amps-sqlite3-report on {options.file} since {options.timestamp}\n"
+            write_out([encode_text(title)])
+        damaged = [
+            base
+            for base in file.bases
+            if not _print_table(file, base, since, as_objects=options.json)
+        ]
     except UnreadableError as problem:
-        sys.stdout.flush()
-        say(f"amps_sqlite3_report: {problem}")
+        say(f"{NAME}: {problem}")
+        return PROBLEM
+    if damaged:
+        say(
+            f"{NAME}: {options.file}: of {len(file.bases)} tables {len(damaged)} could not be"
+            f" read to their end: {', '.join(damaged)}"
+        )
         return PROBLEM
     return 0
 
 
-def _print_table(file: StatisticsFile, base: str, since: int, *, as_objects: bool) -> None:
-    """Print what a table has, unless that is nothing."""
-    answer = file.since(base, since)
-    if answer is None:
-        return
-    names, rows = answer
+def _print_table(file: StatisticsFile, base: str, since: int, *, as_objects: bool) -> bool:
+    """Print what a table has, unless that is nothing.
+
+    Returns:
+        All of it could be read.
+    """
+    try:
+        answer = file.since(base, since)
+        if answer is not None:
+            write_out(_lines(base, *answer, as_objects=as_objects))
+    except UnreadableError as problem:
+        sys.stdout.flush()
+        say(f"{NAME}: {problem}: the rest of table {base} is skipped")
+        return False
+    return True
+
+
+def _lines(
+    base: str, names: list[str], rows: Iterator[Row], *, as_objects: bool
+) -> Iterator[bytes]:
     for number, row in enumerate(rows):
         if as_objects:
-            print(as_json(["table", *names], (base, *row)))
+            yield as_json(["table", *names], (base, *row))
             continue
         if number == 0:
-            print(f"TABLE {base}")
-            print(as_csv(names))
-        print(as_csv(row))
+            yield encode_text(f"TABLE {base}\n") + as_csv(names)
+        yield as_csv(row)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="amps_sqlite3_report",
-        description="Print what a statistics database has since a moment, table by table.",
+def _parser() -> Parser:
+    parser = make_parser(
+        NAME,
+        "Print what a statistics database has since a moment, table by table.",
+        as_json="print each row as a JSON object, with the name of its table",
     )
     add = parser.add_argument
-    add("file", metavar="FILE", help="the database; a server may be writing to it")
+    add(
+        "file",
+        metavar="FILE",
+        type=file_name,
+        help="the database; a server may be writing to it",
+    )
     add("timestamp", metavar="TIMESTAMP", help="the moment in UTC, such as 20180501T000000")
-    add("--json", action="store_true", help="print each row as a JSON object")
-    version = f"amps_sqlite3_report {VERSION} (AMPS {AMPS_VERSION})"
-    add("--version", action="version", version=version)
     return parser
 
 

@@ -3,16 +3,18 @@
 Source: AMPS User Guide, ampserr.
 """
 
-import argparse
 import re
 import sys
 import textwrap
 from collections.abc import Sequence
 from typing import Final
 
-from config_schema.version import AMPS_VERSION, VERSION
+from server.base.json_lines import json_line
 from server.events.catalogue import Message, matching
+from server.program.command_line import Parser, make_parser
+from server.program.console import say
 from server.tools.command import command
+from server.tools.journal_text import write_out
 
 FOUND: Final = 0
 NOTHING_FOUND: Final = 1
@@ -32,12 +34,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0 when messages were found, 1 when there are none, 2 for an expression that
         cannot be read.
     """
-    pattern: str = _parser().parse_args(arguments).error
+    options = _parser().parse_args(arguments)
+    pattern: str = options.error
     try:
         messages = matching(pattern)
     except re.error as problem:
-        print(f"ampserr: '{pattern}' is not a regular expression: {problem}", file=sys.stderr)
+        say(f"ampserr: '{pattern}' is not a regular expression: {problem}")
         return BAD_EXPRESSION
+    if options.json:
+        write_out(map(_object, messages))
+        return FOUND if messages else NOTHING_FOUND
     noun = "error" if len(messages) == 1 else "errors"
     blocks = "".join(f"{describe(message)}\n" for message in messages)
     print(f"{blocks}Found {len(messages)} {noun} matching '{pattern}'.")
@@ -58,6 +64,18 @@ def describe(message: Message) -> str:
     )
 
 
+def _object(message: Message) -> bytes:
+    return json_line(
+        {
+            "id": message.id,
+            "level": message.level.label,
+            "description": message.meaning,
+            "action": message.action,
+            "text": message.template.text.strip(),
+        }
+    )
+
+
 def _paragraph(title: str, text: str) -> str:
     """Wrapped and indented, with the line breaks that the text has of its own."""
     first, *rest = f"{title}: {text}".splitlines()
@@ -75,17 +93,16 @@ def _wrap(line: str, indent: int) -> str:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="ampserr", description="Explain the messages that the server writes to its log."
+def _parser() -> Parser:
+    parser = make_parser(
+        "ampserr",
+        "Explain the messages that the server writes to its log.",
+        as_json="print a JSON object for each message",
     )
     parser.add_argument(
         "error",
         help="a message id such as 00-0015, or a regular expression that finds ids: "
         "'12-' is a whole category, '.' is everything",
-    )
-    parser.add_argument(
-        "--version", action="version", version=f"ampserr {VERSION} (AMPS {AMPS_VERSION})"
     )
     return parser
 

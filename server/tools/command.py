@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Final, Protocol, TextIO
 
-from server.program.console import occupy_standard_streams, say
+from server.program.console import occupy_standard_streams, print_to_nowhere, say
 
 INTERRUPTED: Final = 130
-_STANDARD_OUTPUT: Final = 1
 
 
 class Main(Protocol):
@@ -39,17 +38,19 @@ def command(name: str, *, failed: int = 1) -> Callable[[Main], Main]:
         def run(arguments: Sequence[str] | None = None) -> int:
             _open_missing_streams()
             try:
-                status = main(arguments)
-                sys.stdout.flush()
+                try:
+                    status = main(arguments)
+                finally:  # also of help and version, which end it
+                    sys.stdout.flush()
             except BrokenPipeError:
-                _print_to_nowhere()
+                print_to_nowhere()
                 return 0
             except OSError as error:
                 say(f"{name}: {_what(error)}: {error.strerror or error}")
-                _print_to_nowhere()
+                print_to_nowhere()
                 return failed
             except KeyboardInterrupt:
-                _print_to_nowhere()
+                print_to_nowhere()
                 return INTERRUPTED
             return status
 
@@ -71,8 +72,3 @@ def _open_missing_streams() -> None:
 
 def _nowhere() -> TextIO:
     return open(os.devnull, "w")
-
-
-def _print_to_nowhere() -> None:
-    """Keep what is still in a buffer from failing once more at the exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), _STANDARD_OUTPUT)

@@ -1,14 +1,15 @@
-"""Journal entries as text: what the tools that read journals print."""
+"""Journal entries as text and as JSON: what the tools that read journals print."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from server.base.json_lines import json_line
 from server.journal.entry import Entry, Kind
 from server.journal.inspection import JournalReader, Slot
 from server.journal.layout import (
@@ -22,15 +23,29 @@ from server.journal.layout import (
     TXID,
     VERSION,
     FormatError,
+    Row,
     encode_text,
 )
+from server.journal.missing import decode_note
 from server.journal.times import iso_timestamp, raw_timestamp
 from server.queues import decode
+from server.tools.damage import reason
 from server.wire.bookmarks import client_hash
 
 RULE: Final = b"_" * 62 + b"\n"
 
 _HOUSEKEEPING: Final = frozenset((Kind.NO_OP, Kind.DEFINE_TOPIC, Kind.DEFINE_ORIGIN))
+_IDENTIFIERS: Final = (
+    "local txid",
+    "previous local txid",
+    "source txid",
+    "source name hash",
+    "client name hash",
+    "client seq",
+    "topic hash",
+    "sow key",
+    "timestamp",
+)
 _KINDS: Final[dict[int, str]] = {
     Kind.PUBLISH: "publish",
     Kind.DELTA_PUBLISH: "delta_publish",
@@ -39,6 +54,7 @@ _KINDS: Final[dict[int, str]] = {
     Kind.NO_OP: "noop",
     Kind.DEFINE_TOPIC: "noop (topic definition)",
     Kind.DEFINE_ORIGIN: "noop (origin definition)",
+    Kind.MISSING: "missing",
 }
 
 
@@ -55,38 +71,56 @@ def open_reader(path: Path) -> JournalReader:
     """
     try:
         return JournalReader(path)
-    except OSError as problem:
-        raise ValueError(f"{path}: {problem.strerror or problem}") from problem
-    except FormatError as problem:
-        raise ValueError(f"{path}: {problem}") from problem
+    except (OSError, FormatError) as problem:
+        raise ValueError(reason(path, problem)) from problem
 
 
 def header_text(reader: JournalReader, *, local: bool = False) -> bytes:
     """What a file is, before its entries."""
+    lines = (f"{name:<16}: {value}\n" for name, value in _header(reader, local=local))
+    return b"".join(map(encode_text, lines)) + RULE
+
+
+def header_json(reader: JournalReader, *, local: bool = False) -> bytes:
+    """The same as a line of JSON."""
+    known: dict[str, object] = {"record": "journal", "file": str(reader.path)}
+    known |= {name.lower(): value for name, value in _header(reader, local=local)}
+    return json_line(known | {"file size": reader.size})
+
+
+def _header(reader: JournalReader, *, local: bool) -> Iterator[tuple[str, str]]:
     first = last = 0
     if reader.header is not None:
         first = reader.header.first_txid
         last = first + reader.count - 1
     times = _times(reader)
-    lines = [
-        ("File Name", reader.path.name),
-        ("File Size", str(reader.size)),
-        ("Version", f"amperage::txlog/v{VERSION}"),
-        ("Instance", "" if reader.header is None else reader.header.instance),
-        ("Extents", f"[{first}:{last}]" if reader.count else "[]"),
-        ("First Timestamp", iso_timestamp(times[0], local=local) if times else ""),
-        ("Last Timestamp", iso_timestamp(times[1], local=local) if times else ""),
-    ]
-    return b"".join(encode_text(f"{name:<16}: {value}\n") for name, value in lines) + RULE
+    yield "File Name", reader.path.name
+    yield "File Size", str(reader.size)
+    yield "Version", f"amperage::txlog/v{VERSION}"
+    yield "Instance", "" if reader.header is None else reader.header.instance
+    yield "Extents", f"[{first}:{last}]" if reader.count else "[]"
+    yield "First Timestamp", iso_timestamp(times[0], local=local) if times else ""
+    yield "Last Timestamp", iso_timestamp(times[1], local=local) if times else ""
 
 
 def footer_text(reader: JournalReader) -> bytes:
     """How full a file is, after its entries."""
+    return b"".join(f"{name:<16}: {value}\n".encode() for name, value in _footer(reader))
+
+
+def footer_json(reader: JournalReader) -> bytes:
+    """The same as a line of JSON."""
+    known: dict[str, object] = {"record": "end", "file": str(reader.path)}
+    return json_line(known | {name.lower(): value for name, value in _footer(reader)})
+
+
+def _footer(reader: JournalReader) -> Iterator[tuple[str, int]]:
     used = remaining = 0
     if reader.header is not None:
         used = reader.size - (remaining := _remaining(reader))
-    lines = [("Total Entries", reader.count), ("Total Bytes", used), ("Remaining Bytes", remaining)]
-    return b"".join(f"{name:<16}: {value}\n".encode() for name, value in lines)
+    yield "Total Entries", reader.count
+    yield "Total Bytes", used
+    yield "Remaining Bytes", remaining
 
 
 def entry_text(slot: Slot, *, local: bool = False, with_data: bool = True) -> bytes:
@@ -95,48 +129,70 @@ def entry_text(slot: Slot, *, local: bool = False, with_data: bool = True) -> by
     if entry is None or row is None:
         what = "entry" if row is None else f"entry with local txid {row[TXID]}"
         return f"{_line('entry', slot.number)}*** this {what} is damaged ***\n".encode() + RULE
-    extras = row[EXTRAS_LENGTH]
-    auth_id, path = encode_text(entry.origin.auth_id), encode_text(entry.origin.path)
-    topic = encode_text(entry.topic.name)
-    numbers = [
-        ("crc32", row[CRC]),
-        ("type", _KINDS.get(entry.kind, f"unknown ({entry.kind})")),
-        ("flags", "late" if entry.is_late else "none"),
-        ("file offset", slot.offset),
-        ("tx byte count", RECORD_SIZE + len(entry.body) + extras),
-        ("msg byte count", len(entry.body)),
-        ("msg type", entry.topic.message_type),
-        ("local txid", entry.txid),
-        ("previous local txid", entry.txid - 1 if slot.number else 0),
-        ("source txid", entry.source_txid),
-        ("source name hash", entry.source),
-        ("client name hash", entry.client),
-        ("client seq", entry.sequence),
-        ("topic hash", client_hash(entry.topic.name)),
-        ("sow key", entry.sow_key),
-        ("sow expiration time", entry.expiration),
-        ("iso8601 timestamp", iso_timestamp(entry.timestamp, local=local)),
-        ("timestamp", raw_timestamp(entry.timestamp)),
-        ("previous byte count", RECORD_SIZE if slot.number else 0),
-        ("topic byte count", len(topic)),
-    ]
-    text = encode_text(_line("entry", slot.number) + "".join(_line(*one) for one in numbers))
-    text += _bracketed("topic", topic)
-    if with_data:
-        text += _bracketed("data", _data(entry))
-    for name, value in (
-        ("correlation id", entry.correlation_id),
-        ("auth id", auth_id),
-        ("rep path", path),
-    ):
-        text += _line(f"{name} byte count", len(value)).encode() + _bracketed(name, value)
-    if entry.given_key:
-        text += _bracketed("given sow key", entry.given_key)
+    numbers = [("entry", slot.number), *_numbers(slot, entry, row, local=local)]
+    text = encode_text("".join(_line(name, value) for name, value in numbers))
+    for name, value, is_counted in _texts(entry, with_data=with_data):
+        if is_counted:
+            text += _line(f"{name} byte count", len(value)).encode()
+        text += _bracketed(name, value)
     return text + RULE
 
 
+def entry_json(
+    reader: JournalReader, slot: Slot, *, local: bool = False, with_data: bool = True
+) -> bytes:
+    """The same as a line of JSON."""
+    entry, row = slot.entry, slot.row
+    start = {"record": "entry", "file": str(reader.path), "entry": slot.number}
+    if entry is None or row is None:
+        txid = None if row is None else str(row[TXID])
+        place = {"local txid": txid, "file offset": slot.offset}
+        return json_line(start | {"record": "damaged entry"} | place)
+    numbers: dict[str, object] = dict(_numbers(slot, entry, row, local=local))
+    numbers |= {name: str(numbers[name]) for name in _IDENTIFIERS}
+    texts = {name: value for name, value, _ in _texts(entry, with_data=with_data)}
+    return json_line(start | numbers | texts)
+
+
+def _numbers(slot: Slot, entry: Entry, row: Row, *, local: bool) -> Iterator[tuple[str, str | int]]:
+    yield "crc32", row[CRC]
+    yield "type", _KINDS.get(entry.kind, f"unknown ({entry.kind})")
+    yield "flags", "late" if entry.is_late else "none"
+    yield "file offset", slot.offset
+    yield "tx byte count", size_of(slot)
+    yield "msg byte count", len(entry.body)
+    yield "msg type", entry.topic.message_type
+    yield "local txid", entry.txid
+    yield "previous local txid", entry.txid - 1 if slot.number else 0
+    yield "source txid", entry.source_txid
+    yield "source name hash", entry.source
+    yield "client name hash", entry.client
+    yield "client seq", entry.sequence
+    yield "topic hash", client_hash(entry.topic.name)
+    yield "sow key", entry.sow_key
+    yield "sow expiration time", entry.expiration
+    yield "iso8601 timestamp", iso_timestamp(entry.timestamp, local=local)
+    yield "timestamp", raw_timestamp(entry.timestamp)
+    yield "previous byte count", RECORD_SIZE if slot.number else 0
+    yield "topic byte count", len(encode_text(entry.topic.name))
+
+
+def _texts(entry: Entry, *, with_data: bool) -> Iterator[tuple[str, bytes, bool]]:
+    """Names, values, and whether it is said how long they are."""
+    yield "topic", encode_text(entry.topic.name), False
+    if with_data:
+        yield "data", _data(entry), False
+    yield "correlation id", entry.correlation_id, True
+    yield "auth id", encode_text(entry.origin.auth_id), True
+    yield "rep path", encode_text(entry.origin.path), True
+    if entry.given_key:
+        yield "given sow key", entry.given_key, False
+
+
 def _data(entry: Entry) -> bytes:
-    """What an entry says; for what happened to a queue, in words."""
+    """What an entry says; for what happened to a queue, and what is missing, in words."""
+    if entry.kind == Kind.MISSING:
+        return _missing(entry)
     if entry.kind != Kind.QUEUE_EVENT:
         return entry.body
     try:
@@ -148,6 +204,23 @@ def _data(entry: Entry) -> bytes:
     words = [type(event).__name__.lower(), *(f"{name}={value}" for name, value in fields.items())]
     words += [f"{client}|{sequence}|" for client, sequence in event.marks]
     return encode_text(" ".join(words))
+
+
+def _missing(entry: Entry) -> bytes:
+    try:
+        note = decode_note(entry.body)
+    except msgspec.MsgspecError:
+        return entry.body
+    words = [f"publisher={entry.source_txid}"]
+    for name, ranges in (("missing", note.missing), ("heard", note.heard), ("here", note.here)):
+        words += [f"{name}={first}-{last}" for first, last in ranges]
+    return encode_text(" ".join(words))
+
+
+def size_of(slot: Slot) -> int:
+    """Bytes that an entry takes, as far as that is known."""
+    row = slot.row
+    return RECORD_SIZE + (0 if row is None else row[BODY_LENGTH] + row[EXTRAS_LENGTH])
 
 
 def write_out(pieces: Iterable[bytes]) -> None:

@@ -9,12 +9,16 @@ Source: AMPS User Guide, Query Statistics Database.
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
+from server.base.json_lines import base64_field, plain_field
+from server.base.regular_files import open_regular
+from server.journal.layout import decode_text, encode_text
 from server.statistics.timestamps import from_text, to_local_text, to_text
 
 Row: TypeAlias = tuple[Any, ...]
@@ -30,6 +34,9 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Any], _Scalar]]] = {
 }
 
 _TABLES: Final = "SELECT name FROM sqlite_master WHERE type = 'table'"
+
+_SMALLEST: Final = 512
+"""Bytes that a database has at least; SQLite takes what is shorter for one that is empty."""
 
 _BUSY_SECONDS: Final = 10.0
 
@@ -63,9 +70,12 @@ class StatisticsFile:
             self.bases = self._join_tables()
         except sqlite3.Error as error:
             raise UnreadableError(f"{name}: {error}") from None
+        except UnicodeEncodeError:
+            raise UnreadableError(f"{name}: the name of a table is no UTF-8") from None
         for function, compute in _FUNCTIONS.items():
             self._connection.create_function(function, 1, self._said(function, compute))
         self._connection.set_progress_handler(lambda: 0, _STEPS_BETWEEN_LOOKS)
+        self._connection.set_authorizer(self._authorize)
 
     def ask(self, query: str, *values: object) -> tuple[list[str], Iterator[Row]]:
         """Return the columns of an answer, each with a name of its own, and its rows.
@@ -75,6 +85,8 @@ class StatisticsFile:
         """
         try:
             cursor = self._connection.execute(query, values)
+        except UnicodeError:  # what SQLite says of the names of tables and columns
+            raise UnreadableError(f"{self._name}: expected names and queries in UTF-8") from None
         except (sqlite3.Error, sqlite3.Warning) as error:
             raise self._unreadable(error) from None
         names = [column[0] for column in cursor.description or ()]
@@ -128,6 +140,13 @@ class StatisticsFile:
             found[str(table)] = found.get(str(table), 0) + sizes.get(name, 0)
         return found
 
+    def _authorize(self, action: int, *_: str | None) -> int:
+        """Refuse further databases, which would be made where there are none; VACUUM INTO, too."""
+        if action != sqlite3.SQLITE_ATTACH:
+            return sqlite3.SQLITE_OK
+        self._complaint = "other databases cannot be attached, nor made"
+        return sqlite3.SQLITE_DENY
+
     def _rows(self, cursor: sqlite3.Cursor) -> Iterator[Row]:
         try:
             yield from cursor
@@ -171,14 +190,31 @@ class StatisticsFile:
 _ENDS: Final = (_DYNAMIC, _STATIC)
 
 
-def as_json(names: list[str], row: Row) -> str:
-    """Return a row as a JSON object."""
-    return json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False, default=_as_text)
+def as_json(names: list[str], row: Row) -> bytes:
+    """Return a row as a line with a JSON object.
+
+    Blobs are in base64, and so are texts that are no UTF-8; JSON has no infinite numbers, so these
+    are texts.
+    """
+    fields = [*map(_field, names, row)]
+    distinct = _distinct([name for name, _ in fields])  # a column may be called a_base64
+    values = dict(zip(distinct, (value for _, value in fields), strict=True))
+    return json.dumps(values, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
-def as_csv(values: list[str] | Row) -> str:
+def _field(name: str, value: object) -> tuple[str, object]:
+    match value:
+        case bytes():
+            return base64_field(name, value)
+        case float() if math.isinf(value):
+            return name, "Infinity" if value > 0 else "-Infinity"
+        case _:
+            return plain_field(name, value)
+
+
+def as_csv(values: list[str] | Row) -> bytes:
     """Return values as a line of comma-separated values."""
-    return ",".join(map(_cell, values))
+    return encode_text(",".join(map(_cell, values)) + "\n")
 
 
 def _cell(value: object) -> str:
@@ -228,11 +264,13 @@ def _open(name: str) -> sqlite3.Connection:
     """
     path = Path(name)
     try:
-        with path.open("rb"):
-            pass
+        open_regular(path).close()
     except OSError as error:
         raise UnreadableError(f"{name}: {error.strerror or error}") from None
     is_shared = Path(f"{name}-wal").exists() or Path(f"{name}-journal").exists()
+    size = path.stat().st_size
+    if not is_shared and size < _SMALLEST:
+        raise UnreadableError(f"{name}: it has {size} bytes, less than a database")
     how = "mode=ro" if is_shared else "mode=ro&immutable=1"
     connection = sqlite3.connect(
         f"file:{quote(str(path.absolute()))}?{how}",
@@ -240,5 +278,6 @@ def _open(name: str) -> sqlite3.Connection:
         timeout=_BUSY_SECONDS,
         isolation_level=None,
     )
+    connection.text_factory = decode_text
     connection.execute("PRAGMA schema_version").fetchall()
     return connection

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from server.upkeep.minidump import write_minidump
 from tests.statistics.support import recorded
 from tests.support.waiting import WAIT_SECONDS
 
@@ -18,8 +19,10 @@ TOOLS = {
     "ampserr": "ampserr .",
     "amps-grep": "amps_grep -n a $FILE",
     "amps_file": "amps_file $FILE",
+    "amps-report-minidump": "amps_report_minidump $DUMP",
     "amps-sqlite3": "amps_sqlite3 $DATABASE --size",
     "amps_sqlite3_report": "amps_sqlite3_report $DATABASE 20180501T000000",
+    "amps-users": "amps_users --help",
     "spark": "spark help",
 }
 """What each is called, and how it is run on a file with a line in it."""
@@ -32,8 +35,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
     database = tmp_path / "stats.db"
     with recorded(database):
         pass
-    paths = {"PYTHONPATH": str(ROOT), "FILE": str(file), "DATABASE": str(database)}
-    return os.environ | paths
+    dump = write_minidump(str(tmp_path), 0o600, "a", {})
+    paths = {"FILE": file, "DATABASE": database, "DUMP": dump}
+    named = {name: str(path) for name, path in paths.items()}
+    return os.environ | named | {"PYTHONPATH": str(ROOT)}
 
 
 def shell(line: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ from tests.client.scripted_peer import HANG_UP, Header, accept, refuse, scripted
 from tests.support.raw import frame
 from tests.support.server import RunningServer, free_port, module_server, running_server
 from tests.support.waiting import WAIT_SECONDS, wait_until
+from tests.transports.support import Authority, transport
 
 ROOT = Path(__file__).parents[2]
 SPARK = [sys.executable, "-m", "server.tools.spark"]
@@ -123,6 +125,32 @@ def test_compressed_connections_carry_the_same(server: RunningServer, at: list[s
     subscriber.communicate()
 
 
+@pytest.mark.parametrize("protocol", ["nvfix", "xml"])
+def test_transports_of_old_clients_are_spoken_to(protocol: str, tmp_path: Path) -> None:
+    port, body = free_port(), {"nvfix": b"id=1;qty=2;", "xml": b"<o><id>1</id></o>"}[protocol]
+    transport = (
+        f"<Transport><Name>old</Name><Type>tcp</Type><InetAddr>127.0.0.1:{port}</InetAddr>"
+        f"<Protocol>{protocol}</Protocol><MessageType>{protocol}</MessageType></Transport>"
+    )
+    topic = (
+        f"<SOW><Topic><Name>kept</Name><MessageType>{protocol}</MessageType>"
+        "<Durability>transient</Durability><Key>/id</Key></Topic></SOW>"
+    )
+    at = ["-server", f"ann@127.0.0.1:{port}", "-proto", protocol]
+    with running_server(tmp_path, transports=transport, elements=topic):
+        line = f"Successfully connected to tcp://ann@127.0.0.1:{port}/{protocol}\n"
+        assert spark("ping", *at) == (0, line, "")
+        code, said, _ = spark("publish", *at, "-topic", "kept", data=body)
+        assert (code, said[:27]) == (0, "total messages published: 1")
+        code, said, _ = spark("sow", *at, "-topic", "kept")
+        assert (code, said) == (0, f"{body.decode()}\n")
+        code, _, complaint = spark("sow", *at, "-topic", "kept", "-orderby", "/id")
+        assert (code, complaint.partition("\n")[0]) == (
+            2,
+            f"spark sow: -orderby needs -proto amps: {protocol} has no field for it",
+        )
+
+
 def test_a_unix_socket_is_named_by_its_path(tmp_path: Path) -> None:
     path = tmp_path / "amps.sock"
     transport = (
@@ -211,6 +239,21 @@ def test_a_format_with_a_timestamp_asks_for_timestamps() -> None:
         _, said, _ = spark("subscribe", *where, "-backlog", "5", "-format", "{timestamp} {data}")
         assert said == "now m\n"
         assert peer.header("subscribe")["o"] == "max_backlog=5,timestamp"
+
+
+@pytest.mark.parametrize("option", ["-json", "--json"])
+def test_json_is_a_line_for_each_message(option: str) -> None:
+    with scripted_peer(records) as peer:
+        where = ["-server", f"127.0.0.1:{peer.port}", "-topic", "t"]
+        _, said, _ = spark("sow_and_subscribe", *where, option)
+        messages = [json.loads(line) for line in said.splitlines()]
+        assert [(it["command"], it["data"]) for it in messages] == [
+            ("sow", "a"),
+            ("sow", "b"),
+            ("publish", "m"),
+        ]
+        assert messages[-1]["timestamp"] == "now"
+        assert peer.header("sow_and_subscribe")["o"] == "timestamp"
 
 
 def test_sow_and_subscribe_goes_on_after_the_records() -> None:
@@ -334,9 +377,18 @@ COMPLAINTS = [
     (["ping", "-server", "h"], 1, "expected host:port"),
     (["ping", "-server", "h:1", "-urischeme", "protected"], 1, "tcp://, tcps://"),
     (["ping", "-server", "h:1", "-authenticator", "com.x.Factory"], 2, "module:factory"),
+    (["ping", "-server", "h:1", "-cafile", "x"], 2, "-cafile is for connections with TLS"),
+    (["ping", "-server", "h:1", "-secure", "-cafile", "/no/x"], 2, "/no/x: No such file"),
+    (["ping", "-server", "h:1", "-secure", "-key", "x"], 2, "without the -certificate"),
+    (
+        ["ping", "-server", "h:1", "-passwordenv", "A", "-authenticator", "os:getpid"],
+        2,
+        "-authenticator and -passwordenv are given: expected one of them",
+    ),
     (["ping", "-server", "h:1", "-authenticator", "os:nothing"], 2, "has no attribute"),
     (["ping", "-server", "h:1", "-authenticator", "os:getpid"], 2, "no client.Authenticator"),
     (["subscribe", "-server", "h:1", "-topic", "t", "-format", "{x}"], 2, "unknown tag {x}"),
+    (["sow", "-server", "h:1", "-topic", "t", "-format", "x", "-json"], 2, "exclude each other"),
 ]
 
 
@@ -375,3 +427,55 @@ def test_an_authenticator_of_our_own_makes_the_credentials(tmp_path: Path) -> No
         words = [*where, "-authenticator", "tickets:Tickets"]
         assert spark("ping", *words, PYTHONPATH=str(tmp_path))[0] == 0
         assert peer.header("logon")["pw"] == "ticket for ann"
+
+
+@pytest.mark.parametrize("how", ["passwordfile", "passwordenv", "passwordcmd"])
+def test_a_password_may_be_kept_elsewhere(tmp_path: Path, how: str) -> None:
+    (tmp_path / "secret").write_text("of ann\n")
+    value = {
+        "passwordfile": str(tmp_path / "secret"),
+        "passwordenv": "OF_ANN",
+        "passwordcmd": """sh -c 'echo "of $AMPS_USER_NAME"'""",
+    }[how]
+    with scripted_peer() as peer:
+        words = ["-server", f"ann@127.0.0.1:{peer.port}", f"-{how}", value]
+        assert spark("ping", *words, OF_ANN="of ann")[0] == 0
+        assert (peer.header("logon")["user_id"], peer.header("logon")["pw"]) == ("ann", "of ann")
+
+
+def test_a_password_that_is_not_there_is_said(server: RunningServer, at: list[str]) -> None:
+    returned, _, complaint = spark("ping", *at, "-passwordfile", "/no/where")
+    assert returned == 1
+    assert complaint == "spark ping: /no/where: No such file or directory\n"
+
+
+def test_a_password_is_hidden_from_who_lists_processes(server: RunningServer) -> None:
+    where = f"ann:s3cret@localhost:{server.port}"
+    running = start("subscribe", "-server", where, "-type", "json", "-topic", "hidden")
+    try:
+        line = Path(f"/proc/{running.pid}/cmdline")
+        wait_until(lambda: b"ann:***@localhost" in line.read_bytes())
+        assert b"s3cret" not in line.read_bytes()
+    finally:
+        running.kill()
+        running.communicate()
+
+
+def test_certificates_are_shown_and_checked(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "known")
+    stranger = Authority(tmp_path, "stranger")
+    certificate, key = authority.issue("localhost")
+    port = free_port()
+    elements = (
+        f"<InetAddr>127.0.0.1:{port}</InetAddr><Protocol>amps</Protocol>"
+        f"<Certificate>{certificate}</Certificate><PrivateKey>{key}</PrivateKey>"
+        f"<VerifyClient>true</VerifyClient><CAFile>{authority.file}</CAFile>"
+    )
+    own, own_key = map(str, authority.issue("client"))
+    with running_server(tmp_path, transports=transport("secure", "tcps", elements)):
+        words = ["ping", "-server", f"localhost:{port}", "-type", "json", "-secure"]
+        shown = ["-certificate", own, "-key", own_key]
+        assert spark(*words, "-cafile", str(authority.file), *shown)[0] == 0
+        assert spark(*words, "-cafile", str(authority.file))[0] == 1
+        _, _, complaint = spark(*words, "-cafile", str(stranger.file), *shown)
+        assert "the server's certificate is not trusted" in complaint

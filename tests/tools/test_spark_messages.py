@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 from client import Message
 from client.limits import LARGEST_BODY
-from server.tools.spark.formats import compile_format
+from server.tools.spark.formats import as_json, compile_format
 from server.tools.spark.options import UsageError
 from server.tools.spark.sources import SourceError, paced, read_messages, split_messages
 from server.wire.header import Header
@@ -156,6 +158,18 @@ def test_a_format_is_text_with_tags(text: str | None, printed: bytes) -> None:
 def test_a_field_that_a_message_lacks_prints_as_nothing() -> None:
     bare = Message(Header(command="publish"), b"")
     assert compile_format("[{bookmark}{sowkey}{data}]")(bare) == b"[]"
+
+
+def test_json_has_all_that_there_are_tags_for() -> None:
+    """What a message lacks is null, and data that are no text are in base64."""
+    known = json.loads(as_json(MESSAGE))
+    for name, value in known.items():
+        assert compile_format(f"{{{name}}}")(MESSAGE) == str(value).encode()
+    with pytest.raises(UsageError, match="known are") as refused:
+        compile_format("{body}")
+    assert set(re.findall(r"\{(\w+)\}", str(refused.value))) - {"body"} == set(known)
+    bare = json.loads(as_json(Message(Header(command="publish"), b"\xff")))
+    assert (bare["topic"], bare["data_base64"], "data" in bare) == (None, "/w==", False)
 
 
 def test_an_unknown_tag_is_refused_with_the_known_ones() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from server.tools.spark.help import command_help, overview
+from server.tools.spark.main import main
 from server.tools.spark.options import COMMANDS, OPTIONS, Settings, UsageError, parse
 
 GOLDEN = Path(__file__).parent / "golden" / "spark"
@@ -16,6 +17,12 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_has_its_help_screen(name: str) -> None:
     assert command_help(name) == (GOLDEN / f"help_{name}.txt").read_text()
+
+
+@pytest.mark.parametrize("words", ["help sow", "sow --help", "sow -h"])
+def test_help_is_where_it_is_looked_for(words: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 0
+    assert capfd.readouterr().out == command_help("sow")
 
 
 def test_the_overview_names_the_commands() -> None:
@@ -74,7 +81,7 @@ MISTAKES = [
     ("publish", "-server h:1 -topc t", "unknown option -topc; did you mean -topic?"),
     ("publish", "--server h:1", "unknown option --server; did you mean -server?"),
     ("ping", "\u2013server h:1", "did you mean -server?"),
-    ("ping", "-server h:1 -topic t", "unknown option -topic; known are -authenticator, -proto"),
+    ("ping", "-server h:1 -topic t", "unknown option -topic; known are -authenticator, -cafile"),
     ("publish", "h:1", "unexpected 'h:1'; every option has a name, such as -server"),
     ("publish", "-server h:1 -topic t -delimiter 256", "-delimiter is '256': expected the decimal"),
     ("publish", "-server h:1 -topic t -rate 0", "-rate is '0': expected messages a second"),
@@ -82,8 +89,7 @@ MISTAKES = [
     ("publish", "-server h:1 -topic t -rate fast", "-rate is 'fast': expected"),
     ("sow", "-server h:1 -topic t -topn -1", "-topn is '-1': expected a whole number"),
     ("subscribe", "-server h:1 -topic t -backlog 0", "-backlog is '0': expected a number from 1"),
-    ("ping", "-server h:1 -proto fix", "in the amps protocol, say -type fix"),
-    ("ping", "-server h:1 -proto smtp", "-proto is 'smtp': expected amps"),
+    ("ping", "-server h:1 -proto smtp", "-proto is 'smtp': expected one of amps, fix, nvfix, xml"),
 ]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -130,7 +132,8 @@ def test_views_with_their_topics_as_in_the_reference(
         ("SELECT iso8601(NULL)", None),
         ("SELECT count(*) FROM hcpus WHERE timestamp > timestamp('20180501T000005Z')", 2),
         ("SELECT 1 AS a, 2 AS a", 1),
-        ("SELECT x'00ff'", "00ff"),
+        ("SELECT 9e999", "Infinity"),
+        ("SELECT -9e999", "-Infinity"),
     ],
 )
 def test_functions_and_values(
@@ -139,6 +142,27 @@ def test_functions_and_values(
     answer = run(amps_sqlite3, database, query, "--json")
     found = json.loads(answer.out)
     assert next(iter(found.values())) == expected
+
+
+def test_bytes_are_in_base64_and_nothing_is_lost(run: Callable[..., Ran], tmp_path: Path) -> None:
+    """Blobs whatever they hold, and texts that are no UTF-8, beside columns of such names."""
+    path = tmp_path / "stats.db"
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE t_DYNAMIC (timestamp, static_id, a_base64, a, b, c)")
+        made.execute(
+            "INSERT INTO t_DYNAMIC VALUES (212391936000000, 1, 'x', x'00ff', x'61',"
+            " CAST(x'61ff' AS TEXT))"
+        )
+        made.commit()
+    encoded = {"a_base64": "x", "a_base64:1": "AP8=", "b_base64": "YQ==", "c_base64": "Yf8="}
+    query = "SELECT a_base64, a, b, c FROM t"
+    assert json.loads(run(amps_sqlite3, path, query, "--json").out) == encoded
+    reported = json.loads(run(amps_sqlite3_report, path, "20180501", "--json").out)
+    assert reported.items() >= encoded.items()
+    script = f"from server.tools.amps_sqlite3 import main; main([{str(path)!r}, {query!r}])"
+    command = [sys.executable, "-c", script]
+    plain = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+    assert plain == b"a_base64,a,b,c\nx,00ff,61,a\xff\n"
 
 
 def test_columns_of_one_name_are_numbered(run: Callable[..., Ran], database: Path) -> None:
@@ -192,6 +216,7 @@ def test_a_report_begins_at_its_moment(run: Callable[..., Ran], database: Path) 
         (("a.txt", "select 1"), 1, "a.txt: file is not a database"),
         (("stats.db", "selec"), 1, 'stats.db: near "selec": syntax error'),
         (("stats.db", "select * from nobody"), 1, "stats.db: no such table: nobody"),
+        (("stats.db", "select '\udcff'"), 1, "stats.db: expected names and queries in UTF-8"),
         (
             ("stats.db", "delete from HCPUS_DYNAMIC"),
             1,
@@ -207,8 +232,8 @@ def test_a_report_begins_at_its_moment(run: Callable[..., Ran], database: Path) 
             1,
             "stats.db: You can only execute one statement at a time.",
         ),
-        (("stats.db",), 2, "error: expected either a query or --size, after the database"),
-        (("stats.db", "select 1", "--size"), 2, "error: expected either a query or --size,"),
+        (("stats.db",), 2, "expected either a query or --size, after the database"),
+        (("stats.db", "select 1", "--size"), 2, "expected either a query or --size,"),
     ],
 )
 def test_what_cannot_be_answered(
@@ -232,7 +257,10 @@ def test_what_cannot_be_answered(
 def test_a_report_wants_a_moment(run: Callable[..., Ran], database: Path) -> None:
     answer = run(amps_sqlite3_report, database, "yesterday")
     assert answer.status == 2
-    assert answer.err.endswith("'yesterday' is no time in UTC, such as 20230830T000010\n")
+    said = (
+        "'yesterday' is no time in UTC, such as 20230830T000010; see amps_sqlite3_report --help\n"
+    )
+    assert answer.err.endswith(said)
     answer = run(amps_sqlite3_report, "missing.db", "20180501")
     assert answer == Ran(1, "", "amps_sqlite3_report: missing.db: No such file or directory\n")
 
@@ -247,6 +275,20 @@ def test_a_damaged_file_is_a_sentence(
         answer = run(main, damaged, word)
         assert answer.status == 1
         assert answer.err.endswith(f"{damaged}: database disk image is malformed\n")
+
+
+@pytest.mark.parametrize("query", ["ATTACH 'other.db' AS x", "VACUUM INTO 'other.db'"])
+def test_no_other_database_is_made(
+    run: Callable[..., Ran],
+    database: Path,
+    query: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    why = "other databases cannot be attached, nor made"
+    assert run(amps_sqlite3, database, query) == Ran(1, "", f"amps-sqlite3: {database}: {why}\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_is_left_beside_the_file(run: Callable[..., Ran], database: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import shlex
 import ssl
 import uuid
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from client import (
@@ -18,11 +19,19 @@ from client import (
     HAClient,
     LogonError,
     PasswordAuthenticator,
+    SecretAuthenticator,
+    SecretCommand,
+    SecretFile,
+    SecretSource,
+    SecretVariable,
     ServerChooser,
     ServerUri,
+    TlsFileError,
+    make_ssl_context,
     parse_uri,
 )
 from client.numbering import RefusalListener
+from client.uri import AMPS
 from server.tools.spark.options import Settings, UsageError
 
 _TRUST_STORE: Final = "-Djavax.net.ssl.trustStore="
@@ -30,6 +39,12 @@ _LOGON_OPTIONS: Final = "ack_conflation=10ms"
 """Have whoever publishes wait for the last of the acknowledgements no longer than that."""
 _PATIENCE: Final = 30.0
 """Seconds for one of several servers to come back."""
+_SECRETS: Final[Mapping[str, Callable[[str], SecretSource]]] = {
+    "passwordcmd": SecretCommand,
+    "passwordenv": SecretVariable,
+    "passwordfile": SecretFile,
+}
+"""Where a password may be kept, by the option that says so."""
 _DEFAULT_FACTORY: Final = "com.crankuptheamps.spark.DefaultAuthenticatorFactory"
 
 
@@ -55,8 +70,8 @@ def connect(
     """
     uris = server_uris(settings, server)
     name = f"spark-{getpass.getuser()}-{uuid.uuid4().hex[:12]}"
-    authenticator = _authenticator(settings.authenticator)
-    ssl_context = _ssl_context() if uris[0].is_encrypted else None
+    authenticator = _authenticator(settings)
+    ssl_context = _ssl_context(settings, uris[0])
     logon_options = None if on_refused is None else _LOGON_OPTIONS
     if len(uris) > 1:
         staying = HAClient(
@@ -105,15 +120,25 @@ def server_uris(settings: Settings, server: str) -> list[ServerUri]:
 
 def _server_uri(settings: Settings, server: str) -> ServerUri:
     scheme = settings.urischeme or ("tcps" if settings.secure else "tcp")
+    if settings.proto != AMPS:
+        _check_legacy(settings, scheme)
     parameters = [settings.uriopts] if settings.uriopts else []
     if scheme == "unix":  # the path is that of the socket
         address = _socket_address(server)
         parameters += [f"message_type={settings.type}"] if settings.type else []
     else:
         user = "" if "@" in server else f"{getpass.getuser()}@"
-        address = f"{user}{server}/amps{f'/{settings.type}' if settings.type else ''}"
+        address = f"{user}{server}/{settings.proto}{f'/{settings.type}' if settings.type else ''}"
     query = f"?{'&'.join(parameters)}" if parameters else ""
     return parse_uri(f"{scheme}://{address}{query}")
+
+
+def _check_legacy(settings: Settings, scheme: str) -> None:
+    """See that a legacy protocol can do what is asked for."""
+    if scheme not in ("tcp", "tcps"):
+        raise UsageError(f"-proto {settings.proto} goes with tcp and tcps, not with {scheme}")
+    if settings.orderby is not None:
+        raise UsageError(f"-orderby needs -proto amps: {settings.proto} has no field for it")
 
 
 def _socket_address(server: str) -> str:
@@ -130,10 +155,24 @@ def explain(error: CommandError) -> str:
     return f"{error.reason}: {error.detail}" if error.detail else error.reason
 
 
-def _authenticator(path: str | None) -> Authenticator:
-    """Import the factory that a path names, and ask it for an authenticator."""
-    if path is None or path == _DEFAULT_FACTORY:
+def _authenticator(settings: Settings) -> Authenticator:
+    """What makes the credentials: the options say where they come from."""
+    sources = {name: getattr(settings, name) for name in ("authenticator", *_SECRETS)}
+    if sources["authenticator"] == _DEFAULT_FACTORY:
+        del sources["authenticator"]
+    given = [name for name, source in sources.items() if source is not None]
+    if len(given) > 1:
+        raise UsageError(f"-{' and -'.join(given)} are given: expected one of them")
+    if not given:
         return PasswordAuthenticator()
+    (name,) = given
+    if name == "authenticator":
+        return _made_authenticator(sources[name])
+    return SecretAuthenticator(_SECRETS[name](sources[name]))
+
+
+def _made_authenticator(path: str) -> Authenticator:
+    """Import the factory that a path names, and ask it for an authenticator."""
     module_name, colon, factory_name = path.partition(":")
     if not colon:
         raise UsageError(
@@ -154,20 +193,46 @@ def _authenticator(path: str | None) -> Authenticator:
     return made
 
 
-def _ssl_context() -> ssl.SSLContext:
-    """The authorities of the trust store in AMPS_SPARK_OPTS, or those of the system."""
+def _ssl_context(settings: Settings, uri: ServerUri) -> ssl.SSLContext | None:
+    """What secures the connection; None if nothing does.
+
+    Trusted are -cafile, else the trust store in AMPS_SPARK_OPTS, else the system's authorities.
+    """
+    files = {name: getattr(settings, name) for name in ("cafile", "certificate", "key")}
+    given = [name for name, path in files.items() if path is not None]
+    if not uri.is_encrypted:
+        if given:
+            raise UsageError(f"-{given[0]} is for connections with TLS: add -secure")
+        return None
+    if settings.key is not None and settings.certificate is None:
+        raise UsageError("-key is given without the -certificate that it belongs to")
+    if not given:
+        return _context_of_trust_store()
+    authorities = settings.cafile or _trust_store()
+    try:
+        return make_ssl_context(authorities, settings.certificate, settings.key)
+    except TlsFileError as error:
+        raise UsageError(str(error)) from None
+
+
+def _trust_store() -> str | None:
+    """The trust store that AMPS_SPARK_OPTS names."""
     words = shlex.split(os.environ.get("AMPS_SPARK_OPTS", ""))
     stores = [word.removeprefix(_TRUST_STORE) for word in words if word.startswith(_TRUST_STORE)]
-    if not stores:
-        return ssl.create_default_context()
+    return stores[-1] if stores else None
+
+
+def _context_of_trust_store() -> ssl.SSLContext:
+    """The authorities of the trust store in AMPS_SPARK_OPTS, or those of the system."""
+    store = _trust_store()
     try:
-        return ssl.create_default_context(cafile=stores[-1])
+        return ssl.create_default_context(cafile=store)
     except ssl.SSLError:
         raise UsageError(
-            f"the trust store {stores[-1]} in AMPS_SPARK_OPTS holds no PEM certificates;"
+            f"the trust store {store} in AMPS_SPARK_OPTS holds no PEM certificates;"
             " export them with: keytool -exportcert -rfc -keystore STORE -alias NAME"
         ) from None
     except OSError as error:
         raise UsageError(
-            f"cannot read the trust store {stores[-1]} in AMPS_SPARK_OPTS: {error.strerror}"
+            f"cannot read the trust store {store} in AMPS_SPARK_OPTS: {error.strerror}"
         ) from None

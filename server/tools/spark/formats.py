@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from client import Message
+from server.base.json_lines import json_line
 from server.tools.spark.options import UsageError
 
 Render = Callable[[Message], bytes]
@@ -55,6 +56,26 @@ def compile_format(text: str | None) -> Render:
         elif piece:
             parts.append(_literal(piece.encode("utf-8", "surrogateescape")))
     return lambda message: b"".join([part(message) for part in parts])
+
+
+def as_json(message: Message) -> bytes:
+    """Print a message as a JSON object: its data, and all that a format has tags for."""
+    header = message.header
+    return json_line(
+        {
+            "command": header.command,
+            "topic": header.topic,
+            "bookmark": header.bookmark,
+            "sowkey": header.sow_key,
+            "timestamp": header.timestamp,
+            "correlation_id": header.correlation_id,
+            "expiration": header.expiration,
+            "lease_period": header.lease_period,
+            "user_id": header.user_id,
+            "length": len(message.body),
+            "data": message.body,
+        }
+    ).rstrip(b"\n")
 
 
 def has_tag(text: str | None, tag: str) -> bool:

@@ -6,14 +6,20 @@ our standard output has seen enough: that is 0.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Final
 
+from setproctitle import setproctitle
+
 from client import ClientError, CommandError, ConnectError
-from config_schema.version import AMPS_VERSION, VERSION
+from client.uri import without_passwords
+from server.program.command_line import version_line
+from server.program.completion.scripts import SHELLS, script
 from server.tools.command import command
+from server.tools.spark.completion import command_line
 from server.tools.spark.connection import RefusedLogonError, explain
 from server.tools.spark.help import command_help, overview
 from server.tools.spark.options import COMMANDS, UsageError, parse
@@ -22,6 +28,8 @@ from server.tools.spark.sources import SourceError
 
 _STANDARD_OUTPUT: Final = 1
 _HELP: Final = ("help", "--help", "-h")
+_ASKING: Final = (["--help"], ["-h"])
+"""What stands behind a command of somebody who wants to know what it does."""
 
 
 @command("spark")
@@ -37,13 +45,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     name = words[0] if words else "help"
     try:
+        if name == "--print-completion":
+            sys.stdout.write(_completion(words[1:]))
+            return 0
         with open(_STANDARD_OUTPUT, "wb", closefd=False) as output:
             if name == "--version":
-                output.write(f"spark {VERSION} (AMPS {AMPS_VERSION})\n".encode())
+                output.write(f"{version_line('spark')}\n".encode())
             elif name in _HELP:
                 output.write(_help(words[1:]).encode())
+            elif words[1:] in _ASKING:
+                output.write(_help([name]).encode())
             else:
                 settings = parse(_known(name), words[1:])
+                _hide_passwords(words)
                 RUN[name](settings, output)
     except UsageError as error:
         return _fail(f"spark {name}: {error}", 2)
@@ -60,10 +74,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _hide_passwords(words: Sequence[str]) -> None:
+    """Show the command line without passwords to whoever lists processes from now on."""
+    shown = list(map(without_passwords, words))
+    if shown != list(words):
+        setproctitle(shlex.join(["spark", *shown]))
+
+
 def _help(topics: Sequence[str]) -> str:
     if not topics or topics[0] == "help":
         return overview()
     return command_help(_known(topics[0]))
+
+
+def _completion(words: Sequence[str]) -> str:
+    if len(words) != 1 or words[0] not in SHELLS:
+        raise UsageError(f"expected a shell: {', '.join(SHELLS)}")
+    return script(words[0], "spark", command_line())
 
 
 def _known(name: str) -> str:

@@ -13,6 +13,8 @@ from typing import Final
 
 import msgspec
 
+from client.uri import PROTOCOLS
+
 
 class UsageError(Exception):
     """The command line is wrong; the message says how."""
@@ -27,13 +29,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     authenticator: str | None = None
     backlog: int | None = None
     batchsize: int | None = None
+    cafile: str | None = None
+    certificate: str | None = None
     copy: str | None = None
     delimiter: int = 10
     delta: bool = False
     file: str | None = None
     filter: str | None = None
     format: str | None = None
+    json: bool = False
+    key: str | None = None
     orderby: str | None = None
+    passwordcmd: str | None = None
+    passwordenv: str | None = None
+    passwordfile: str | None = None
     proto: str = "amps"
     rate: float | None = None
     secure: bool = False
@@ -86,14 +95,10 @@ def _rate(text: str) -> float:
 
 
 def _protocol(text: str) -> str:
-    if text in ("amps", "json"):
-        return "amps"
-    if text in ("fix", "nvfix", "xml"):
-        raise ValueError(
-            f"the legacy {text} protocol is not spoken by spark;"
-            f" to send {text} messages in the amps protocol, say -type {text}"
-        )
-    raise ValueError("expected amps")
+    protocol = "amps" if text == "json" else text
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"expected one of {', '.join(PROTOCOLS)}")
+    return protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +127,10 @@ OPTIONS: Final[Mapping[str, Option]] = {
         _at_least_one,
     ),
     "batchsize": Option(("records the server sends at a time (default: 10)",), _at_least_one),
+    "cafile": Option(
+        ("file with the certificates to trust (default: the", "system's; PEM format)")
+    ),
+    "certificate": Option(("file with the certificate to show to the server",)),
     "copy": Option(("second server, to which each message is published",)),
     "delimiter": Option(
         ("byte that ends a message, as a decimal number", "(default: 10, a line feed)"), _byte
@@ -138,9 +147,27 @@ OPTIONS: Final[Mapping[str, Option]] = {
             "(default: {data})",
         )
     ),
+    "json": Option(
+        ("print each message as a JSON object, with its header", "(--json is a synonym)"), None
+    ),
+    "key": Option(("file with the key of -certificate, if not in the same",)),
     "orderby": Option(("what to sort the records by, such as '/price DESC'",)),
+    "passwordcmd": Option(
+        (
+            "command that writes the password or a token; no shell",
+            "runs it, and AMPS_USER_NAME of its environment is",
+            "the user",
+        )
+    ),
+    "passwordenv": Option(("environment variable that has the password or a token",)),
+    "passwordfile": Option(("file that has the password or a token",)),
     "proto": Option(
-        ("protocol: amps, or json, which means the same", "(default: amps; -prot is a synonym)"),
+        (
+            "protocol of the transport: amps (also json), or for",
+            "old ones fix, nvfix, xml or soap, each with the",
+            "separators it has by default (default: amps;",
+            "-prot is a synonym)",
+        ),
         _protocol,
     ),
     "rate": Option(
@@ -172,8 +199,21 @@ OPTIONS: Final[Mapping[str, Option]] = {
     ),
 }
 
-_SYNONYMS: Final = {"prot": "proto"}
-_CONNECTION: Final = ("authenticator", "proto", "secure", "type", "uriopts", "urischeme")
+_SYNONYMS: Final = {"prot": "proto", "-json": "json"}
+_CONNECTION: Final = (
+    "authenticator",
+    "cafile",
+    "certificate",
+    "key",
+    "passwordcmd",
+    "passwordenv",
+    "passwordfile",
+    "proto",
+    "secure",
+    "type",
+    "uriopts",
+    "urischeme",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,13 +261,13 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "sow": _command(
         ("server", "topic"),
-        ("batchsize", "copy", "filter", "format", "orderby", "topn"),
+        ("batchsize", "copy", "filter", "format", "json", "orderby", "topn"),
         "spark sow -server localhost:9007 -type json -topic orders -filter '/qty > 5'",
         "Prints the records of the SOW topic 'orders' whose quantity is over 5.",
     ),
     "sow_and_subscribe": _command(
         ("server", "topic"),
-        ("batchsize", "copy", "delta", "filter", "format", "orderby", "topn"),
+        ("batchsize", "copy", "delta", "filter", "format", "json", "orderby", "topn"),
         "spark sow_and_subscribe -server localhost:9007 -type json -topic orders",
         "Prints the records of the SOW topic 'orders', then every update as it is published.",
     ),
@@ -240,7 +280,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "subscribe": _command(
         ("server", "topic"),
-        ("ack", "backlog", "copy", "delta", "filter", "format"),
+        ("ack", "backlog", "copy", "delta", "filter", "format", "json"),
         "spark subscribe -server localhost:9007 -type json -topic orders",
         "Prints each message that is published to the topic 'orders' from now on.",
     ),

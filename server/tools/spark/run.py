@@ -21,7 +21,7 @@ from client import (
     StoredMessage,
 )
 from server.tools.spark.connection import connect, explain, server_uris
-from server.tools.spark.formats import Render, compile_format, has_tag
+from server.tools.spark.formats import Render, as_json, compile_format, has_tag
 from server.tools.spark.options import Settings, UsageError
 from server.tools.spark.sources import paced, read_messages
 
@@ -200,7 +200,7 @@ class _Printer:
     def __init__(self, settings: Settings, output: BinaryIO) -> None:
         self._settings = settings
         self._output = output
-        self._render: Render = compile_format(settings.format)
+        self._render = _render(settings)
         self._refusals = _Refusals()
         self._stack = ExitStack()
 
@@ -257,7 +257,13 @@ def _acknowledge(client: Client | HAClient, batch: list[Message]) -> None:
 
 def _header_options(settings: Settings) -> list[str]:
     """Ask for the header fields that the server sends on request only."""
-    return ["timestamp"] if has_tag(settings.format, "timestamp") else []
+    return ["timestamp"] if settings.json or has_tag(settings.format, "timestamp") else []
+
+
+def _render(settings: Settings) -> Render:
+    if settings.json and settings.format is not None:
+        raise UsageError("-json and -format exclude each other: give one of them")
+    return as_json if settings.json else compile_format(settings.format)
 
 
 def _rate(count: int, started: float) -> str:

@@ -1,0 +1,17 @@
+# Completes amps-doctor in fish; made by amps-doctor --print-completion fish.
+complete -c amps-doctor -f
+complete -c amps-doctor -l json -d 'print the report, or the checklist, as a JSON object'
+complete -c amps-doctor -l print-completion -x -a 'bash fish zsh' -d 'print what completes this command in a shell (bash, fish, zsh), then exit'
+complete -c amps-doctor -l version -d 'show the version, then exit'
+complete -c amps-doctor -s h -l help -d 'show this, then exit'
+complete -c amps-doctor -l config -r -F -d 'the instance\'s configuration'
+complete -c amps-doctor -l migrate -r -F -d 'print a checklist for moving the instance of this configuration here from AMPS'
+complete -c amps-doctor -l url -x -d 'its admin interface, if not where the configuration says'
+complete -c amps-doctor -l user -x -d 'as whom to ask there; AMPS_ADMIN_USER if not given'
+complete -c amps-doctor -l password-file -r -F -d 'has the user\'s password in its first line; else AMPS_ADMIN_PASSWORD has it'
+complete -c amps-doctor -l ca-file -r -F -d 'authorities of its certificate, besides the system\'s'
+complete -c amps-doctor -l work-dir -x -a '(__fish_complete_directories)' -d 'where relative paths begin'
+complete -c amps-doctor -s D -x -d 'set a variable of the configuration, as for ampServer'
+complete -c amps-doctor -l minidump -d 'have the instance write a minidump now'
+complete -c amps-doctor -l output -r -F -d 'the archive; a name with instance and time if not given'
+complete -c amps-doctor -l no-archive -d 'print the report only'

@@ -1,0 +1,11 @@
+# Completes amps-report-minidump in fish; made by amps-report-minidump --print-completion fish.
+complete -c amps-report-minidump -l json -d 'print each minidump as a JSON object'
+complete -c amps-report-minidump -l print-completion -x -a 'bash fish zsh' -d 'print what completes this command in a shell (bash, fish, zsh), then exit'
+complete -c amps-report-minidump -l version -d 'show the version, then exit'
+complete -c amps-report-minidump -s h -l help -d 'show this, then exit'
+complete -c amps-report-minidump -l all -d 'all calls of each thread, and all rows of each table'
+complete -c amps-report-minidump -s e -l email -x -d 'not used, as nothing is sent'
+complete -c amps-report-minidump -s s -l subject -x -d 'not used'
+complete -c amps-report-minidump -s b -l body -x -d 'not used'
+complete -c amps-report-minidump -s t -l ticket -x -d 'not used'
+complete -c amps-report-minidump -s c -l compress -d 'not used'

@@ -1,0 +1,10 @@
+# Completes amps_journal_dump in fish; made by amps_journal_dump --print-completion fish.
+complete -c amps_journal_dump -l json -d 'print JSON: an object for each file, each entry, and the end of each file'
+complete -c amps_journal_dump -l print-completion -x -a 'bash fish zsh' -d 'print what completes this command in a shell (bash, fish, zsh), then exit'
+complete -c amps_journal_dump -l version -d 'show the version, then exit'
+complete -c amps_journal_dump -s h -l help -d 'show this, then exit'
+complete -c amps_journal_dump -s l -x -d 'only entries N to M of N:M, or the first M'
+complete -c amps_journal_dump -l localtime -d 'show times in local time'
+complete -c amps_journal_dump -l extents -d 'add which entries came from where'
+complete -c amps_journal_dump -l no-data -d 'leave the messages\' bodies out'
+complete -c amps_journal_dump -l include-noops -d 'show the log\'s own entries'

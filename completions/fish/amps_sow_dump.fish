@@ -1,0 +1,10 @@
+# Completes amps_sow_dump in fish; made by amps_sow_dump --print-completion fish.
+complete -c amps_sow_dump -l json -d 'print JSON: an object for each record'
+complete -c amps_sow_dump -l print-completion -x -a 'bash fish zsh' -d 'print what completes this command in a shell (bash, fish, zsh), then exit'
+complete -c amps_sow_dump -l version -d 'show the version, then exit'
+complete -c amps_sow_dump -s h -l help -d 'show this, then exit'
+complete -c amps_sow_dump -s n -x -d 'print at most LIMIT'
+complete -c amps_sow_dump -s v -l verbose -d 'print all that is stored, and a summary'
+complete -c amps_sow_dump -l sizing-chart -d 'compare the room that records would take in cells of fixed sizes'
+complete -c amps_sow_dump -s d -x -d 'the ASCII value of the character after each record (10, a new line)'
+complete -c amps_sow_dump -s z -r -F -d 'write the records to a zip file, one to a member, as spark publish -file takes them'

@@ -1,0 +1,15 @@
+# Completes amps_upgrade in fish; made by amps_upgrade --print-completion fish.
+complete -c amps_upgrade -f
+complete -c amps_upgrade -l json -d 'print a JSON object that says so'
+complete -c amps_upgrade -l print-completion -x -a 'bash fish zsh' -d 'print what completes this command in a shell (bash, fish, zsh), then exit'
+complete -c amps_upgrade -l version -d 'show the version, then exit'
+complete -c amps_upgrade -s h -l help -d 'show this, then exit'
+complete -c amps_upgrade -l config -r -F -d 'the instance\'s configuration'
+complete -c amps_upgrade -l from -x -a '(__fish_complete_directories)' -d 'the directory that relative paths in the configuration begin at'
+complete -c amps_upgrade -l work-dir -x -a '(__fish_complete_directories)' -d 'the same, if there is no --from'
+complete -c amps_upgrade -l tmp-dir -x -d 'not used'
+complete -c amps_upgrade -l verbose -d 'not used'
+complete -c amps_upgrade -l trace -d 'not used'
+complete -c amps_upgrade -l check-current -d 'look at the files'
+complete -c amps_upgrade -l dry-run -d 'look at the files'
+complete -c amps_upgrade -l upgrade -d 'look at the files'

@@ -1,0 +1,34 @@
+"""The shells, and the script for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from server.program.completion import bash, fish, zsh
+from server.program.completion.lines import Line, function_name
+
+_SCRIPTS: Final[Mapping[str, Callable[[str, Line], str]]] = {
+    "bash": bash.script,
+    "fish": fish.script,
+    "zsh": zsh.script,
+}
+
+SHELLS: Final = tuple(_SCRIPTS)
+
+
+def script(shell: str, command: str, line: Line) -> str:
+    """Make the script that completes a command.
+
+    Args:
+        shell: one of `SHELLS`.
+        command: its name.
+        line: what its command line takes.
+    """
+    return _SCRIPTS[shell](command, line)
+
+
+def file_name(shell: str, command: str) -> str:
+    """What a shell expects the file to be called that has the script of a command."""
+    names = {"bash": command, "fish": f"{command}.fish", "zsh": function_name(command)}
+    return names[shell]

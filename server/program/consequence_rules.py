@@ -1,0 +1,533 @@
+"""What changes of the configuration mean: a sentence for each element, and whom it concerns.
+
+What holds whatever the values are is in the tables below; what depends on the rest of the
+configuration, such as whether the transaction log has a topic, is said by a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from config_schema.regex import matches
+from config_schema.schema import ROOT
+from config_schema.spec import (
+    DestinationSpec,
+    JournaledTopicSpec,
+    QueueSpec,
+    TopicSpec,
+    TransactionLogSpec,
+    TransportSpec,
+)
+
+if TYPE_CHECKING:
+    from config_schema.settings import Change, Entry
+    from config_schema.spec import InstanceSpec
+
+
+class Concern(StrEnum):
+    """Whom or what a change concerns, the gravest first."""
+
+    DATA = "data"
+    """Records or messages are not found any more, or come again."""
+    SECURITY = "security"
+    """Others may do more or less, or are seen doing it."""
+    PEERS = "peers"
+    """Instances that replicate to this one or from it."""
+    CLIENTS = "clients"
+    """Programs that connect notice."""
+    OPERATION = "operation"
+    """Those who look after the instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A change, and the two instances that differ in it."""
+
+    change: Change
+    old: InstanceSpec
+    new: InstanceSpec
+
+    @property
+    def before(self) -> str:
+        """How it was."""
+        return self.change.old.text if self.change.old else ""
+
+    @property
+    def after(self) -> str:
+        """How it becomes."""
+        return self.change.new.text if self.change.new else ""
+
+
+Words = str | Callable[[Case], str]
+Rule = tuple[Concern, Words]
+
+
+# What depends on the rest of the configuration
+
+
+def _rebuilt(topic: TopicSpec, instance: InstanceSpec) -> bool:
+    """Whether the records of a topic come back from the transaction log, as far as it goes."""
+    return instance.is_journaled(topic.message_type, topic.name)
+
+
+def _topic_of(case: Case) -> tuple[TopicSpec, TopicSpec]:
+    before = case.change.before.part if case.change.before else None
+    after = case.change.after.part if case.change.after else None
+    if not isinstance(before, TopicSpec) or not isinstance(after, TopicSpec):
+        raise TypeError("a setting of a Topic belongs to one on both sides")
+    return before, after
+
+
+def _refusal(case: Case, check: str) -> str:
+    """What becomes of links, where other instances can replicate to this one."""
+    if not any(transport.is_replication for transport in case.new.transports):
+        return ""
+    unless = "" if check == "queue" else ", unless they exclude that"
+    return f" Instances that replicate it here fail the validation {check}{unless}."
+
+
+def _topic_added(case: Case) -> str:
+    topic = case.change.after.part if case.change.after else None
+    if not isinstance(topic, TopicSpec):
+        return ""
+    recorded = f"what the transaction log has of it, from {_point(topic)}"
+    if topic.file_name is None:
+        return (
+            f"It begins with {recorded}, at every start."
+            if _rebuilt(topic, case.new)
+            else "It is empty after every start."
+        )
+    otherwise = f"with {recorded}" if _rebuilt(topic, case.new) else "with nothing"
+    return f"It begins with what is in {topic.file_name}, if that exists, or else {otherwise}."
+
+
+def _point(topic: TopicSpec) -> str:
+    if isinstance(topic.recovery_point, int):
+        return "its RecoveryPoint on"
+    return {"epoch": "its beginning on", "now": "now on"}[topic.recovery_point]
+
+
+def _topic_removed(case: Case) -> str:
+    topic = case.change.before.part if case.change.before else None
+    if not isinstance(topic, TopicSpec):
+        return ""
+    file = f"its file {topic.file_name} stays and is not read" if topic.file_name else ""
+    gone = "Its records are gone for clients: queries find nothing, deltas cannot be merged"
+    kept = _keeper(topic, case.new) or " Subscribers still get messages."
+    return f"{gone}{'; ' if file else ''}{file}.{kept}{_refusal(case, 'sow')}"
+
+
+def _keeper(topic: TopicSpec, instance: InstanceSpec) -> str:
+    """Who has the records of what is published to a topic that is not defined any more."""
+    patterns = (one for one in instance.sow if isinstance(one, TopicSpec) and one.pattern)
+    for one in patterns:
+        if one.message_type == topic.message_type and matches(one.pattern or "", topic.name):
+            return f" What is published from then on is kept by the Pattern of {one.name}."
+    return ""
+
+
+def _kind_changed(_: Case) -> str:
+    return "It is something else under the same name: what the old one has kept is not used."
+
+
+def _other_file(case: Case) -> str:
+    before, after = _topic_of(case)
+    if after.file_name is None or before.file_name is None:
+        return ""  # Durability says it
+    left = f"{before.file_name} stays and is not read any more. "
+    begins = f"The topic begins with what is in {after.file_name}"
+    if _rebuilt(after, case.new):
+        rest = f"from the transaction log, from {_point(after)}"
+    else:
+        rest = "empty, since the transaction log does not have the topic"
+    keep = "To keep the records, move the file while the server is down."
+    return f"{left}{begins}; a file that does not exist is made {rest}. {keep}"
+
+
+def _other_keys(case: Case) -> str:
+    _, after = _topic_of(case)
+    refused = _refusal(case, "keys")
+    if after.file_name is None:
+        return f"Records get other SOW keys.{refused}"
+    keep = (
+        "Records that are stored keep the SOW keys that they have: a message about one of them "
+        f"becomes another record beside it. Remove {after.file_name} before the start"
+    )
+    if _rebuilt(after, case.new):
+        made = "to have all records made anew from the transaction log, as far as it goes back"
+        return f"{keep} {made}.{refused}"
+    return f"{keep}, and publish the records again.{refused}"
+
+
+def _recorded(case: Case) -> str:
+    if _is_recorded(case.change.after, case.old):
+        return "It was recorded already, by another Topic."
+    return "It is recorded from the start on; what came before cannot be replayed."
+
+
+def _not_recorded(case: Case) -> str:
+    if _is_recorded(case.change.before, case.new):
+        return "It is still recorded, by another Topic."
+    gone = "It is not recorded any more: what comes cannot be replayed, nor brought back"
+    return f"{gone} when the instance recovers.{_refusal(case, 'txlog')}"
+
+
+def _is_recorded(entry: Entry | None, instance: InstanceSpec) -> bool:
+    topic = entry.part if entry else None
+    return isinstance(topic, JournaledTopicSpec) and instance.is_journaled(
+        topic.message_type, topic.name
+    )
+
+
+def _other_expiration(case: Case) -> str:
+    before, after = _topic_of(case)
+    if not after.expiration_enabled:
+        return "Nothing expires any more."
+    if not before.expiration_enabled:
+        return "Records that are stored have no end; they expire when they are published again."
+    return "Records that are stored keep the end that they have."
+
+
+def _queue_removed(case: Case) -> str:
+    left = "What nobody has acknowledged stays in the transaction log, and no consumer gets it."
+    return f"{left}{_refusal(case, 'queue')}"
+
+
+def _other_durability(case: Case) -> str:
+    before, after = _topic_of(case)
+    if after.file_name is None:
+        source = (
+            "are made from the transaction log at every start, as far as it goes back"
+            if _rebuilt(after, case.new)
+            else "are lost when the server stops, since the transaction log does not have the topic"
+        )
+        return f"Records {source}; {before.file_name} stays and is not read."
+    return _topic_added(case)
+
+
+def _queue_added(case: Case) -> str:
+    queue = case.change.after.part if case.change.after else None
+    if not isinstance(queue, QueueSpec):
+        return ""
+    if queue.recovery_point == "epoch":
+        return (
+            "It begins with all that the transaction log has of its topic, from the beginning: "
+            "set RecoveryPoint to now if consumers are to get only what comes."
+        )
+    return f"It begins at its RecoveryPoint, {queue.recovery_point}."
+
+
+def _directory(case: Case) -> str:
+    return (
+        f"The log goes on with what is in {case.after}, and if nothing is there it begins empty: "
+        "there is nothing to replay, queues are empty, publishers and other instances are not "
+        f"known. The files in {case.before} stay and are not read; move them while the server is "
+        "down. Records in SOW files stay."
+    )
+
+
+def _renamed(case: Case) -> str:
+    log = case.new.transaction_log
+    journals = (
+        f" The journals in {log.journal_directory} are named after the instance: those of "
+        f"{case.before} are not read, and the log of {case.after} begins empty; so does what "
+        "queues, publishers and other instances are known by."
+        if isinstance(log, TransactionLogSpec)
+        else ""
+    )
+    peers = (
+        f" Destinations of other instances that are for {case.before} refuse it."
+        if replicates(case.new)
+        else ""
+    )
+    return (
+        f"Others take it for another instance: its name is in logs and statistics.{journals}{peers}"
+    )
+
+
+def _other_group(case: Case) -> str:
+    if not replicates(case.new):
+        return ""
+    group = case.old.group
+    return f"Destinations of other instances that are for the Group {group} refuse this instance."
+
+
+def replicates(instance: InstanceSpec) -> bool:
+    """Whether an instance replicates to others, or they to it."""
+    return bool(instance.replication) or any(one.is_replication for one in instance.transports)
+
+
+def _transport_gone(case: Case) -> str:
+    transport = case.change.before.part if case.change.before else None
+    if not isinstance(transport, TransportSpec):
+        return ""
+    if transport.is_replication:
+        return f"Instances that replicate to {_where(transport)} are refused the connection."
+    return f"Clients that connect to {_where(transport)} are refused the connection."
+
+
+def _transport_new(case: Case) -> str:
+    transport = case.change.after.part if case.change.after else None
+    if not isinstance(transport, TransportSpec):
+        return ""
+    who = "Instances that replicate here" if transport.is_replication else "Clients"
+    return f"{who} can connect to {_where(transport)}."
+
+
+def _moved(case: Case) -> str:
+    transport = case.change.after.part if case.change.after else None
+    replicates = isinstance(transport, TransportSpec) and transport.is_replication
+    who = "Instances that replicate here" if replicates else "Clients"
+    return f"{who} must connect to {case.after}; at {case.before} they are refused."
+
+
+def _where(transport: TransportSpec) -> str:
+    return str(transport.inet_addr or transport.file_name)
+
+
+def _destination_new(case: Case) -> str:
+    destination = case.change.after.part if case.change.after else None
+    if not isinstance(destination, DestinationSpec):
+        return ""
+    wait = (
+        " Until it has caught up, publishers wait for their acknowledgements."
+        if destination.sync_type == "sync"
+        else ""
+    )
+    gets = "It gets what the log has of its topics, from the beginning on, unless it has that"
+    return f"{gets} already; no journal is removed before.{wait}"
+
+
+CONCERNS: Final[Mapping[str, Concern]] = {
+    "Transports": Concern.CLIENTS,
+    "Protocols": Concern.CLIENTS,
+    "MessageTypes": Concern.CLIENTS,
+    "SOW": Concern.CLIENTS,
+    "Replication": Concern.PEERS,
+}
+SECURITY: Final = (
+    "Authentication",
+    "Entitlement",
+    "Authenticator",
+    "Certificate",
+    "PrivateKey",
+    "Ciphers",
+    "SecureSocketProtocols",
+    "VerifyClient",
+    "CAFile",
+    "CAPath",
+    "AnonymousPaths",
+    "AccessControlAllowOrigin",
+    "TrustedAdmin",
+)
+SECURITY_RULE: Final[Rule] = (
+    Concern.SECURITY,
+    "Who may connect, or what they may do, changes: ampServer --explain-access USER shows it.",
+)
+REORDERED: Final[Rule] = (
+    Concern.OPERATION,
+    "They are used in this order: the first that fits or can be reached comes first.",
+)
+
+_QUEUES: Final = ("SOW/Queue", "SOW/LocalQueue", "SOW/GroupLocalQueue")
+_KEPT_KINDS: Final = ("SOW/Topic", "SOW/View", "SOW/ConflatedTopic", *_QUEUES)
+
+ENTRIES: Final[Mapping[tuple[str, str], Rule]] = {
+    ("added", "SOW/Topic"): (Concern.CLIENTS, _topic_added),
+    ("removed", "SOW/Topic"): (Concern.DATA, _topic_removed),
+    **{("changed", kind): (Concern.DATA, _kind_changed) for kind in _KEPT_KINDS},
+    **{("added", kind): (Concern.CLIENTS, _queue_added) for kind in _QUEUES},
+    **{("removed", kind): (Concern.DATA, _queue_removed) for kind in _QUEUES},
+    ("added", "SOW/View"): (Concern.CLIENTS, "It is computed from its topics at the start."),
+    ("removed", "SOW/View"): (Concern.CLIENTS, "Clients find nothing under its name."),
+    ("removed", "SOW/ConflatedTopic"): (Concern.CLIENTS, "Clients find nothing under its name."),
+    ("added", "TransactionLog"): (
+        Concern.CLIENTS,
+        "Its topics are recorded from the start on; what came before cannot be replayed.",
+    ),
+    ("removed", "TransactionLog"): (
+        Concern.DATA,
+        "Nothing is recorded any more, so that nothing can be replayed. The files stay.",
+    ),
+    ("added", "TransactionLog/Topic"): (Concern.CLIENTS, _recorded),
+    ("removed", "TransactionLog/Topic"): (Concern.DATA, _not_recorded),
+    ("added", "Transports/Transport"): (Concern.CLIENTS, _transport_new),
+    ("removed", "Transports/Transport"): (Concern.CLIENTS, _transport_gone),
+    ("added", "Replication/Destination"): (Concern.PEERS, _destination_new),
+    ("removed", "Replication/Destination"): (
+        Concern.PEERS,
+        "Nothing is sent to it any more, and no journal is kept for it.",
+    ),
+    ("added", "Replication/Destination/Topic"): (
+        Concern.PEERS,
+        "It is sent from where the destination has got to in the log; what is before is not.",
+    ),
+    ("removed", "Replication/Destination/Topic"): (
+        Concern.PEERS,
+        "It is not sent any more; what the destination has of it stays there.",
+    ),
+    ("added", "Admin"): (Concern.OPERATION, "There is an admin interface, and statistics."),
+    ("removed", "Admin"): (
+        Concern.OPERATION,
+        "There is no admin interface any more: what monitors the instance gets no answer.",
+    ),
+    ("added", "SOW/Topic/History"): (Concern.CLIENTS, "Past states are kept from the start on."),
+    ("removed", "SOW/Topic/History"): (Concern.DATA, "Past states cannot be queried any more."),
+    ("removed", "Logging/Target"): (Concern.OPERATION, "Nothing is written there any more."),
+    ("removed", "Actions/Action"): (Concern.OPERATION, "It does not run any more."),
+    ("added", "Actions/Action"): (Concern.OPERATION, "It runs from the start on."),
+}
+
+_KEYS: Final[Rule] = (Concern.DATA, _other_keys)
+_AT_START: Final[Rule] = (
+    Concern.OPERATION,
+    "It is built at the start; queries find the same as before.",
+)
+_FROM_NOW_ON: Final[Rule] = (
+    Concern.CLIENTS,
+    "It is for messages from the start on; records that are stored stay as they are.",
+)
+_NEW_FILES: Final[Rule] = (
+    Concern.OPERATION,
+    "A file that exists keeps its own; it counts for files that are made anew.",
+)
+_RECONNECT: Final[Rule] = (Concern.CLIENTS, _moved)
+_VIEW: Final[Rule] = (
+    Concern.CLIENTS,
+    "The view is computed anew at the start; its subscribers get other messages.",
+)
+
+_QUEUE_SETTINGS: Final[Mapping[str, Rule]] = {
+    "RecoveryPoint": (
+        Concern.DATA,
+        "The queue begins anew there: messages that were acknowledged may come again.",
+    ),
+    "UnderlyingTopic": (
+        Concern.DATA,
+        "The queue takes its messages from elsewhere; what is left of {old} is not delivered.",
+    ),
+    "Semantics": (
+        Concern.DATA,
+        "It decides whether a message that its consumer does not acknowledge comes again.",
+    ),
+    "Filter": (Concern.CLIENTS, "It decides which messages are in the queue."),
+}
+
+SETTINGS: Final[Mapping[str, Mapping[str, Rule]]] = {
+    ROOT: {
+        "Name": (Concern.DATA, _renamed),
+        "Group": (Concern.PEERS, _other_group),
+        "ConfigValidation": (Concern.OPERATION, "It decides what is checked before the start."),
+        "RegexTopicSupport": (
+            Concern.CLIENTS,
+            "It decides whether names of topics are taken for regular expressions everywhere.",
+        ),
+        "ClientMessageAgeLimit": (Concern.CLIENTS, "Slow clients are disconnected after that."),
+        "MessageDiskPath": (Concern.OPERATION, "Make sure that there is room."),
+    },
+    "SOW/Topic": {
+        "FileName": (Concern.DATA, _other_file),
+        "Durability": (Concern.DATA, _other_durability),
+        "Key": _KEYS,
+        "KeyDomain": _KEYS,
+        "KeyGenerator": _KEYS,
+        "RecoveryPoint": (
+            Concern.OPERATION,
+            "It counts only where the topic has no records yet.",
+        ),
+        "Expiration": (Concern.DATA, _other_expiration),
+        "SlabSize": _NEW_FILES,
+        "InitialSlabCount": _NEW_FILES,
+        "HashIndex": _AT_START,
+        "Index": _AT_START,
+        "Preprocessing/Field": _FROM_NOW_ON,
+        "Enrichment/Field": _FROM_NOW_ON,
+        "Pattern": (
+            Concern.DATA,
+            "Topics that it no longer matches have no records any more.",
+        ),
+    },
+    "SOW/Topic/History": {
+        "Window": (Concern.DATA, "Past states that are older are dropped."),
+    },
+    "SOW/View": {
+        "UnderlyingTopic": _VIEW,
+        "UnderlyingTopic/Join": _VIEW,
+        "Projection/Field": _VIEW,
+        "Grouping/Field": _VIEW,
+        "Filter": _VIEW,
+        "HashIndex": _AT_START,
+    },
+    "SOW/ConflatedTopic": {
+        "HashIndex": _AT_START,
+    },
+    **dict.fromkeys(_QUEUES, _QUEUE_SETTINGS),
+    "TransactionLog": {
+        "JournalDirectory": (Concern.DATA, _directory),
+        "JournalArchiveDirectory": (
+            Concern.DATA,
+            "Journals in {old} are not read any more; move them while the server is down.",
+        ),
+        "JournalSize": (Concern.OPERATION, "It is for the files that are made from then on."),
+        "FlushInterval": (
+            Concern.OPERATION,
+            "It is how long a publisher may wait for the acknowledgement.",
+        ),
+        "InactiveClientAckExpiration": (
+            Concern.DATA,
+            "A publisher that is forgotten may have its messages recorded twice.",
+        ),
+    },
+    "Transports/Transport": {
+        "InetAddr": _RECONNECT,
+        "FileName": _RECONNECT,
+        "Type": (Concern.CLIENTS, "Clients must connect in the new way."),
+        "Protocol": (Concern.CLIENTS, "Clients must speak {new}; who speaks {old} is refused."),
+        "MessageType": (Concern.CLIENTS, "It decides which message types clients may use there."),
+        "TransportFilter": (Concern.CLIENTS, ""),
+    },
+    "Admin": {
+        "InetAddr": (
+            Concern.OPERATION,
+            "The console and what monitors the instance must ask {new}.",
+        ),
+        "FileName": (
+            Concern.OPERATION,
+            "Statistics of the past stay in {old}, and go on in {new}.",
+        ),
+    },
+    "Replication/Destination": {
+        "SyncType": (
+            Concern.PEERS,
+            "With sync, publishers are acknowledged only what the destination has, too.",
+        ),
+        "Group": (
+            Concern.PEERS,
+            "Only an instance of this Group is accepted there: the link to any other is refused.",
+        ),
+        "PassThrough": (
+            Concern.PEERS,
+            "It decides which messages of other instances are passed on.",
+        ),
+    },
+    "Replication/Destination/Topic": {
+        "Filter": (
+            Concern.PEERS,
+            "It decides which messages are sent from then on, and the destination validates it.",
+        ),
+        "ExcludeValidation": (
+            Concern.PEERS,
+            "A check that is no longer excluded refuses the link if it fails.",
+        ),
+    },
+    "Replication/Destination/Transport": {
+        "InetAddr": (Concern.PEERS, "The link is made to {new} instead of {old}."),
+        "Type": (Concern.PEERS, "Both ends must use it."),
+    },
+    "Logging/Target": {
+        "FileName": (Concern.OPERATION, "Lines go to {new}; {old} stays as it is."),
+    },
+}

@@ -1,0 +1,225 @@
+"""ampServer --diff: what would change if the instance were started with another configuration."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from config_schema.problems import Problem, Severity
+from config_schema.schema import ROOT
+from config_schema.settings import Change, Entry, Side, compare
+from config_schema.spec import InstanceSpec
+from config_schema.together import InstanceDescription, check_together, describe
+from server.admin.configuration_text import value_shown
+from server.program.configuration import Configuration, read_configuration
+from server.program.consequence_rules import Concern, replicates
+from server.program.consequences import Consequence, consequence_of
+from server.program.console import put, say
+from server.program.verdict import print_problems
+
+SAME: Final = 0
+DIFFERENT: Final = 1
+TROUBLE: Final = 2
+
+_INDENT: Final = "    "
+_WIDTH: Final = 100
+_PLACE: Final = re.compile(r"\S+:\d+")
+_WORDS: Final = {"added": " is added", "removed": " is removed", "reordered": " in another order"}
+
+
+def show_differences(paths: Sequence[str], defines: Mapping[str, str], *, as_json: bool) -> int:
+    """Print what would change, and what that means.
+
+    Args:
+        paths: the configuration that is in use, the one that is to take its place, and those of
+            instances that it replicates with.
+        defines: variables given on the command line.
+        as_json: print a JSON object.
+
+    Returns:
+        The exit code, like that of diff(1): 0 if nothing would change, 1 if something would, 2 if
+        that cannot be told.
+
+    Raises:
+        OutputError: it cannot be printed.
+    """
+    read = [read_configuration(path, defines) for path in paths]
+    for one in read:
+        print_problems(one.problems, Severity.ERROR)
+    old, new, *peers = read
+    specs = [one.spec for one in read if one.spec is not None]
+    before, after = old.settings, new.settings
+    if len(specs) < len(read) or before is None or after is None:
+        unusable = [one.path for one in read if one.spec is None]
+        say(f"not compared: {' and '.join(unusable)} cannot be used")
+        return TROUBLE
+    changes = compare(before, after)
+    secrets = old.secrets | new.secrets
+    found = [
+        (_without_secrets(change, secrets), consequence_of(change, specs[0], specs[1]))
+        for change in changes
+    ]
+    refusals = _new_refusals(specs[0], specs[1], specs[2:])
+    if as_json:
+        put(f"{_as_json(old.path, new.path, found, refusals)}\n")
+    elif found or refusals:
+        put("".join(f"{line}\n" for line in _as_text(found, refusals)))
+    _conclude(old, new, found, refusals, peers)
+    return DIFFERENT if found else SAME
+
+
+def _without_secrets(change: Change, secrets: frozenset[str]) -> Change:
+    """A change as it is shown."""
+    name = change.path.rpartition("/")[2]
+    old, new = (
+        side and replace(side, text=value_shown(name, side.text, secrets))
+        for side in (change.old, change.new)
+    )
+    return replace(change, old=old, new=new)
+
+
+def _new_refusals(
+    old: InstanceSpec, new: InstanceSpec, peers: Sequence[InstanceSpec]
+) -> list[Problem]:
+    """What other instances would have against the new configuration, and have not against this."""
+    if not peers:
+        return []
+    others = [describe(peer) for peer in peers]
+    known = {_essence(problem) for problem in _errors(describe(old), others)}
+    return [one for one in _errors(describe(new), others) if _essence(one) not in known]
+
+
+def _errors(
+    instance: InstanceDescription, others: Sequence[InstanceDescription]
+) -> Iterator[Problem]:
+    for finding in check_together([instance, *others]):
+        if finding.is_error:
+            yield finding.problem
+
+
+def _essence(problem: Problem) -> tuple[str, str]:
+    """What a problem says, wherever it is."""
+    return problem.element, _PLACE.sub("", problem.message)
+
+
+def _conclude(
+    old: Configuration,
+    new: Configuration,
+    found: Sequence[tuple[Change, Consequence]],
+    refusals: Sequence[Problem],
+    peers: Sequence[Configuration],
+) -> None:
+    if not found:
+        say(f"{old.path} and {new.path} amount to the same")
+        return
+    count = "1 difference" if len(found) == 1 else f"{len(found)} differences"
+    graver = [concern for concern in Concern if concern is not Concern.OPERATION]
+    counts = {
+        concern: sum(consequence.concern is concern for _, consequence in found)
+        for concern in graver
+    }
+    listed = ", ".join(f"{number} {concern}" for concern, number in counts.items() if number)
+    say(f"{count}{f' ({listed})' if listed else ''}; the new file counts from the next start on")
+    if refusals:
+        say("links with other instances would be refused: see above")
+    both = [one.spec for one in (old, new) if one.spec is not None]
+    if counts[Concern.PEERS] and not peers and any(map(replicates, both)):
+        say("give the files of the other instances as well to see whether their links still fit")
+
+
+# For people
+
+
+def _as_text(
+    found: Sequence[tuple[Change, Consequence]], refusals: Sequence[Problem]
+) -> Iterator[str]:
+    for change, consequence in found:
+        yield f"{consequence.concern}: {_title(change)}{_WORDS.get(change.kind, '')}"
+        for mark, side in (("-", change.old), ("+", change.new)):
+            if side is not None:
+                yield f"  {mark} {side.location}: {_text(side)}"
+        if consequence.text:
+            yield textwrap.fill(
+                consequence.text,
+                _WIDTH,
+                initial_indent=_INDENT,
+                subsequent_indent=_INDENT,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+    for problem in refusals:
+        yield f"{Concern.PEERS}: {problem}"
+
+
+def _title(change: Change) -> str:
+    """The entry, with those around it, and the element: `SOW/Topic orders (json): Key`."""
+    title, around = "", ROOT
+    for entry in change.entries[1:]:
+        tag = entry.path.removeprefix(f"{around}/")
+        title += f"{tag} {entry.name}: " if entry.name else f"{tag}/"
+        around = entry.path
+    if change.kind == "reordered":
+        title += change.path.removeprefix(f"{around}/")
+    return f"{title}{change.key}".rstrip(":/ ") or ROOT
+
+
+def _text(side: Side) -> str:
+    return f"{side.text} (default)" if side.is_default else side.text
+
+
+# For programs
+
+
+def _as_json(
+    old: str,
+    new: str,
+    found: Sequence[tuple[Change, Consequence]],
+    refusals: Sequence[Problem],
+) -> str:
+    document = {
+        "old": old,
+        "new": new,
+        "same": not found,
+        "changes": [_change(change, consequence) for change, consequence in found],
+        "refusals": [
+            {
+                "file": problem.location.file,
+                "line": problem.location.line,
+                "element": problem.element,
+                "message": problem.message,
+            }
+            for problem in refusals
+        ],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _change(change: Change, consequence: Consequence) -> dict[str, Any]:
+    return {
+        "kind": change.kind,
+        "concern": consequence.concern,
+        "element": f"/{change.path}",
+        "entry": [_entry(entry) for entry in change.entries[1:]],
+        "old": _side(change.old),
+        "new": _side(change.new),
+        "meaning": consequence.text,
+    }
+
+
+def _entry(entry: Entry) -> dict[str, str]:
+    return {"element": f"/{entry.path}", "name": entry.name}
+
+
+def _side(side: Side | None) -> dict[str, Any] | None:
+    if side is None:
+        return None
+    return {
+        "value": side.text,
+        "default": side.is_default,
+        "file": side.location.file,
+        "line": side.location.line,
+    }

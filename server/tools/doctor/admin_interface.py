@@ -1,0 +1,206 @@
+"""Asks the admin interface of an instance. Whatever it answers, or does not, is told in words."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import time
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+_SECONDS: Final = 10.0
+_MOST_BYTES: Final = 64 << 20
+_READ_TOGETHER: Final = 1 << 16
+
+
+class AdminError(Exception):
+    """The admin interface does not give what it was asked for. The text says why.
+
+    Attributes:
+        status: of its answer; 0 if there was none.
+        advice: what to do about it, if that is known here.
+    """
+
+    def __init__(self, text: str, status: int = 0, advice: str = "") -> None:
+        super().__init__(text)
+        self.status = status
+        self.advice = advice
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """As whom to ask.
+
+    Attributes:
+        user: the user's name; empty for nobody.
+        password: the user's password.
+        authorities: a file with certificates of authorities to trust, besides the system's.
+    """
+
+    user: str = ""
+    password: str = ""
+    authorities: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was answered.
+
+    Attributes:
+        status: of the answer.
+        body: its text.
+        date: when the server says that it was made; empty if it does not.
+    """
+
+    status: int
+    body: str
+    date: str
+
+
+class AdminInterface:
+    """Asks an instance.
+
+    Args:
+        url: where it is, such as `http://localhost:8085`.
+        login: as whom to ask.
+
+    Attributes:
+        url: where it is.
+        is_local: whether that is this machine: by its address, once there has been a connection.
+
+    Raises:
+        AdminError: the URL is none.
+    """
+
+    def __init__(self, url: str, login: Login) -> None:
+        try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
+            port = parts.port
+        except ValueError as error:
+            raise AdminError(f"{url}: {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise AdminError(f"{url} is no address such as http://localhost:8085")
+        self.url: Final = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        self.is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+        self._host: Final = parts.hostname
+        self._port: Final = port
+        self._is_encrypted: Final = parts.scheme == "https"
+        self._login: Final = login
+
+    def get(self, path: str) -> Answer:
+        """Ask for something.
+
+        Raises:
+            AdminError: there is no answer, or it is a refusal; 503 is an answer.
+        """
+        answer = self._ask(path)
+        if answer.status in (200, 503):
+            return answer
+        first = answer.body.strip().partition("\n")[0][:200]
+        if answer.status == http.client.UNAUTHORIZED:
+            first = "the credentials are refused" if self._login.user else "it asks for credentials"
+        raise AdminError(f"{path}: {answer.status} {first}".rstrip(), answer.status)
+
+    def json(self, path: str) -> Any:
+        """Ask for a JSON document.
+
+        Raises:
+            AdminError: there is none.
+        """
+        answer = self.get(path)
+        try:
+            return json.loads(answer.body)
+        except ValueError:
+            raise AdminError(f"{path}: the answer is no JSON", answer.status) from None
+
+    def first_event(self, path: str) -> Any:
+        """Ask for a stream of events, and return what the first one says, read as JSON.
+
+        Raises:
+            AdminError: there is none.
+        """
+        answer = self._ask(path, until=b"\n\n")
+        data = [line[5:] for line in answer.body.split("\n") if line.startswith("data:")]
+        try:
+            return json.loads("\n".join(data))
+        except ValueError:
+            raise AdminError(f"{path}: {answer.status}, and no event", answer.status) from None
+
+    def _ask(self, path: str, until: bytes = b"") -> Answer:
+        try:
+            connection = self._connection()
+        except (OSError, ssl.SSLError) as error:
+            raise AdminError(f"{self._login.authorities}: {error}") from None
+        try:
+            connection.connect()
+            own, peer = connection.sock.getsockname()[0], connection.sock.getpeername()[0]
+            self.is_local = is_one_machine(own, peer)
+            connection.request("GET", path, headers=self._headers())
+            response = connection.getresponse()
+            body = _read(response, until)
+        except ssl.SSLError as error:
+            raise _why_no_tls(error) from None
+        except (OSError, http.client.HTTPException) as error:
+            raise AdminError(_why_not(error)) from None
+        finally:
+            connection.close()
+        return Answer(response.status, body, response.headers.get("Date", ""))
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if not self._is_encrypted:
+            return http.client.HTTPConnection(self._host, self._port, timeout=_SECONDS)
+        context = ssl.create_default_context()
+        if self._login.authorities is not None:
+            context.load_verify_locations(self._login.authorities)
+        return http.client.HTTPSConnection(
+            self._host, self._port, timeout=_SECONDS, context=context
+        )
+
+    def _headers(self) -> dict[str, str]:
+        if not self._login.user:
+            return {}
+        pair = f"{self._login.user}:{self._login.password}".encode()
+        return {"Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}
+
+
+def is_one_machine(own: str, peer: str) -> bool:
+    """Whether the two ends of a connection, by their addresses, are on one machine."""
+    return own == peer or ip_address(peer.partition("%")[0]).is_loopback
+
+
+def _read(response: http.client.HTTPResponse, until: bytes) -> str:
+    """The text of an answer; as far as something in it, if that is given."""
+    parts: list[bytes] = []
+    size, end = 0, time.monotonic() + _SECONDS
+    while chunk := response.read1(_READ_TOGETHER):
+        parts.append(chunk)
+        size += len(chunk)
+        if until and until in b"".join(parts):
+            break
+        if size > _MOST_BYTES or time.monotonic() > end:
+            raise TimeoutError(f"the answer does not end, {size:,} bytes of it have come")
+    return b"".join(parts).decode(errors="replace")
+
+
+def _why_no_tls(error: ssl.SSLError) -> AdminError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        advice = (
+            "give its authority with --ca-file, and the name that the certificate has with --url"
+        )
+        why = f"its certificate is not trusted: {error.verify_message}"
+        return AdminError(why, advice=advice)
+    return AdminError(f"no TLS: {error.reason or error}", advice="give another --url: http://...")
+
+
+def _why_not(error: OSError | http.client.HTTPException) -> str:
+    if isinstance(error, TimeoutError):
+        return str(error) if error.args and error.errno is None else "it does not answer"
+    if isinstance(error, ConnectionRefusedError):
+        return "nobody listens there"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return f"what answers does not speak HTTP ({type(error).__name__})"

@@ -1,0 +1,92 @@
+"""The clock: does the kernel think that it is synchronised, and how far is it off?"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from server.tools.doctor.findings import Examination, Verdict
+
+AREA: Final = "clock"
+_UNSYNCHRONISED: Final = 5  # TIME_ERROR of adjtimex(2)
+_NANOSECONDS: Final = 0x2000  # STA_NANO: the offset is in these
+_LARGE_OFFSET: Final = 0.5
+_LARGE_DIFFERENCE: Final = 5.0
+"""Seconds between two machines, of which one tells whole seconds."""
+
+
+class _Timeval(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("fraction", ctypes.c_long))
+
+
+class _Timex(ctypes.Structure):
+    """`struct timex` of adjtimex(2); what is not read is left in one piece."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("frequency", ctypes.c_long),
+        ("maximum_error", ctypes.c_long),
+        ("estimated_error", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("constant", ctypes.c_long),
+        ("precision", ctypes.c_long),
+        ("tolerance", ctypes.c_long),
+        ("time", _Timeval),
+        ("rest", ctypes.c_byte * 160),
+    )
+
+
+def examine(server_date: str, asked_at: float, found: Examination) -> None:
+    """Look at the clock of this machine, and compare it with that of the server.
+
+    Args:
+        server_date: when the server says that it answered; empty if nobody knows.
+        asked_at: when it was asked, in seconds since 1970.
+        found: takes what is found.
+    """
+    now = datetime.now(UTC)
+    facts: dict[str, object] = {"now": now.isoformat(), "zone": time.strftime("%Z %z")}
+    found.facts[AREA] = facts
+    timex = _Timex()
+    try:
+        state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(timex))
+    except (OSError, AttributeError):
+        state = -1
+    if state >= 0:
+        unit = 1e-9 if timex.status & _NANOSECONDS else 1e-6
+        offset, most = timex.offset * unit, timex.maximum_error * 1e-6
+        is_good = state != _UNSYNCHRONISED and abs(offset) < _LARGE_OFFSET
+        facts |= {"synchronised": state != _UNSYNCHRONISED, "offset": offset, "maximum_error": most}
+        found.judge(
+            AREA,
+            "synchronised",
+            f"{'no' if state == _UNSYNCHRONISED else 'yes'}, offset {offset:+.6f} s",
+            Verdict.OK if is_good else Verdict.LOOK,
+            "the kernel does not know of a source of time, or is far from it: times of messages,"
+            " schedules and leases of instances that replicate go by different clocks",
+            "run chrony or systemd-timesyncd; in a container, the host does that",
+        )
+    if server_date:
+        _compare(server_date, asked_at, found, facts)
+
+
+def _compare(
+    server_date: str, asked_at: float, found: Examination, facts: dict[str, object]
+) -> None:
+    try:
+        difference = parsedate_to_datetime(server_date).timestamp() - asked_at
+    except ValueError:
+        return
+    facts["server_ahead"] = difference
+    found.judge(
+        AREA,
+        "the server's clock",
+        f"{difference:+.0f} s against this machine's",
+        Verdict.LOOK if abs(difference) > _LARGE_DIFFERENCE else Verdict.OK,
+        "the clocks of the two machines differ",
+        "synchronise both",
+    )

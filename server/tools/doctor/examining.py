@@ -1,0 +1,279 @@
+"""The examination of an instance, from what is known of it: a configuration, an address, or both.
+
+What one of them tells is used to find the other: the admin interface is in the configuration, and
+an instance on this machine says which file its configuration is, and where relative paths begin.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from config_schema.spec import InstanceSpec, TopicSpec
+from config_schema.version import AMPS_VERSION
+from server.events.targets.file import FORMATS
+from server.tools.doctor import (
+    certificates,
+    clock,
+    configuration,
+    data_files,
+    disks,
+    logs,
+    machine,
+    minidumps,
+    running,
+    versions,
+)
+from server.tools.doctor.admin_interface import AdminError, AdminInterface, Login
+from server.tools.doctor.configuration import Configuration
+from server.tools.doctor.findings import Examination
+from server.tools.doctor.places import Place, places
+from server.tools.doctor.process import holder
+from server.tools.doctor.running import Identity
+from server.tools.doctor.secrecy import Secrets
+from server.tools.service.installing import working_directory
+
+_PROCESS: Final = "process"
+_ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - which nobody can connect to
+_HERE: Final = "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is to be examined.
+
+    Attributes:
+        config: the configuration file; None if it is to be asked for.
+        url: of the admin interface; None if the configuration says it.
+        login: as whom to ask there.
+        defines: variables of the configuration.
+        directory: where relative paths begin; None for where the instance or its service says, or
+            else here.
+        with_minidump: have one written.
+    """
+
+    config: str | None
+    url: str | None
+    login: Login
+    defines: Mapping[str, str]
+    directory: Path | None
+    with_minidump: bool
+
+
+def examine(question: Question, secrets: Secrets) -> Examination:
+    """Look at all that there is of an instance; its directory becomes that of this process."""
+    one = _One(question, secrets)
+    found = one.found
+    found.attempt(configuration.AREA, one.read_configuration)
+    found.attempt(running.AREA, one.find_instance)
+    if one.is_here:
+        found.attempt(configuration.AREA, one.go_there)
+        found.attempt(configuration.AREA, one.verify)
+        found.attempt(_PROCESS, one.find_process)
+    found.attempt(running.AREA, one.ask)
+    if one.is_here:
+        found.attempt(machine.AREA, one.look_at_machine)
+        one.look_at_files()
+    else:
+        found.good(machine.AREA, "this machine", "not looked at, as the instance is on another one")
+    found.attempt(clock.AREA, one.look_at_clock)
+    found.attempt(versions.AREA, lambda: versions.examine(one.version, found))
+    return found
+
+
+class _One:
+    """One examination, as far as it has come."""
+
+    def __init__(self, question: Question, secrets: Secrets) -> None:
+        self.found: Final = Examination()
+        self._question: Final = question
+        self._secrets: Final = secrets
+        self._configuration: Configuration | None = None
+        self._admin: AdminInterface | None = None
+        self._identity: Identity | None = None
+        self._pid: int | None = None
+        self._taken: Path | None = None
+        self._places: list[Place] = []
+        self._is_there = False
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the instance is on this machine, as far as that is known."""
+        if self._admin is None or self._question.url is None:
+            return True
+        if self._identity is None and self._question.config is not None:
+            return True  # of an instance that cannot be asked, what is here is what there is
+        return self._admin.is_local
+
+    @property
+    def version(self) -> str:
+        """The version of the server that runs; empty if that is not known."""
+        known = self.found.facts.get(logs.VERSION)
+        return known if isinstance(known, str) and self._identity is not None else ""
+
+    @property
+    def _spec(self) -> InstanceSpec | None:
+        """The instance, as far as its configuration can be understood."""
+        return None if self._configuration is None else self._configuration.understood
+
+    def read_configuration(self) -> None:
+        """Read the configuration that was named."""
+        if self._question.config is not None:
+            self._read(self._question.config)
+
+    def find_instance(self) -> None:
+        """Ask the instance who it is, and read its configuration if none was named."""
+        try:
+            self._admin = self._interface()
+        except AdminError as error:
+            self.found.wrong(
+                running.AREA, "address", str(error), "nobody can be asked", "give another --url"
+            )
+            return
+        if self._admin is None:
+            return
+        self._identity = identity = running.identify(self._admin, self.found)
+        if identity is None:
+            return
+        self._pid = identity.pid if self.is_here and _is_here(identity) else None
+        self.found.facts["instance"] = {
+            "name": identity.name,
+            "pid": identity.pid,
+            "directory": identity.directory,
+            "configuration": identity.config,
+            "amps_version": identity.amps_version,
+            "url": self._admin.url,
+        }
+        if self._configuration is None and self.is_here:
+            self._read(os.path.join(identity.directory, identity.config))
+
+    def _read(self, path: str) -> None:
+        self._configuration = configuration.read(path, self._question.defines, self._secrets)
+
+    def _interface(self) -> AdminInterface | None:
+        question, spec = self._question, self._spec
+        if question.url is not None:
+            return AdminInterface(question.url, question.login)
+        if spec is None:
+            return None
+        if spec.admin is None or spec.admin.inet_addr is None:
+            self.found.look(
+                running.AREA,
+                "address",
+                "none",
+                "the configuration has no Admin/InetAddr, so that nothing can be asked of the"
+                " instance while it runs",
+                "add an Admin section, on an address that only administrators reach",
+            )
+            return None
+        scheme = "http" if spec.admin.tls is None else "https"
+        address = spec.admin.inet_addr
+        host = _HERE if address.host is None or address.host in _ANYWHERE else address.host
+        named = f"[{host}]" if ":" in host else host
+        return AdminInterface(f"{scheme}://{named}:{address.port}", question.login)
+
+    def go_there(self) -> None:
+        """Make relative paths begin where those of the instance do."""
+        directory = self._question.directory
+        if directory is None and self._identity is not None:
+            directory = Path(self._identity.directory)
+        if directory is None and self._configuration is not None:
+            directory = working_directory(Path(self._configuration.path))
+        if directory is not None:
+            os.chdir(directory)
+        self._is_there = True
+
+    def verify(self) -> None:
+        """Verify the configuration."""
+        if self._configuration is not None:
+            configuration.examine(self._configuration, self.found)
+        if self._spec is not None and self._is_there:
+            self._places = places(self._spec)
+
+    def find_process(self) -> None:
+        """Find the process, also where the instance does not tell."""
+        spec = self._spec
+        if self._pid is None and spec is not None:
+            files = [Path(topic.file_name) for topic in _file_topics(spec) if topic.file_name]
+            self._pid = holder([*(place.path for place in self._places), *files])
+        if self._pid is not None:
+            self.found.good(_PROCESS, "runs", f"process {self._pid}")
+            if self._identity is None and self._question.with_minidump:
+                self._advise_signal(self._pid)
+        elif spec is not None and self._identity is None:
+            self.found.look(
+                _PROCESS,
+                "runs",
+                "no process is known to use the instance's files",
+                "the instance does not run, or as somebody whose locks cannot be seen",
+                "start it, or run amps-doctor where it runs",
+            )
+
+    def _advise_signal(self, pid: int) -> None:
+        self.found.look(
+            minidumps.AREA,
+            "a minidump",
+            "none was written",
+            "the admin interface cannot be asked for one",
+            f"kill -QUIT {pid} has the server write one",
+        )
+
+    def ask(self) -> None:
+        """Ask the instance for what it shows."""
+        if self._admin is None or self._identity is None:
+            return
+        if self._question.with_minidump:
+            self._taken = running.take_minidump(self._admin, self.found)
+        spec = self._spec
+        has_files = spec is not None and any(one.protocol in FORMATS for one in spec.logging)
+        file = None if self._configuration is None else self._configuration.shown
+        running.examine(self._admin, file, self.found, with_log=not has_files)
+        if self._identity.amps_version != AMPS_VERSION:
+            self.found.look(
+                versions.AREA,
+                "the server that runs",
+                self._identity.amps_version,
+                f"it stands for another version of AMPS than this command, {AMPS_VERSION}",
+                "use the commands that came with it",
+            )
+
+    def look_at_machine(self) -> None:
+        """Look at the machine."""
+        machine.examine(machine.Machine(pid=self._pid), self.found)
+
+    def look_at_files(self) -> None:
+        """Look at disks, files, certificates, logs and minidumps."""
+        spec, found, taken = self._spec, self.found, self._taken
+        if taken is not None:
+            found.attempt(minidumps.AREA, lambda: minidumps.attach(taken, found))
+        if spec is None or not self._is_there:
+            return
+        found.attempt(disks.AREA, lambda: disks.examine(self._places, found))
+        found.attempt(data_files.AREA, lambda: data_files.examine(spec, self._places, found))
+        found.attempt(certificates.AREA, lambda: certificates.examine(spec, found))
+        found.attempt(logs.AREA, lambda: logs.examine(spec, found))
+        found.attempt(minidumps.AREA, lambda: minidumps.examine(spec, taken, found))
+
+    def look_at_clock(self) -> None:
+        """Look at the clock, and compare it with the server's."""
+        identity = self._identity
+        date, asked_at = ("", 0.0) if identity is None else (identity.date, identity.asked_at)
+        clock.examine(date, asked_at, self.found)
+
+
+def _file_topics(spec: InstanceSpec) -> list[TopicSpec]:
+    return [one for one in spec.sow if isinstance(one, TopicSpec)]
+
+
+def _is_here(identity: Identity) -> bool:
+    """Whether the process is one of this machine: in a container, it has another number there."""
+    process = Path(f"/proc/{identity.pid}")
+    try:
+        return os.readlink(process / "cwd") == identity.directory
+    except PermissionError:
+        return process.is_dir()  # of another user
+    except OSError:
+        return False

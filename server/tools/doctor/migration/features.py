@@ -1,0 +1,206 @@
+"""What a configuration may use, and where it is described how this server differs.
+
+Every element of the configuration language is part of one feature (a test sees to that). A place is
+the path of an element, which stands for all that is in it; with `=`, only for these values. The
+longest place that fits decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """Something that a configuration may use.
+
+    Attributes:
+        name: what it is.
+        places: where that shows.
+        section: of docs/compatibility.md, for what differs; empty if it is the same here.
+        is_there: whether this server has it at all.
+    """
+
+    name: str
+    places: tuple[str, ...]
+    section: str = ""
+    is_there: bool = True
+
+
+_LEGACY: Final = "fix|nvfix|xml|soap"
+_TEXT_TYPES: Final = "json|xml|fix|nvfix|composite-local|composite-global"
+_BINARY_TYPES: Final = "bson|bflat|msgpack|protobuf|struct"
+_TYPED: Final = (
+    "MessageTypes/MessageType/Module",
+    "Transports/Transport/MessageType",
+    "SOW/Topic/MessageType",
+    "SOW/View/MessageType",
+    "SOW/ConflatedTopic/MessageType",
+    "SOW/Queue/MessageType",
+    "SOW/LocalQueue/MessageType",
+    "SOW/GroupLocalQueue/MessageType",
+    "TransactionLog/Topic/MessageType",
+)
+_QUEUES: Final = ("SOW/Queue", "SOW/LocalQueue", "SOW/GroupLocalQueue")
+_SLOW: Final = (
+    "MessageMemoryLimit",
+    "MessageDiskLimit",
+    "MessageDiskPath",
+    "ClientMessageAgeLimit",
+    "ClientMaxCapacity",
+)
+_TLS: Final = (
+    "Certificate",
+    "PrivateKey",
+    "Ciphers",
+    "SecureSocketProtocols",
+    "VerifyClient",
+    "CAFile",
+    "CAPath",
+)
+
+
+def _in(parents: tuple[str, ...], *names: str) -> tuple[str, ...]:
+    return tuple(f"{parent}/{name}" for parent in parents for name in names)
+
+
+FEATURES: Final = (
+    Feature("the instance's name and description", ("Name", "Group", "ProcessName", "Description")),
+    Feature("the instance's environment", ("Environment",)),
+    Feature(
+        "how the configuration is read",
+        (
+            "SuggestedMinimumVersion",
+            "RequiredMinimumVersion",
+            "ConfigIncludeCommentDefault",
+            "ConfigCycleDetectionThreshold",
+            "ConfigValidation",
+        ),
+        "Reading a configuration",
+    ),
+    Feature("topics as regular expressions", ("RegexTopicSupport",), "Commands"),
+    Feature("statistics as messages", ("SOWStatsInterval",), "Commands"),
+    Feature(
+        "limits of slow clients", (*_SLOW, *_in(("Transports/Transport",), *_SLOW)), "Commands"
+    ),
+    Feature(
+        "authentication",
+        ("Authentication", "Transports/Transport/Authentication", "Admin/Authentication"),
+        "Actions",
+    ),
+    Feature(
+        "entitlement",
+        ("Entitlement", "Transports/Transport/Entitlement", "Admin/Entitlement"),
+        "Actions",
+    ),
+    Feature("minidumps", ("MiniDumpDirectory", "MiniDumpFileMask"), "Actions"),
+    Feature("the admin interface", ("Admin",), "The admin interface"),
+    Feature(
+        "the statistics database",
+        ("Admin/FileName", "Admin/Interval", "Tuning/Admin"),
+        "The statistics database",
+    ),
+    Feature("modules that are loaded (see 3)", ("Modules",)),
+    Feature("functions of one's own (see 3)", ("UserDefinedFunctions",)),
+    Feature("message types with settings", ("MessageTypes",)),
+    Feature(
+        "text message types",
+        tuple(f"{place}={_TEXT_TYPES}" for place in _TYPED),
+        "Text message types, composites and paths",
+    ),
+    Feature(
+        "binary message types",
+        tuple(f"{place}={_BINARY_TYPES}" for place in _TYPED),
+        "Binary message types",
+    ),
+    Feature("protocols with settings", ("Protocols",), "Transports"),
+    Feature("transports", ("Transports",)),
+    Feature("websockets", ("Transports/Transport/Protocol=websocket",), "Transports"),
+    Feature(
+        "legacy protocols",
+        (f"Transports/Transport/Protocol={_LEGACY}", f"Protocols/Protocol/Module={_LEGACY}"),
+        "Legacy protocols",
+    ),
+    Feature(
+        "the protocol fix-session",
+        ("Transports/Transport/Protocol=fix-session", "Protocols/Protocol/Module=fix-session"),
+        "Legacy protocols",
+        is_there=False,
+    ),
+    Feature(
+        "TLS",
+        (
+            "Transports/Transport/Type=tcps",
+            *_in(("Transports/Transport", "Admin"), *_TLS),
+        ),
+        "Transports",
+    ),
+    Feature("transport filters", ("Transports/Transport/TransportFilter",), "Transports"),
+    Feature(
+        "replication",
+        ("Replication", "Tuning/Replication", "Authenticator"),
+        "Links between instances",
+    ),
+    Feature(
+        "transports for replication",
+        ("Transports/Transport/Type=amps-replication|amps-replication-secure",),
+        "Links between instances",
+    ),
+    Feature("logs", ("Logging",), "The server log"),
+    Feature("topics with records", ("SOW",), "The State of the World"),
+    Feature("conflated topics", ("SOW/ConflatedTopic",), "Queries and subscriptions of records"),
+    Feature("history of records", ("SOW/Topic/History",), "Queries and subscriptions of records"),
+    Feature("views", ("SOW/View",), "Views"),
+    Feature("queues", (*_QUEUES, "Tuning/Queue"), "Queues"),
+    Feature(
+        "filters and expressions",
+        (
+            *_in(("SOW/Topic",), "Preprocessing", "Enrichment"),
+            *_in(("SOW/ConflatedTopic",), "Filter", "Enrichment"),
+            *_in(("SOW/View",), "Filter", "Projection", "Grouping"),
+            *_in(_QUEUES, "Filter", "Priority", "BarrierExpression"),
+            "Replication/Destination/Topic/Filter",
+        ),
+        "Expressions",
+    ),
+    Feature(
+        "the transaction log", ("TransactionLog", "Tuning/TransactionLog"), "The transaction log"
+    ),
+    Feature("actions", ("Actions",), "Actions"),
+    Feature("tuning", ("Tuning",)),
+    Feature("libraries of the system", ("Externals",)),
+)
+
+
+@cache
+def _by_place() -> dict[str, list[tuple[frozenset[str], Feature]]]:
+    """The features of each path, with the values that it has to have; any if there are none."""
+    found: dict[str, list[tuple[frozenset[str], Feature]]] = {}
+    for feature in FEATURES:
+        for place in feature.places:
+            path, _, values = place.partition("=")
+            wanted = frozenset(values.split("|")) if values else frozenset[str]()
+            found.setdefault(path, []).append((wanted, feature))
+    return found
+
+
+def features_of(path: str, value: str) -> Iterator[Feature]:
+    """What an element is part of: those of its own value, and the one of the longest place.
+
+    Args:
+        path: of the element, below the root, in canonical names.
+        value: its text.
+    """
+    known = _by_place()
+    for wanted, feature in known.get(path, ()):
+        if value.lower() in wanted:
+            yield feature
+    while path:
+        for wanted, feature in known.get(path, ()):
+            if not wanted:
+                yield feature
+                return
+        path = path.rpartition("/")[0]

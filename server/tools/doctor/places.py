@@ -1,0 +1,60 @@
+"""The directories and files of an instance, by what they are for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from config_schema.spec import InstanceSpec, TopicSpec
+
+MEMORY = ":memory:"
+
+
+class Place(NamedTuple):
+    """A directory that an instance writes to.
+
+    Attributes:
+        what: what for, such as `journals`.
+        path: the directory, absolute.
+        needs: bytes of one more file there, as far as that is known.
+        is_kept: whether what is there has to outlive the machine's power.
+    """
+
+    what: str
+    path: Path
+    needs: int = 0
+    is_kept: bool = True
+
+
+def places(spec: InstanceSpec) -> list[Place]:
+    """Where an instance writes to: each directory once, with the first thing that it is for.
+
+    Relative paths begin at the working directory.
+    """
+    known: dict[Path, Place] = {}
+    for place in _places(spec):
+        path = Path(os.path.abspath(place.path))
+        known.setdefault(path, place._replace(path=path))
+    return [*known.values()]
+
+
+def _places(spec: InstanceSpec) -> Iterator[Place]:
+    log = spec.transaction_log
+    if log is not None:
+        yield Place("journals", Path(log.journal_directory), log.journal_size)
+        if log.journal_archive_directory is not None:
+            yield Place("archived journals", Path(log.journal_archive_directory), log.journal_size)
+    for topic in spec.sow:
+        if isinstance(topic, TopicSpec) and topic.file_name is not None:
+            yield Place("records", Path(topic.file_name).parent, topic.slab_size)
+    if spec.admin is not None and spec.admin.file_name != MEMORY:
+        yield Place("statistics", Path(spec.admin.file_name).parent, is_kept=False)
+    if spec.limits.message_disk_path is not None:
+        yield Place("messages of slow clients", Path(spec.limits.message_disk_path), is_kept=False)
+    for target in spec.logging:
+        if target.file_name is not None:
+            yield Place("logs", Path(target.file_name).parent, is_kept=False)
+    if spec.mini_dump_directory is not None:
+        yield Place("minidumps", Path(spec.mini_dump_directory), is_kept=False)

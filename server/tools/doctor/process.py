@@ -1,0 +1,33 @@
+"""Whether an instance runs on this machine, by the locks that it holds on its files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from server.tools.doctor.machine import ROOT
+
+
+def holder(paths: Iterable[Path], root: Path = ROOT) -> int | None:
+    """The process that has locked one of some files or directories; None if none is known to.
+
+    Nothing is locked to find out, which could keep a server from starting.
+    """
+    wanted = set[str]()
+    for path in paths:
+        try:
+            about = path.stat()
+        except OSError:
+            continue
+        device = about.st_dev
+        wanted.add(f"{os.major(device):02x}:{os.minor(device):02x}:{about.st_ino}")
+    try:
+        lines = (root / "proc/locks").read_text("ascii", "replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        fields = line.split()
+        if len(fields) > 5 and fields[5] in wanted and fields[4].isdigit() and int(fields[4]):
+            return int(fields[4])
+    return None

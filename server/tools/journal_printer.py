@@ -1,0 +1,88 @@
+"""Prints a journal file in the form that was asked for, and tells what of it is damaged."""
+
+from __future__ import annotations
+
+from server.journal.inspection import JournalReader, Slot
+from server.program.console import say
+from server.tools.damage import Skipped
+from server.tools.journal_text import (
+    entry_json,
+    entry_text,
+    footer_json,
+    footer_text,
+    header_json,
+    header_text,
+    size_of,
+)
+
+
+class JournalPrinter:
+    """Makes what is printed of a journal file.
+
+    Args:
+        reader: of the file.
+        as_json: as lines of JSON instead of text.
+        local: times are those of the local time zone.
+        with_data: with the bodies of messages.
+    """
+
+    def __init__(
+        self,
+        reader: JournalReader,
+        *,
+        as_json: bool,
+        local: bool = False,
+        with_data: bool = True,
+    ) -> None:
+        self._reader = reader
+        self._as_json = as_json
+        self._local = local
+        self._with_data = with_data
+        self._skipped = Skipped("damaged entry", "damaged entries")
+
+    def header(self) -> bytes:
+        """What the file is."""
+        make = header_json if self._as_json else header_text
+        return make(self._reader, local=self._local)
+
+    def entry(self, slot: Slot) -> bytes:
+        """One entry; if it is damaged, that there is one."""
+        if self._as_json:
+            return entry_json(self._reader, slot, local=self._local, with_data=self._with_data)
+        return entry_text(slot, local=self._local, with_data=self._with_data)
+
+    def footer(self) -> bytes:
+        """How full the file is."""
+        return (footer_json if self._as_json else footer_text)(self._reader)
+
+    def look_at(self, slot: Slot) -> None:
+        """Take note of an entry that is passed over, printed or not, because it is damaged."""
+        if slot.entry is None:
+            where = f"entry {slot.number}, whose record is at byte {slot.offset}"
+            self._skipped.add(size_of(slot), where)
+
+    def tell_damage(self, command: str) -> bool:
+        """Say what the file has lost.
+
+        Args:
+            command: who says it.
+
+        Returns:
+            There is something to say.
+        """
+        reader = self._reader
+        if not reader.is_whole:
+            say(
+                f"{command}: {reader.path}: its compressed data are damaged; what could be"
+                f" decompressed are {reader.size - reader.missing} bytes"
+            )
+        if reader.has_lost_header:
+            say(f"{command}: {reader.path}: its header is damaged; entries are read without it")
+        if reader.missing:
+            say(
+                f"{command}: {reader.path}: {reader.missing} bytes are missing at its end, where"
+                " the records of its entries are"
+            )
+        has_skipped = self._skipped.tell(command, reader.path)
+        is_good = reader.is_whole and not reader.has_lost_header and not reader.missing
+        return has_skipped or not is_good

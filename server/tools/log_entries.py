@@ -1,0 +1,89 @@
+"""Server logs, entry by entry: compressed or not, whole or not.
+
+An entry begins with a moment, and may have several lines. What stands before the first of them, or
+in a file that is no log, is taken line by line.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from io import BufferedReader
+from typing import BinaryIO, Final
+
+_ENTRY_START: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_PARTS: Final = re.compile(
+    rb"(?P<time>\S+) \[(?P<thread>\d+)\] (?P<level>\w+): (?P<id>\w\w-\w{4}) (?P<text>.*)", re.DOTALL
+)
+
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_LONGEST_LINE: Final = 1 << 20
+_LONGEST_ENTRY: Final = 1 << 24
+"""Bytes: what goes on without a new line or entry is cut, so that no file fills the memory."""
+
+
+class LogLines:
+    """The lines of a file.
+
+    Args:
+        file: from its beginning; compressed if it looks like that.
+
+    Attributes:
+        damage: where and why compressed lines ended before their time; None if they did not.
+    """
+
+    def __init__(self, file: BufferedReader) -> None:
+        self._file = file
+        self.damage: str | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        if not self._file.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC):
+            yield from _lines(self._file)
+            return
+        size = 0
+        try:
+            with gzip.GzipFile(fileobj=self._file) as inflated:
+                for line in _lines(inflated):
+                    size += len(line)
+                    yield line
+        except (EOFError, gzip.BadGzipFile, zlib.error) as problem:
+            why = "it ends early" if isinstance(problem, EOFError) else str(problem)
+            self.damage = (
+                f"the compressed data is damaged ({why}): {size} bytes of text were read,"
+                " what follows them is skipped"
+            )
+
+
+def _lines(file: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
+    return iter(lambda: file.readline(_LONGEST_LINE), b"")
+
+
+def log_entries(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The entries of a log with the numbers of their first lines."""
+    entry: list[bytes] = []
+    start = size = 0
+    for number, line in enumerate(lines, 1):
+        begins = _ENTRY_START.match(line) is not None
+        if entry and (begins or size > _LONGEST_ENTRY):
+            yield start, b"".join(entry)
+            entry = []
+        if not begins and not entry:
+            yield number, line
+            continue
+        if begins:
+            start, size = number, 0
+        entry.append(line)
+        size += len(line)
+    if entry:
+        yield start, b"".join(entry)
+
+
+def parts_of(entry: bytes) -> dict[str, object]:
+    """What a log says in an entry: its time, thread, level, id and text, or the text alone."""
+    match = _PARTS.match(entry)
+    if match is None:
+        return {"time": None, "thread": None, "level": None, "id": None, "text": entry.rstrip()}
+    known: dict[str, object] = dict(match.groupdict())
+    return known | {"thread": int(match["thread"]), "text": match["text"].rstrip()}

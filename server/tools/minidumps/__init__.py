@@ -1,0 +1,1 @@
+"""What minidumps say: those of this server, and as far as it goes those of other programs."""

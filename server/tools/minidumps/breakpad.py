@@ -1,0 +1,91 @@
+"""What can be told of minidumps in Microsoft's format, as AMPS writes them with Breakpad.
+
+Only the header and the directory of streams are read, with how many there are of threads and
+modules: the rest are registers and memory, which say nothing without the program's symbols.
+
+Source: Microsoft, MINIDUMP_HEADER and MINIDUMP_DIRECTORY; Breakpad, minidump_format.h.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+MAGIC: Final = b"MDMP"
+
+_HEADER: Final = struct.Struct("<4sIIIIIQ")
+_STREAM: Final = struct.Struct("<III")
+_COUNT: Final = struct.Struct("<I")
+_MOST_STREAMS: Final = 1_000
+
+_UNUSED: Final = 0
+_COUNTED: Final = {3: "threads", 4: "modules"}
+"""Streams that begin with how many things are in them."""
+
+_STREAMS: Final[Mapping[int, str]] = {
+    3: "thread list",
+    4: "module list",
+    5: "memory list",
+    6: "exception",
+    7: "system information",
+    9: "64-bit memory list",
+    15: "process information",
+    16: "memory information list",
+    24: "thread names",
+    0x47670001: "Breakpad information",
+    0x47670002: "assertion",
+    0x47670003: "/proc/cpuinfo",
+    0x47670004: "/proc/PID/status",
+    0x47670005: "release of the distribution",
+    0x47670006: "command line",
+    0x47670007: "environment",
+    0x47670008: "auxiliary vector",
+    0x47670009: "memory map",
+    0x4767000A: "debugging information of the dynamic linker",
+}
+SENSITIVE: Final = frozenset({"memory list", "64-bit memory list", "environment", "command line"})
+"""Streams that may hold what nobody else is to see."""
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpad:
+    """What the header of such a file says.
+
+    Attributes:
+        taken: when; None if the header does not say.
+        streams: what is in it, with the bytes of each.
+        counts: how many threads and modules there are, as far as that can be read.
+        missing: what should be there, and is not, for people.
+    """
+
+    taken: datetime | None
+    streams: list[tuple[str, int]]
+    counts: dict[str, int] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+
+def read_breakpad(octets: bytes) -> Breakpad:
+    """Read the header and the directory of a file that begins with `MAGIC`; nothing is raised."""
+    if len(octets) < _HEADER.size:
+        lacking = f"the header: the file has {len(octets)} bytes of {_HEADER.size}"
+        return Breakpad(None, [], missing=[lacking])
+    _, _, count, directory, _, seconds, _ = _HEADER.unpack_from(octets)
+    found = Breakpad(datetime.fromtimestamp(seconds, UTC) if seconds else None, [])
+    for number in range(min(count, _MOST_STREAMS)):
+        at = directory + number * _STREAM.size
+        if at + _STREAM.size > len(octets):
+            found.missing.append(f"the directory of streams behind {number} of {count:,}")
+            break
+        kind, size, start = _STREAM.unpack_from(octets, at)
+        if kind == _UNUSED:
+            continue
+        name = _STREAMS.get(kind, f"stream {kind:#x}")
+        found.streams.append((name, size))
+        if start + size > len(octets):
+            found.missing.append(f"some of {name}: the file was cut short")
+        elif kind in _COUNTED and size >= _COUNT.size:
+            (found.counts[_COUNTED[kind]],) = _COUNT.unpack_from(octets, start)
+    return found

@@ -1,0 +1,60 @@
+"""The zip file that `amps_sow_dump -z` writes.
+
+It is made beside its place and put there once it is complete, so that whatever goes wrong leaves
+what was there before. Nothing else than an older archive is replaced: the name of the archive and
+those of the files to read are easily mixed up.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from errno import EEXIST
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile, is_zipfile
+
+from server.base.data_files import MODE
+from server.base.regular_files import open_regular
+
+
+def expect_replaceable(path: Path, inputs: Iterable[Path]) -> None:
+    """See that an archive can be written without the loss of anything but an older one.
+
+    Args:
+        path: of the archive.
+        inputs: the files whose records it is to have, all of which are there.
+
+    Raises:
+        OSError: there is something else under its name, or it is one of the inputs.
+    """
+    try:
+        with open_regular(path) as file:
+            found = os.fstat(file.fileno())
+            is_archive = is_zipfile(file)
+    except FileNotFoundError:
+        return
+    if any(os.path.samestat(found, os.stat(one)) for one in inputs):
+        raise FileExistsError(EEXIST, "it is one of the files to read: name another archive")
+    if not is_archive:
+        raise FileExistsError(EEXIST, "it is there already and no zip archive: name another file")
+
+
+@contextmanager
+def new_archive(path: Path) -> Iterator[ZipFile]:
+    """Write an archive, which is there, complete, when the block has been left without an error.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    target = Path(os.path.realpath(path))  # a link stays one
+    beside = target.with_name(f".{target.name[:200]}.{os.getpid()}.new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
+    try:
+        with open(descriptor, "wb") as file, ZipFile(file, "w", ZIP_DEFLATED) as archive:
+            yield archive
+        beside.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise

@@ -1,0 +1,220 @@
+"""A copy of what is running, in a place of its own: what a service is started from.
+
+The copy is a virtual environment made by hand: a link to the interpreter, the packages that the
+server needs as they are installed here (Spark is not among them), and the commands. Nothing is
+downloaded. It is made beside its place and then put there, so that a copy that was interrupted is
+never in use: what is left of one is cleared away by the next one, or by `remove_copy`.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+_DISTRIBUTION: Final = "amperage"
+_HOME: Final = Path(__file__).resolve().parents[3]
+"""Where our packages stand beside each other."""
+_PACKAGES: Final = ("amperage", "server", "client", "config_schema", "actions", "pipeline")
+_LEFT_OUT: Final = frozenset({"pipeline", "spark", "docs", "dev"})
+"""Extras that no service needs."""
+
+_REQUIREMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_EXTRA: Final = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
+_NOT_NEEDED: Final = shutil.ignore_patterns("__pycache__", "*.c", "*.pyx", "*.pxd")
+
+_OF_HERE: Final = frozenset({"direct_url.json", "RECORD"})
+"""What a distribution says about where it is installed."""
+
+MARK: Final = "installed-by-amps-service"
+"""A file that says that a directory is a copy, which may be replaced and removed."""
+
+_SCRIPT: Final = """#!{python}
+import sys
+
+from {module} import {function}
+
+sys.exit({function}())
+"""
+
+
+class CopyError(Exception):
+    """The installation cannot be copied. The text says why."""
+
+
+def copy_installation(target: Path, *, known_as: Path) -> None:
+    """Copy what is running, or replace an earlier copy.
+
+    Args:
+        target: where to.
+        known_as: what that will be called, if it is not used from where it is made.
+
+    Raises:
+        CopyError: there is something else, or a package is not installed. What was there is as it
+            was, as after any other error.
+        OSError: a file cannot be read or written.
+    """
+    if target.exists() and not is_copy(target) and (not target.is_dir() or any(target.iterdir())):
+        raise CopyError(f"{target} is there already, and no copy of Amperage: nothing was changed")
+    new, old = _beside(target)
+    for left in (new, old):
+        _clear(left)
+    new.mkdir(parents=True)
+    try:
+        (new / MARK).write_text("")
+        packages = _make_environment(new)
+        for distribution in _needed():
+            _copy_distribution(distribution, packages)
+        _copy_packages(packages)
+        _write_commands(new / "bin", known_as / "bin" / "python")
+        if target.exists():
+            target.rename(old)
+        new.rename(target)
+    except BaseException:
+        if old.exists() and not target.exists():
+            old.rename(target)
+        with suppress(OSError):  # of which nothing more can be done, and the first error counts
+            _remove(new)
+        raise
+    with suppress(OSError):  # the next copy tries again
+        _remove(old)
+
+
+def remove_copy(target: Path) -> bool:
+    """Remove a copy, and what interrupted ones have left beside its place.
+
+    Returns:
+        Whether there was anything of that.
+
+    Raises:
+        OSError: a file cannot be removed.
+    """
+    found = [place for place in (target, *_beside(target)) if is_copy(place)]
+    for place in found:
+        _remove(place)
+    return bool(found)
+
+
+def _remove(place: Path) -> None:
+    """Remove a copy if it is there, its mark last: what is left by an error is still a copy.
+
+    Raises:
+        OSError: a file cannot be removed.
+    """
+    if not place.exists():
+        return
+    try:
+        for entry in place.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            elif entry.name != MARK:
+                entry.unlink()
+        (place / MARK).unlink(missing_ok=True)
+        place.rmdir()
+    except OSError as error:  # which may name a file without its directory
+        raise OSError(error.errno, error.strerror, str(place)) from error
+
+
+def _beside(target: Path) -> tuple[Path, Path]:
+    """Where a copy is made, and where the one is meanwhile that it replaces."""
+    return target.with_name(f"{target.name}.new"), target.with_name(f"{target.name}.old")
+
+
+def _clear(left: Path) -> None:
+    """Remove what an interrupted copy has left."""
+    if not left.exists():
+        return
+    if not is_copy(left) and (not left.is_dir() or any(left.iterdir())):
+        raise CopyError(f"{left} is in the way, and no copy of Amperage: nothing was changed")
+    _remove(left)
+
+
+def is_copy(directory: Path) -> bool:
+    """Whether a directory is a copy that was made here."""
+    return (directory / MARK).exists()
+
+
+def _make_environment(place: Path) -> Path:
+    """Make an empty virtual environment, and give where its packages are."""
+    interpreter = Path(sys.executable).resolve()  # that of no environment
+    packages = place / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+    for directory in (packages, place / "bin"):
+        directory.mkdir(parents=True)
+    (place / "pyvenv.cfg").write_text(
+        f"home = {interpreter.parent}\ninclude-system-site-packages = false\n"
+        f"version = {sys.version.split()[0]}\n"
+    )
+    (place / "bin" / "python").symlink_to(interpreter)
+    return packages
+
+
+def _needed() -> Iterator[metadata.Distribution]:
+    """The distributions that the server needs, as far as they are installed, but for itself."""
+    wanted, seen = [_DISTRIBUTION], {_DISTRIBUTION}
+    while wanted:
+        name = wanted.pop()
+        try:
+            distribution = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue  # one that other systems or extras need
+        if name != _DISTRIBUTION:
+            yield distribution
+        for text in distribution.requires or ():
+            extra = _EXTRA.search(text)
+            is_own = name == _DISTRIBUTION
+            if extra is not None and (not is_own or extra[1] in _LEFT_OUT):
+                continue
+            match = _REQUIREMENT.match(text)
+            required = "" if match is None else re.sub(r"[-_.]+", "-", match[0]).lower()
+            if required and required not in seen:
+                seen.add(required)
+                wanted.append(required)
+
+
+def _copy_distribution(distribution: metadata.Distribution, packages: Path) -> None:
+    if distribution.files is None:
+        raise CopyError(f"package {distribution.name} does not say which files it has")
+    for file in distribution.files:
+        if ".." in file.parts or "__pycache__" in file.parts:
+            continue  # commands, which a server does not need
+        source, copy = Path(str(distribution.locate_file(file))), packages / file
+        if source.is_file():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, copy)
+
+
+def _copy_packages(packages: Path) -> None:
+    """Copy our own packages, from wherever they are used: perhaps a checkout."""
+    for name in _PACKAGES:
+        source = _HOME / name
+        if source.is_dir():
+            shutil.copytree(source, packages / name, ignore=_NOT_NEEDED)
+    distribution = metadata.distribution(_DISTRIBUTION)
+    if distribution.files is not None:
+        for file in distribution.files:
+            if file.parts[0].endswith(".dist-info") and file.name not in _OF_HERE:
+                copy = packages / file
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(str(distribution.locate_file(file)), copy)
+    for share in _shared():
+        shutil.copytree(share, packages.parents[2] / "share" / share.name, dirs_exist_ok=True)
+
+
+def _shared() -> Iterator[Path]:
+    """Documentation and samples, where they are installed."""
+    share = Path(sysconfig.get_path("data")) / "share" / _DISTRIBUTION
+    if share.is_dir():
+        yield share
+
+
+def _write_commands(directory: Path, python: Path) -> None:
+    for entry in metadata.distribution(_DISTRIBUTION).entry_points.select(group="console_scripts"):
+        command = directory / entry.name
+        command.write_text(_SCRIPT.format(python=python, module=entry.module, function=entry.attr))
+        command.chmod(0o755)
