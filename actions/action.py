@@ -19,8 +19,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from actions.administrative import ADMINISTRATIVE
 from actions.context import Context
 from actions.module import Condition, Step, StepFailed
+from server.topics.audit import NOBODY
 
 if TYPE_CHECKING:
     from actions.services import Services
@@ -54,6 +56,25 @@ class Part:
     location: Location
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of an action, when it is over.
+
+    Attributes:
+        began: when it began, in seconds since 1970.
+        seconds: how long it took.
+        cause: what it was for.
+        failure: why a step failed; empty if none did.
+        ended_by: the module that ended it; empty if it went through to the end.
+    """
+
+    began: float
+    seconds: float
+    cause: str
+    failure: str = ""
+    ended_by: str = ""
+
+
 class Action:
     """One Action of the configuration.
 
@@ -61,10 +82,20 @@ class Action:
         title: how the log calls it.
         parts: its steps and conditions, in order.
         services: the instance.
+
+    Attributes:
+        runs: how many there have been since the start.
+        failures: how many of these failed.
+        last: the last one.
+        last_failure: the last one that failed.
     """
 
     def __init__(self, title: str, parts: Sequence[Part], services: Services) -> None:
         self.title = title
+        self.runs = 0
+        self.failures = 0
+        self.last: Run | None = None
+        self.last_failure: Run | None = None
         self._parts = parts
         self._services = services
         self._queue: deque[tuple[Context, asyncio.Future[None] | None]] = deque()
@@ -77,6 +108,11 @@ class Action:
         """See `Runnable.is_busy`."""
         waiting, size = len(self._queue), self._bytes_waiting
         return waiting >= MOST_WAITING // 2 or size >= MOST_BYTES_WAITING // 2
+
+    @property
+    def waiting(self) -> int:
+        """Runs that have not begun."""
+        return len(self._queue)
 
     def post(self, values: Mapping[str, bytes], cause: str | None = None) -> None:
         """Have the action run soon, unless too many runs wait already."""
@@ -172,17 +208,34 @@ class Action:
             self._dropped = 0
 
     async def _run(self, context: Context) -> None:
-        log = self._services.engine.log
+        began, clock = self._services.engine.clock.now(), time.monotonic()
+        ended_by, failure = await self._go(context)
+        seconds = time.monotonic() - clock
+        self.runs += 1
+        self.last = Run(began, seconds, context.cause, failure, ended_by)
+        if failure:
+            self.failures += 1
+            self.last_failure = self.last
+
+    async def _go(self, context: Context) -> tuple[str, str]:
+        """Have one part after the other do its work.
+
+        Returns:
+            The module that ended it, and why it failed; empty if none did.
+        """
+        log, audit = self._services.engine.log, self._services.engine.audit
         for part in self._parts:
             log.emit("29-0100", module=part.name, event=context.cause)
+            if part.name in ADMINISTRATIVE:
+                audit.acted(NOBODY, part.name, context.cause)
             try:
                 if not await self._pass(part, context):
-                    return
+                    return part.name, ""
             except (StepFailed, OSError) as failure:
-                log.emit(
-                    "29-0101", module=part.name, location=part.location, reason=_reason(failure)
-                )
-                return
+                reason = _reason(failure)
+                log.emit("29-0101", module=part.name, location=part.location, reason=reason)
+                return part.name, reason
+        return "", ""
 
     async def _pass(self, part: Part, context: Context) -> bool:
         limit = part.module.limit

@@ -72,7 +72,7 @@ ON_MODULES: Final = _table(
         (
             _optional("Every", ValueKind.EVERY, "a duration, a time of day, or a day and a time"),
             _optional("Crontab", ValueKind.CRONTAB, "five fields of cron, in local time"),
-            _optional("Name", ValueKind.TEXT, "name of the schedule in the log", "unknown"),
+            _optional("Name", ValueKind.TEXT, "name of the schedule in the log; else what it says"),
         ),
         one_of=(("Every", "Crontab"),),
     ),

@@ -21,4 +21,5 @@ class DoEnableAuthentication(Step):
     async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
         """Switch it on."""
         self._engine.switches.authentication = True
+        self._engine.switches.sessions.end_all()  # nobody has vouched for who came meanwhile
         self._engine.log.emit("25-0001", what="authentication", state="on")

@@ -1,6 +1,6 @@
 """amps-action-do-execute-system: runs a command of the operating system.
 
-Values of variables never are part of what the shell parses: see shell_quoting.py.
+Values of variables never are part of what the shell parses: see server/base/shell_quoting.py.
 The command and what it started are killed when they take too long, or when the instance stops.
 
 Source: AMPS User Guide, Execute System Command.
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 from actions.child_process import kill, started
 from actions.context import Template
 from actions.module import Step, StepFailed
-from actions.shell_quoting import shell_command
 from config_schema.units import parse_interval
+from server.base.shell_quoting import shell_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from server.base.octets import to_octets
-from server.topics.queue_report import report
+from server.topics.queues.report import report
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -47,6 +47,11 @@ class Trigger:
     def close(self) -> None:
         """No more events, please."""
 
+    @property
+    def next_run(self) -> float | None:
+        """When it makes its action run next, in seconds since 1970; None if nobody can tell."""
+        return None
+
 
 class _Part:
     """What Do and If modules have in common.

@@ -30,6 +30,12 @@ class OnSchedule(Trigger):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._cancel: Callable[[], None] | None = None
+        self._due: datetime | None = None
+
+    @property
+    def next_run(self) -> float | None:
+        """The next time of the schedule."""
+        return None if self._due is None else self._due.timestamp()
 
     def provision(self, services: Services, action: Runnable) -> None:
         """Read the schedule; it counts from the start of the instance."""
@@ -40,7 +46,13 @@ class OnSchedule(Trigger):
         except (ScheduleError, OverflowError) as error:
             raise ProvisionFailed(str(error)) from None
         self._action = action
-        self._cause = f"schedule {self.options.get('Name') or 'unknown'}"
+        self._cause = f"schedule {self._name}"
+
+    @property
+    def _name(self) -> str:
+        """How the log calls the schedule: by its name, or by what it says."""
+        given = (self.options.get(option) for option in ("Name", "Every", "Crontab"))
+        return next(filter(None, given), "")
 
     def start(self) -> None:
         """Begin to wait for the first firing."""
@@ -50,12 +62,13 @@ class OnSchedule(Trigger):
         """Wait no more."""
         if self._cancel is not None:
             self._cancel()
-            self._cancel = None
+            self._cancel = self._due = None
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.now(), UTC)
 
     def _wait_for(self, due: datetime) -> None:
+        self._due = due
         seconds = max((due - self._now()).total_seconds(), 0.0)
         self._cancel = self._clock.call_later(
             min(seconds, _LONGEST_SLEEP), lambda: self._wake_up(due)

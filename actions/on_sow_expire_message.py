@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from actions.services import Runnable, Services
     from config_schema.spec import Options
     from server.subscriptions.record_delivery import RecordMessage
-    from server.topics.queue_browsing import Farewell
+    from server.topics.queues.browsing import Farewell
 
 _TIME_LIMIT: Final = "time_limit"
 """The reason for which records expire; the others are for messages of queues."""

@@ -29,8 +29,7 @@ def modules_part() -> str:
 
 def _note() -> Iterator[str]:
     yield "This part is generated from `actions/catalogue.py`; after a change there, run"
-    yield "`python -m actions.reference_page docs/actions.md`. A module marked *not yet* is"
-    yield "checked, and has no effect: its subject does not exist here yet.\n"
+    yield "`python -m actions.reference_page docs/actions.md`.\n"
 
 
 def _chapter(kind: ModuleKind) -> Iterator[str]:

@@ -1,8 +1,7 @@
 """Resets of authentication and entitlement, whoever asks for them.
 
-None of the authentication modules that exist keeps anything. Nobody is disconnected by a reset of
-authentication: whoever has logged on stays so (AMPS User Guide, Manage Security, which says that of
-entitlement alone).
+Nobody is disconnected by a reset of authentication: whoever has logged on stays so (AMPS User
+Guide, Manage Security, which says that of entitlement alone).
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from actions.services import Engine
 
 _REASON: Final = "entitlement reset"
@@ -17,6 +18,7 @@ _REASON: Final = "entitlement reset"
 
 def reset_authentication(engine: Engine) -> None:
     """Have every logon decided afresh."""
+    engine.switches.forget_logons()
     engine.log.emit("25-0002", what="authentication")
 
 
@@ -32,6 +34,7 @@ def reset_entitlement(
 
     Source: AMPS User Guide, Manage Security; Entitlement.
     """
+    engine.switches.forget_permissions(transport, user)
     engine.topics.invalidate()  # who is concerned goes; others are asked for once more
     whose = [f"user {user!r}"] if user is not None else []
     whose += [f"transport {transport}"] if transport is not None else []
@@ -42,4 +45,25 @@ def reset_entitlement(
             and transport in (None, session.entrance.transport)
             and (user is None or (user and user == session.user))
         ):
+            session.close(_REASON)
+
+
+def disconnect_users(engine: Engine, transports: Collection[str], users: Collection[str]) -> None:
+    """Disconnect users whose permissions are others now, as by a reset of entitlement for each.
+
+    Their cookies of the admin interface end.
+
+    Args:
+        engine: has the clients.
+        transports: of those concerned.
+        users: as whom they have logged on.
+    """
+    for transport in transports:
+        for user in users:
+            engine.switches.forget_permissions(transport, user)
+    engine.switches.sessions.end(users)
+    engine.topics.invalidate()
+    for session in list(engine.sessions):
+        # also those that wait for something else before they are logged on
+        if session.entrance.transport in transports and session.user in users:
             session.close(_REASON)

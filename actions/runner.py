@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from actions.action import Action, Part
+from actions.action import Action, Part, Run
 from actions.defaults import default_actions
 from actions.module import Condition, ProvisionFailed, Step, Trigger
 from actions.registry import CONDITIONS, STEPS, TRIGGERS
@@ -24,6 +25,46 @@ class ActionError(Exception):
     """An action cannot be provisioned. The text says which, where and why."""
 
 
+@dataclass(frozen=True, slots=True)
+class TriggerState:
+    """What sets an action off.
+
+    Attributes:
+        module: the module's name.
+        options: what it is told, in the order of the configuration.
+    """
+
+    module: str
+    options: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActionState:
+    """What has become of an action.
+
+    Attributes:
+        triggers: what sets it off.
+        parts: its steps and conditions, in order.
+        location: where it is configured.
+        runs: how often it has run since the start.
+        failures: how many of these runs failed.
+        waiting: runs that have not begun.
+        last: the last run; None before the first.
+        last_failure: the last run that failed.
+        next_run: when it runs next, in seconds since 1970; None if nobody can tell.
+    """
+
+    triggers: tuple[TriggerState, ...]
+    parts: tuple[str, ...]
+    location: str
+    runs: int
+    failures: int
+    waiting: int
+    last: Run | None
+    last_failure: Run | None
+    next_run: float | None
+
+
 class Actions:
     """The actions of one instance.
 
@@ -34,6 +75,7 @@ class Actions:
 
     def __init__(self, spec: InstanceSpec, services: Services) -> None:
         self._services = services
+        self._specs: list[ActionSpec] = []
         self._actions: list[Action] = []
         self._triggers: list[tuple[Trigger, Action, Location]] = []
         self._parts: list[Part] = []
@@ -56,6 +98,27 @@ class Actions:
                 trigger.provision(self._services, action)
             except ProvisionFailed as error:
                 raise ActionError(f"{location}: {action.title}: {error}") from None
+
+    def states(self) -> list[ActionState]:
+        """What has become of them, in the order of the configuration."""
+        return [
+            self._state(spec, action)
+            for spec, action in zip(self._specs, self._actions, strict=True)
+        ]
+
+    def _state(self, spec: ActionSpec, action: Action) -> ActionState:
+        due = (trigger.next_run for trigger, owner, _ in self._triggers if owner is action)
+        return ActionState(
+            tuple(_trigger_state(use) for use in spec.triggers),
+            tuple(step.use.module for step in spec.steps),
+            str(spec.location),
+            action.runs,
+            action.failures,
+            action.waiting,
+            action.last,
+            action.last_failure,
+            min((moment for moment in due if moment is not None), default=None),
+        )
 
     async def start(self) -> None:
         """The instance has started: run what is to run then, and let schedules begin."""
@@ -83,6 +146,7 @@ class Actions:
     def _add(self, spec: ActionSpec) -> None:
         parts = [Part(step.use.module, _make(step), step.use.location) for step in spec.steps]
         action = Action(_title(spec.triggers), parts, self._services)
+        self._specs.append(spec)
         self._actions.append(action)
         self._parts += parts
         self._triggers += [
@@ -95,6 +159,10 @@ def _make(step: ActionStep) -> Step | Condition:
     if step.kind == "if":
         return CONDITIONS[use.module](use.options)
     return STEPS[use.module](use.options)
+
+
+def _trigger_state(use: ModuleUse) -> TriggerState:
+    return TriggerState(use.module, tuple((one.name, one.value) for one in use.options))
 
 
 def _title(triggers: Sequence[ModuleUse]) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from server.links.replication import Replication
     from server.security.switches import Switches
     from server.statistics.keeper import Keeper
+    from server.topics.audit import Audit
     from server.topics.settings import Settings
     from server.topics.stores import Stores
     from server.topics.table import TopicTable
@@ -169,6 +170,10 @@ class Engine(Protocol):
     @property
     def log(self) -> Log:
         """Where steps say what they have done."""
+
+    @property
+    def audit(self) -> Audit:
+        """Where they say what those must know who answer for the instance."""
 
     @property
     def hooks(self) -> Hooks:

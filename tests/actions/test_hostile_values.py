@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from actions.context import Context, Template
 from actions.expressions import ExpressionTemplate
 from actions.module import StepFailed
-from actions.shell_quoting import shell_command
 from server.base.octets import to_octets
+from server.base.shell_quoting import shell_command
 from server.expressions import Kind, parse
 from server.expressions.compile_message import compile_filter
 from tests.actions.support import Bench

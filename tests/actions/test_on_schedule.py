@@ -105,7 +105,8 @@ def test_firings(
 def test_the_name_of_a_schedule_is_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     start = "2026-01-01T00:00:00+00:00"
     assert run(monkeypatch, start, 1, Every="1h", Name="hourly").causes == {"schedule hourly"}
-    assert run(monkeypatch, start, 1, Every="1h").causes == {"schedule unknown"}
+    assert run(monkeypatch, start, 1, Every="1h").causes == {"schedule 1h"}
+    assert run(monkeypatch, start, 1, Crontab="0 * * * *").causes == {"schedule 0 * * * *"}
 
 
 def test_a_clock_that_jumps_makes_one_firing_and_no_more() -> None:
