@@ -15,6 +15,9 @@ from types import ModuleType
 from typing import Final
 
 _HOME: Final = Path(__file__).resolve().parents[1]
+PACKAGES: Final = ("server", "client", "config_schema", "actions", "pipeline")
+"""What stands beside this one."""
+
 _OF_THE_CLIENT: Final = ("client", "server")
 
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Final
 
-from amperage.own import foreign_origin
-
-_PACKAGES: Final = ("server", "client", "config_schema", "actions", "pipeline")
+from amperage.own import PACKAGES, foreign_origin
 
 
 def _script(module: str) -> Callable[[], int]:
     def run() -> int:
-        for name in _PACKAGES:
+        for name in PACKAGES:
             other = foreign_origin(name)
             if other is not None:
                 sys.stderr.write(
@@ -34,14 +31,21 @@ def _script(module: str) -> Callable[[], int]:
 
 amp_server = _script("server.cli")
 ampserr = _script("server.tools.ampserr")
+amps_bio_perf_test = _script("server.tools.amps_bio_perf_test")
 amps_client_ack_dump = _script("server.tools.amps_client_ack_dump")
+amps_doctor = _script("server.tools.amps_doctor")
 amps_file = _script("server.tools.amps_file")
 amps_grep = _script("server.tools.amps_grep")
 amps_journal_dump = _script("server.tools.amps_journal_dump")
 amps_journal_search = _script("server.tools.amps_journal_search")
 amps_queues_ack_dump = _script("server.tools.amps_queues_ack_dump")
 amps_pipeline = _script("pipeline.cli")
+amps_report_minidump = _script("server.tools.amps_report_minidump")
+amps_service = _script("server.tools.amps_service")
 amps_sow_dump = _script("server.tools.amps_sow_dump")
 amps_sqlite3 = _script("server.tools.amps_sqlite3")
 amps_sqlite3_report = _script("server.tools.amps_sqlite3_report")
+amps_tx_topic_index_dump = _script("server.tools.amps_tx_topic_index_dump")
+amps_upgrade = _script("server.tools.amps_upgrade")
+amps_users = _script("server.tools.amps_users")
 spark = _script("server.tools.spark")

@@ -10,7 +10,13 @@ with Client("pricing") as client:
 
 from client.aio import AsyncClient
 from client.aio_stream import AsyncMessageStream
-from client.authentication import Authenticator, Credentials, PasswordAuthenticator
+from client.authentication import (
+    Authenticator,
+    Credentials,
+    MutualAuthenticator,
+    PasswordAuthenticator,
+    SecretAuthenticator,
+)
 from client.backoff import Backoff
 from client.blocking import Client
 from client.blocking_stream import MessageStream
@@ -23,6 +29,7 @@ from client.errors import (
     CommandError,
     ConnectError,
     ConnectionLostError,
+    CredentialsError,
     DuplicateMessageError,
     GaveUpError,
     InvalidTopicError,
@@ -37,15 +44,19 @@ from client.errors import (
     StoreError,
     SubscriptionExistsError,
     TimedOutError,
+    TlsFileError,
 )
 from client.file_bookmark_store import FileBookmarkStore
 from client.file_publish_store import FilePublishStore
 from client.ha import HAClient
 from client.ha_aio import AsyncHAClient
+from client.kerberos import KerberosAuthenticator
 from client.message import Message
 from client.publish_store import PublishStorage, PublishStore, StoredMessage
+from client.secrets import SecretCommand, SecretFile, SecretSource, SecretVariable
 from client.servers import Server, ServerChooser
 from client.states import ConnectionEvent, ConnectionState
+from client.tls import make_ssl_context
 from client.uri import ServerUri, parse_uri
 from server.wire.bookmarks import EPOCH, NOW
 
@@ -72,6 +83,7 @@ __all__ = [
     "ConnectionLostError",
     "ConnectionState",
     "Credentials",
+    "CredentialsError",
     "DuplicateMessageError",
     "FileBookmarkStore",
     "FilePublishStore",
@@ -79,10 +91,12 @@ __all__ = [
     "HAClient",
     "InvalidTopicError",
     "InvalidUriError",
+    "KerberosAuthenticator",
     "LogonError",
     "Message",
     "MessageStream",
     "MessagesRefusedError",
+    "MutualAuthenticator",
     "NameInUseError",
     "NotConnectedError",
     "NotEntitledError",
@@ -91,6 +105,11 @@ __all__ = [
     "PublishStorage",
     "PublishStore",
     "PublishStoreFullError",
+    "SecretAuthenticator",
+    "SecretCommand",
+    "SecretFile",
+    "SecretSource",
+    "SecretVariable",
     "Server",
     "ServerChooser",
     "ServerUri",
@@ -98,5 +117,7 @@ __all__ = [
     "StoredMessage",
     "SubscriptionExistsError",
     "TimedOutError",
+    "TlsFileError",
+    "make_ssl_context",
     "parse_uri",
 ]

@@ -10,7 +10,7 @@ from client.aio_commands import AsyncCommands
 from client.aio_connection import AioConnection, Waiters, open_connection
 from client.arguments import handler
 from client.authentication import Authenticator, PasswordAuthenticator
-from client.errors import NotConnectedError
+from client.errors import CredentialsError, NotConnectedError
 from client.limits import DEFAULT_TIMEOUT
 from client.logon import LogonDialogue
 from client.numbering import Numbering, RefusalListener
@@ -54,7 +54,7 @@ class AsyncClient(AsyncCommands):
         self.close()
         where = uri if isinstance(uri, ServerUri) else parse_uri(uri)
         numbering = Numbering(PublishStore(), self._on_refused) if self._on_refused else None
-        protocol = ClientProtocol(numbering)
+        protocol = ClientProtocol(numbering, where.protocol)
         connection = await open_connection(
             lambda: AioConnection(protocol, where, self._waiters),
             where,
@@ -88,7 +88,11 @@ class AsyncClient(AsyncCommands):
             self._authenticator,
             {"correlation_id": correlation_id, "options": options},
         )
-        return await self._connection.log_on(dialogue, self._timeout_or(timeout))
+        try:
+            return await self._connection.log_on(dialogue, self._timeout_or(timeout))
+        except CredentialsError:
+            self.close()
+            raise
 
     async def wait_until(
         self,

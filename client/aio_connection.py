@@ -178,6 +178,7 @@ class AioConnection(asyncio.Protocol):
     async def log_on(self, dialogue: LogonDialogue, timeout: float) -> Header:
         """Open the session; see `BlockingConnection.log_on`."""
         while dialogue.answer is None:
+            await asyncio.to_thread(dialogue.prepare)
             request = dialogue.ask()
             await self.write(timeout)
             await self._waiters.wait_until(

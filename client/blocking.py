@@ -12,7 +12,12 @@ from client.arguments import handler
 from client.authentication import Authenticator, PasswordAuthenticator
 from client.blocking_commands import BlockingCommands
 from client.blocking_connection import BlockingConnection
-from client.errors import ClientError, ConnectionLostError, NotConnectedError
+from client.errors import (
+    ClientError,
+    ConnectionLostError,
+    CredentialsError,
+    NotConnectedError,
+)
 from client.guard import Guard
 from client.limits import DEFAULT_TIMEOUT
 from client.logon import LogonDialogue
@@ -83,7 +88,7 @@ class Client(BlockingCommands):
         self.close()
         where = uri if isinstance(uri, ServerUri) else parse_uri(uri)
         numbering = Numbering(PublishStore(), self._on_refused) if self._on_refused else None
-        protocol = ClientProtocol(numbering)
+        protocol = ClientProtocol(numbering, where.protocol)
         connection = BlockingConnection(
             protocol, where, self._guard, self._timeout_or(timeout), self._ssl_context
         )
@@ -129,6 +134,7 @@ class Client(BlockingCommands):
 
         Raises:
             LogonError: the server refused; its types say why.
+            CredentialsError: there is nothing to log on with, or the server is not the right one.
         """
         if self._uri is None:
             raise _not_connected()
@@ -139,8 +145,13 @@ class Client(BlockingCommands):
             self._authenticator,
             {"correlation_id": correlation_id, "options": options},
         )
-        while dialogue.answer is None:
-            dialogue.take_answer(self._ask(lambda _: dialogue.ask(), timeout))
+        try:
+            while dialogue.answer is None:
+                dialogue.prepare()
+                dialogue.take_answer(self._ask(lambda _: dialogue.ask(), timeout))
+        except CredentialsError:
+            self.close()
+            raise
         return dialogue.answer
 
     @property

@@ -1,4 +1,4 @@
-"""What may lie between frames and the socket: websocket messages, or compression.
+"""What may lie between frames and the socket: websocket messages, compression, a legacy protocol.
 
 Over tcp, tcps and unix, frames go to the socket as they are, and there is no channel. A channel
 does no I/O; a shell sends what `open` says, feeds what it reads to `decode`, and sends what
@@ -21,9 +21,11 @@ from websockets.protocol import OPEN
 from websockets.uri import parse_uri
 
 from client.errors import ProtocolError
-from client.uri import ServerUri
+from client.uri import AMPS, ServerUri
 from server.wire.compression import Compression
-from server.wire.framing import MAXIMUM_FRAME, FrameError
+from server.wire.framing import MAXIMUM_FRAME, FrameError, frame
+from server.wire.legacy.caller import LegacyCaller
+from server.wire.legacy.dialects import DIALECTS
 
 _LENGTH: Final = Struct(">I")
 _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
@@ -62,7 +64,8 @@ def channel_for(uri: ServerUri) -> Channel | None:
     """Make the channel that a URI asks for; None if it needs none."""
     if uri.scheme in ("ws", "wss"):
         return WebsocketChannel(uri)
-    return CompressedChannel() if uri.options.get("compression") else None
+    compression = CompressedChannel() if uri.options.get("compression") else None
+    return compression if uri.protocol == AMPS else LegacyChannel(uri.protocol, compression)
 
 
 class CompressedChannel:
@@ -86,6 +89,42 @@ class CompressedChannel:
             yield from self._streams.decompress(data)
         except FrameError as error:
             raise ProtocolError(f"the server sent what is not compressed: {error}") from None
+
+    def take_replies(self) -> bytes:
+        """Nothing."""
+        return b""
+
+
+class LegacyChannel:
+    """Messages of a legacy protocol in the place of frames, perhaps compressed.
+
+    Args:
+        protocol: its name.
+        compression: what carries the messages; None for the socket itself.
+    """
+
+    def __init__(self, protocol: str, compression: CompressedChannel | None) -> None:
+        self.is_open = True
+        self._caller = LegacyCaller(DIALECTS[protocol])
+        self._compression = compression
+
+    def open(self) -> bytes:
+        """Nothing: the stream begins with the first message."""
+        return b""
+
+    def encode(self, frames: bytes) -> bytes:
+        """Make messages of frames."""
+        messages = self._caller.encode(frames)
+        return messages if self._compression is None else self._compression.encode(messages)
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        """Make frames of messages."""
+        pieces = [data] if self._compression is None else self._compression.decode(data)
+        for piece in pieces:
+            for header, body in self._caller.feed(piece):
+                yield frame(header, body)
+            if self._caller.error is not None:
+                raise ProtocolError(f"the server sent what is no message: {self._caller.error}")
 
     def take_replies(self) -> bytes:
         """Nothing."""

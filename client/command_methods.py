@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from functools import cache
+from importlib import metadata
 from typing import Final
 
 from client.arguments import Body, all_bodies, body_bytes, number, required_text, seconds, text
@@ -27,7 +29,16 @@ from client.pending import Inbox, Request
 from client.queue_acks import DEFAULT_DELAY, AckBatches, AckRules
 from server.wire.header import Header
 
-_VERSION: Final = "amperage:python"
+_DISTRIBUTION: Final = "amperage"
+
+
+@cache
+def _version() -> str:
+    """What the server is told of this client; without a version where it is not installed."""
+    try:
+        return f"{_DISTRIBUTION} {metadata.version(_DISTRIBUTION)}:python"
+    except metadata.PackageNotFoundError:
+        return f"{_DISTRIBUTION}:python"
 
 
 class Commands(ABC):
@@ -94,7 +105,7 @@ class Commands(ABC):
             user_id=text("user", user),
             password=text("password", password),
             message_type=message_type,
-            long_version=_VERSION,
+            long_version=_version(),
             correlation_id=text("correlation_id", correlation_id),
             short_options=text("options", options),
         )

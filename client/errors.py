@@ -9,6 +9,8 @@ ClientError
     GaveUpError              ... and no server could be reached any more (also a ConnectError)
   TimedOutError              no answer in time                                    TimeoutError
     PublishStoreFullError    ... or no room for another message that is not persisted yet
+  CredentialsError           there is nothing to log on with, or the server is not the right one
+  TlsFileError               a file with certificates or a key cannot be used     ValueError
   StoreError                 a file of a publish or bookmark store cannot be used OSError
   CommandError               the server refused a command
     MessagesRefusedError     ... publishes, as `flush` found out
@@ -62,6 +64,14 @@ class TimedOutError(ClientError, TimeoutError):
 
 class PublishStoreFullError(TimedOutError):
     """Too many messages wait to be persisted, and none was in time. The message was not taken."""
+
+
+class CredentialsError(ClientError):
+    """What to log on with is not to be had, or what the server shows is not what it should be."""
+
+
+class TlsFileError(ClientError, ValueError):
+    """A file with certificates or a key cannot be read or used."""
 
 
 class StoreError(ClientError, OSError):

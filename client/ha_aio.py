@@ -19,7 +19,13 @@ from client.backoff import Backoff
 from client.bookmarks import BookmarkStorage, BookmarkStore
 from client.commands import LogonOptions
 from client.commands import logon_options as checked_logon_options
-from client.errors import ClientError, GaveUpError, NotConnectedError, again
+from client.errors import (
+    ClientError,
+    ConnectionLostError,
+    GaveUpError,
+    NotConnectedError,
+    again,
+)
 from client.file_publish_store import client_name
 from client.limits import DEFAULT_TIMEOUT, HEARTBEATS_MISSED
 from client.logon import LogonDialogue
@@ -235,6 +241,9 @@ class AsyncHAClient(AsyncCommands):
             raise
         except asyncio.CancelledError:
             connection.end(None)
+            raise
+        except Exception as failure:  # the authenticator's
+            connection.end(ConnectionLostError(f"the authenticator has failed: {failure!r}"))
             raise
         self._tell(ConnectionState.LOGGED_ON, server.uri)
         protocol.logged_on(answer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from client.authentication import Authenticator, Credentials
+from client.authentication import Authenticator, Credentials, MutualAuthenticator
 from client.commands import LogonOptions
 from client.errors import LogonError, again
 from client.limits import LOGON_ROUNDS
@@ -13,7 +13,7 @@ from server.wire.header import Header
 
 
 class LogonDialogue:
-    """One logon on one connection.
+    """One logon on one connection: rounds of `prepare`, `ask` and `take_answer`.
 
     Args:
         protocol: the connection.
@@ -40,21 +40,29 @@ class LogonDialogue:
         self._uri = uri
         self._authenticator = authenticator
         self._options = options
-        self._credentials = authenticator.authenticate(Credentials(uri.user, uri.password))
+        self._credentials = Credentials(uri.user, uri.password)
         self._rounds = 0
+
+    def prepare(self) -> None:
+        """Have the authenticator make what the next round carries, which may take a while.
+
+        Raises:
+            CredentialsError: it has nothing.
+            LogonError: there have been too many rounds.
+        """
+        if self._rounds == LOGON_ROUNDS:
+            raise LogonError("logon", f"the server asked for more than {LOGON_ROUNDS} rounds")
+        authenticator = self._authenticator
+        make = authenticator.retry if self._rounds else authenticator.authenticate
+        self._credentials = make(self._credentials)
+        self._rounds += 1
 
     def ask(self) -> Request:
         """Begin a round.
 
         Returns:
             The request to wait for, and then to pass to `take_answer`.
-
-        Raises:
-            LogonError: there have been too many rounds.
         """
-        if self._rounds == LOGON_ROUNDS:
-            raise LogonError("logon", f"the server asked for more than {LOGON_ROUNDS} rounds")
-        self._rounds += 1
         return self._protocol.logon(
             self._name, *self._credentials, self._uri.message_type, **self._options
         )
@@ -64,12 +72,15 @@ class LogonDialogue:
 
         Raises:
             ClientError: the request failed.
+            CredentialsError: the authenticator does not take the server for the right one.
         """
         if request.error is not None:
             raise again(request.error) from request.error
         answer = request.acks["processed"]
+        shown = Credentials(answer.user_id, answer.password)
         if answer.status == "retry":
-            given = Credentials(answer.user_id, answer.password)
-            self._credentials = self._authenticator.retry(given)
-        else:
-            self.answer = answer
+            self._credentials = shown
+            return
+        if isinstance(self._authenticator, MutualAuthenticator):
+            self._authenticator.completed(shown)
+        self.answer = answer

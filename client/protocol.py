@@ -39,6 +39,7 @@ from client.message import Message, split_batch
 from client.numbering import TEMPLATES_KEPT, Numbering, numbers_in
 from client.pending import Inbox, Request
 from client.queue_acks import effective_backlog
+from client.uri import AMPS
 from server.wire.framing import Frame, FrameError, FrameReader, frame, frame_head
 from server.wire.header import Header, HeaderError, decode_frame, encode_header
 from server.wire.numbered import NumberedRun
@@ -55,13 +56,16 @@ class ClientProtocol(Commands):
 
     Args:
         numbering: numbers what is published; None to publish without asking for an answer.
+        spoken: the protocol that a channel makes of it, see `client.channels`. The legacy ones
+            lack a field.
 
     Attributes:
         output: bytes that wait to be written; the shell removes what it has written.
     """
 
-    def __init__(self, numbering: Numbering | None = None) -> None:
+    def __init__(self, numbering: Numbering | None = None, spoken: str = AMPS) -> None:
         super().__init__(numbering)
+        self._spoken = spoken
         self.output = bytearray()
         self._reader = self._new_reader()
         self._requests: dict[str, Request] = {}
@@ -287,6 +291,8 @@ class ClientProtocol(Commands):
             handed_out: acknowledgements that the caller wants between the messages.
             noted: acknowledgements that the protocol itself wants.
         """
+        if header.order_by is not None and self._spoken != AMPS:
+            raise ValueError(f"order_by: the protocol {self._spoken} has no field for it")
         header.command_id = self._next_id()
         inbox_id = header.sub_id or header.command_id
         if header.command != "sow":

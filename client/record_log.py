@@ -156,7 +156,7 @@ class RecordLog:
             return [], len(self._magic)
         self.is_earlier = self._earlier is not None and data.startswith(self._earlier)
         if not self.is_earlier and not data.startswith(self._magic):
-            raise StoreError(f"{self._path} is no file of this kind of store")
+            raise StoreError(f"{self._path} {_other_kind(data, self._magic)}")
         records: list[bytes] = []
         position = len(self._magic)
         while (end := _record_end(data, position)) is not None:
@@ -227,6 +227,17 @@ def _read_all(file: int) -> bytes:
     while part := os.read(file, 1 << 20):
         parts.append(part)
     return b"".join(parts)
+
+
+def _other_kind(data: bytes, magic: bytes) -> str:
+    """What a file is that does not begin as it should: the last character says the version."""
+    found, known = data[len(magic) - 1 : len(magic)], magic[-1:]
+    if data.startswith(magic[:-1]) and found > known:
+        return (
+            f"has version {found.decode('ascii', 'replace')} of its format, and this program reads"
+            f" {known.decode()}: a later Amperage has written it, and it is left as it is"
+        )
+    return "is no file of this kind of store"
 
 
 def _write_all(file: int, data: bytes) -> None:

@@ -192,6 +192,7 @@ class SessionKeeper:
                 options.logon_options,
             )
             while dialogue.answer is None:
+                dialogue.prepare()
                 with self._guard.first_turn():
                     request = dialogue.ask()
                 connection.pump(lambda: request.done, options.timeout, "the answer to logon")  # noqa: B023 - called at once

@@ -1,7 +1,8 @@
 """The URI of a server: `tcp://user:password@host:port/amps/json?tcp_nodelay=true`.
 
 The path names the protocol and the message type. Both may be left out: the protocol is then
-`amps`, and the message type is the transport's own. User and password may be percent-encoded.
+`amps`, and the message type is the transport's own. Over tcp and tcps the protocol may also be one
+of the legacy ones, `tcp://host:port/fix`. User and password may be percent-encoded.
 
     tcp, tcps   frames over TCP, over TLS
     ws, wss     websocket messages; a proxy may want more path before /amps
@@ -10,6 +11,7 @@ The path names the protocol and the message type. Both may be left out: the prot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,8 +19,15 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 
 from client.arguments import required_text
 from client.errors import InvalidUriError
+from server.wire.legacy.dialects import DIALECTS
 
 SCHEMES: Final = ("tcp", "tcps", "ws", "wss", "unix")
+
+AMPS: Final = "amps"
+"""The protocol of all transports but legacy ones."""
+
+PROTOCOLS: Final = (AMPS, *DIALECTS)
+"""What a server's transport may speak."""
 
 _TRUTH: Final = {"true": 1, "1": 1, "yes": 1, "false": 0, "0": 0, "no": 0}
 _COMPRESSION: Final = {"zlib": 1, "none": 0}
@@ -40,6 +49,8 @@ _OPTIONS: Final[Mapping[str, Callable[[str], int]]] = {
     "tcp_rcvbuf": int,
 }
 _EXPECTED: Final = {_truth: "true or false", _compression: "zlib or none", int: "a number of bytes"}
+_PASSWORD: Final = re.compile(r"((?:^|,|://)[^:@,/]*:)(?!//)[^@]*@")
+"""A user with a password, before a host."""
 _MESSAGE_TYPE: Final = "message_type"
 
 
@@ -57,6 +68,7 @@ class ServerUri:
         options: connection parameters (compression, tcp_nodelay, tcp_keepalive, tcp_sndbuf,
             tcp_rcvbuf) as numbers.
         path: the path to ask for (ws, wss), or that of the socket (unix).
+        protocol: one of `PROTOCOLS`.
     """
 
     scheme: str
@@ -67,6 +79,7 @@ class ServerUri:
     message_type: str | None = None
     options: Mapping[str, int] = field(default_factory=dict)
     path: str = ""
+    protocol: str = AMPS
 
     @property
     def address(self) -> str:
@@ -87,7 +100,9 @@ class ServerUri:
             query = f"?{_MESSAGE_TYPE}={quote(self.message_type)}" if self.message_type else ""
             return f"{self.scheme}://{user}{quote(self.path)}{query}"
         message_type = f"/{self.message_type}" if self.message_type else ""
-        return f"{self.scheme}://{user}{self.address}{self.path or f'/amps{message_type}'}"
+        return (
+            f"{self.scheme}://{user}{self.address}{self.path or f'/{self.protocol}{message_type}'}"
+        )
 
 
 def parse_uri(text: str) -> ServerUri:
@@ -105,7 +120,7 @@ def parse_uri(text: str) -> ServerUri:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise InvalidUriError(f"{_without_password(text)}: {error}") from None
+        raise InvalidUriError(f"{without_passwords(text)}: {error}") from None
     if parts.scheme not in SCHEMES:
         *others, last = (f"{scheme}://" for scheme in SCHEMES)
         expected = f"{', '.join(others)} or {last}"
@@ -125,16 +140,27 @@ def parse_uri(text: str) -> ServerUri:
     if message_type is not None:
         raise _invalid(text, f"{_MESSAGE_TYPE} is for unix://; expected the path /amps/TYPE")
     is_websocket = parts.scheme in ("ws", "wss")
+    protocol, message_type = _protocol_and_type(text, parts, behind_proxy=is_websocket)
     return ServerUri(
         scheme=parts.scheme,
         host=parts.hostname,
         port=port,
         user=user,
         password=password,
-        message_type=_message_type(text, parts, behind_proxy=is_websocket),
+        message_type=message_type,
         options=options,
         path=parts.path if is_websocket else "",
+        protocol=protocol,
     )
+
+
+def without_passwords(text: str) -> str:
+    """Servers as they may be shown, with `***` in the place of passwords.
+
+    Args:
+        text: URIs, or what `spark -server` takes, perhaps several with commas between.
+    """
+    return _PASSWORD.sub(r"\1***@", text)
 
 
 def with_message_type(text: str, message_type: str) -> str:
@@ -158,15 +184,18 @@ def with_message_type(text: str, message_type: str) -> str:
     return urlunsplit(parts._replace(path=f"{path or '/amps'}/{message_type}"))
 
 
-def _message_type(text: str, parts: SplitResult, *, behind_proxy: bool) -> str | None:
+def _protocol_and_type(
+    text: str, parts: SplitResult, *, behind_proxy: bool
+) -> tuple[str, str | None]:
     path = [part for part in parts.path.split("/") if part]
     if behind_proxy and "amps" in path[-2:]:
         path = path[-1:] if path[-1] == "amps" else path[-2:]
     if not path:
-        return None
-    if path[0] != "amps" or len(path) > 2:
+        return AMPS, None
+    known = (AMPS,) if behind_proxy else PROTOCOLS
+    if path[0] not in known or len(path) > 2:
         raise _invalid(text, f"expected the path /amps or /amps/TYPE, found {parts.path}")
-    return path[1] if len(path) == 2 else None
+    return path[0], path[1] if len(path) == 2 else None
 
 
 def _parameters(text: str, parts: SplitResult) -> tuple[str | None, Mapping[str, int]]:
@@ -188,13 +217,4 @@ def _parameters(text: str, parts: SplitResult) -> tuple[str | None, Mapping[str,
 
 
 def _invalid(text: str, message: str) -> InvalidUriError:
-    return InvalidUriError(f"{_without_password(text)}: {message}")
-
-
-def _without_password(text: str) -> str:
-    """The text as it may be shown: an error message is no place for a password."""
-    credentials, at, rest = text.rpartition("@")
-    if not at:
-        return text
-    scheme, slashes, user = credentials.rpartition("://")
-    return f"{scheme}{slashes}{user.partition(':')[0]}@{rest}"
+    return InvalidUriError(f"{without_passwords(text)}: {message}")

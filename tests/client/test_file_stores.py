@@ -132,6 +132,22 @@ def test_what_is_no_store_is_left_alone(
         FileBookmarkStore(path)
 
 
+@pytest.mark.parametrize(
+    ("make", "begins", "known"),
+    [(FilePublishStore, b"AMPRPUB", 1), (FileBookmarkStore, b"AMPRBMK", 2)],
+)
+def test_a_store_of_a_later_version_is_left_alone(
+    tmp_path: Path, make: Callable[[Path], object], begins: bytes, known: int
+) -> None:
+    path = tmp_path / "s"
+    content = b"%b%d what later versions write" % (begins, known + 1)
+    path.write_bytes(content)
+    said = f"has version {known + 1} of its format, and this program reads {known}: a later"
+    with pytest.raises(StoreError, match=said):
+        make(path)
+    assert path.read_bytes() == content
+
+
 def test_a_file_stays_small_however_much_goes_through_it(tmp_path: Path) -> None:
     path = tmp_path / "s"
     store = FilePublishStore(path)

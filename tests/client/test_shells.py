@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,7 @@ def test_a_session_of_publishing(new_client: NewClient) -> None:
                 "secret",
             )
             assert (logon["mt"], logon["x"]) == ("json", "abc")
+            assert logon["version"] == f"amperage {metadata.version('amperage')}:python"
             numbers = [b"%d" % number for number in range(1500)]
             assert peer.bodies("p") == [b"1", *numbers, b"3"]
             assert peer.bodies("delta_publish") == [b"2"]

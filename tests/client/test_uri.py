@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client import InvalidUriError, ServerUri, parse_uri
-from client.uri import with_message_type
+from client.uri import with_message_type, without_passwords
 
 READABLE = [
     ("tcp://localhost:9007/amps/json", ServerUri("tcp", "localhost", 9007, message_type="json")),
@@ -28,6 +28,8 @@ READABLE = [
         "tcp://h:1/amps?compression=zlib",
         ServerUri("tcp", "h", 1, options={"compression": 1}),
     ),
+    ("tcp://h:1/fix", ServerUri("tcp", "h", 1, protocol="fix")),
+    ("tcps://h:1/soap/xml", ServerUri("tcps", "h", 1, message_type="xml", protocol="soap")),
     ("ws://h:1/amps/json", ServerUri("ws", "h", 1, message_type="json", path="/amps/json")),
     (
         "wss://h:1/behind/proxy/amps/fix",
@@ -60,6 +62,7 @@ UNREADABLE = [
     ("tcp://localhost:nine/amps", "Port could not be cast"),
     ("tcp://localhost:99999/amps", "0-65535"),
     ("tcp://localhost:1/json", "expected the path /amps or /amps/TYPE"),
+    ("ws://localhost:1/fix", "expected the path /amps or /amps/TYPE"),
     ("tcp://localhost:1/amps/json/more", "expected the path"),
     ("tcp://localhost:1/amps?tcp_sndbuf=big", "tcp_sndbuf is 'big', expected a number of bytes"),
     ("tcp://localhost:1/amps?tcp_nodelay=2", "expected true or false"),
@@ -107,6 +110,7 @@ def test_a_uri_is_printed_as_it_is_read_but_for_secrets_and_parameters(
         ("tcp://host:1", "tcp://host:1/amps/fix"),
         ("tcp://host:1/", "tcp://host:1/amps/fix"),
         ("tcp://host:1/amps/json", "tcp://host:1/amps/fix"),
+        ("tcp://host:1/nvfix", "tcp://host:1/nvfix/fix"),
         (
             "tcps://ann:p%40ss@host:1/amps/json?compression=zlib",
             "tcps://ann:p%40ss@host:1/amps/fix?compression=zlib",
@@ -122,3 +126,19 @@ def test_a_uri_is_printed_as_it_is_read_but_for_secrets_and_parameters(
 )
 def test_a_uri_for_another_message_type_says_all_else_as_before(text: str, expected: str) -> None:
     assert parse_uri(with_message_type(text, "fix")) == parse_uri(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("tcp://ann:s3cret@h:1/amps/json", "tcp://ann:***@h:1/amps/json"),
+        ("--server=tcp://ann:s3cret@h:1", "--server=tcp://ann:***@h:1"),
+        ("tcp://ann:s3:c/ret@h:1,tcp://bob:s3@[::1]:2", "tcp://ann:***@h:1,tcp://bob:***@[::1]:2"),
+        ("ann:s3cret@h:1", "ann:***@h:1"),
+        ("ann:s3cret@h:1,bob:s3@h:2", "ann:***@h:1,bob:***@h:2"),
+        ("tcp://ann@h:1,bob@[::1]:2", "tcp://ann@h:1,bob@[::1]:2"),
+        ("/path LIKE '^a:b'", "/path LIKE '^a:b'"),
+    ],
+)
+def test_passwords_are_hidden_and_nothing_else(text: str, shown: str) -> None:
+    assert without_passwords(text) == shown
