@@ -7,7 +7,7 @@ deep in its Java code, or a row that a filter has passed over. So it is looked f
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ def check_names(schema: StructType) -> None:
         raise PipelineError(f"schema: column {name!r}: there are {times} of that name")
 
 
-def column_of(values: Sequence[Any], field: pa.Field) -> pa.Array:
+def column_of(values: Iterable[Any], field: pa.Field) -> pa.Array:
     """Make a column.
 
     Args:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,9 +19,12 @@ from threading import current_thread, main_thread
 from types import FrameType
 from typing import Final, Protocol, cast
 
-from config_schema.version import AMPS_VERSION, VERSION
+from setproctitle import setproctitle
+
+from client.uri import without_passwords
 from pipeline.errors import PipelineError
 from pipeline.jobs.run import Run
+from server.program.command_line import Parser, make_parser
 
 JOBS: Final[Mapping[str, str]] = {
     name: f"pipeline.jobs.{name}"
@@ -58,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with _ending():
             options = _parser().parse_args(arguments)
+            _hide_passwords(sys.argv[1:] if arguments is None else arguments)
             conf = dict(options.conf + options.more)
             run = Run(options.master, conf, options.dry_run, options.quiet)
             _job(options.job).run(options, run)
@@ -123,8 +128,8 @@ def _lacking(error: ModuleNotFoundError) -> str:
     if name not in _OF_SPARK:
         return _cause(error)
     return (
-        f"Spark is not installed (no module {name}); "
-        "in a checkout of Amperage: pip install '.[pipeline]', or make install"
+        f"Spark is not installed (no module {name}): "
+        "pip install 'amperage[pipeline]' where Amperage is installed, in a checkout make install"
     )
 
 
@@ -137,6 +142,13 @@ def _cause(error: Exception) -> str:
     return told[0] if told else f"{type(error).__name__}: {lines[0]}"
 
 
+def _hide_passwords(words: Sequence[str]) -> None:
+    """Show the command line without passwords to whoever lists processes from now on."""
+    shown = list(map(without_passwords, words))
+    if shown != list(words):
+        setproctitle(shlex.join(["amps-pipeline", *shown]))
+
+
 def _job(name: str) -> Job:
     return cast("Job", import_module(JOBS[name]))
 
@@ -145,15 +157,10 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="amps-pipeline", description="Jobs over the journals and topics of AMPS servers."
-    )
+def _parser() -> Parser:
+    parser = make_parser("amps-pipeline", "Jobs over the journals and topics of AMPS servers.")
     _add_general(parser)
     parser.set_defaults(master="local[*]", dry_run=False, quiet=False)
-    parser.add_argument(
-        "--version", action="version", version=f"amps-pipeline {VERSION} (AMPS {AMPS_VERSION})"
-    )
     jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
     for name in JOBS:
         job = _job(name)

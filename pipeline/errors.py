@@ -19,6 +19,19 @@ class PipelineError(Exception):
     """A read or a write that cannot be done; the text says which option is to blame, and why."""
 
 
+class UnfitError(PipelineError):
+    """A message that does not fit the schema.
+
+    Args:
+        text: what is wrong with it.
+        number: which it is, of those that were to be read.
+    """
+
+    def __init__(self, text: str, number: int) -> None:
+        super().__init__(text)
+        self.number = number
+
+
 def option_error(option: str, value: object, problem: str) -> PipelineError:
     """Make the error for an option.
 

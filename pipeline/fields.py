@@ -1,23 +1,19 @@
-"""Fields of bodies as values for columns, strictly by the columns' types.
+"""Fields of bodies as columns, strictly by the columns' types.
 
-Bodies of the type `json` are decoded by a msgspec type made for exactly the columns, which passes
-over everything else. Fields of the other types come from the readers that the server's filters use,
-and are converted: there, everything may be a text.
-
-What does not fit is looked at a second time: whole numbers may be written like `5.0`, and NaN and
-Infinity, which JSON does not have, are numbers to the server and to many a publisher.
+Bodies of the type `json` are read by compiled code (`pipeline.json_columns`). Fields of the other
+types come from the readers that the server's filters use, and are converted: there, everything may
+be a text. What does not fit is looked at a second time: whole numbers may be written like `5.0`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from operator import attrgetter, itemgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol
 
 import msgspec
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -26,36 +22,28 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from pipeline.errors import PipelineError
+from pipeline.arrow import column_of
+from pipeline.errors import PipelineError, UnfitError
+from pipeline.json_columns import UNFIT, JsonReader
 from pipeline.kinds import field_type, hook, is_time
+from pipeline.packed import Bodies
 from pipeline.times import time_rule
 from server.message_types.base import Value
 from server.message_types.registry import MessageTypes
 
-Body: TypeAlias = bytes | memoryview
-
 READABLE: Final = ("json", "fix", "nvfix", "xml", "bson", "msgpack", "bflat")
 """Message types whose fields can be read without knowing the server's configuration."""
 
-_UNFIT: Final = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What the decoders raise."""
 
+class FieldReader(Protocol):
+    """Reads the fields of bodies."""
 
-@dataclass(frozen=True, slots=True)
-class FieldReader:
-    """Reads bodies in two steps, between which rows can be dropped.
+    def columns(self, bodies: Bodies) -> dict[str, pa.Array]:
+        """The columns of some bodies, by their names.
 
-    Attributes:
-        rows: gives a row for each body; raises PipelineError for a body that does not fit.
-        values: for each column what gives its value of a row.
-    """
-
-    rows: Callable[[Sequence[Body]], list[Any]]
-    values: Mapping[str, Callable[[Any], Any]]
-
-    def columns(self, rows: Sequence[Any]) -> dict[str, list[Any]]:
-        """The values of each column."""
-        return {name: list(map(value, rows)) for name, value in self.values.items()}
+        Raises:
+            PipelineError: a body does not fit; UnfitError, which says which one, if that is known.
+        """
 
 
 def read_fields(
@@ -77,90 +65,38 @@ def read_fields(
         PipelineError: there is no way to read such fields of such bodies.
     """
     if message_type == "json":
-        return _json_reader(schema, timestamps)
+        return JsonReader(schema, time_rule(message_type, timestamps))
     if message_type in READABLE:
-        return _value_reader(schema, message_type, timestamps)
+        return _ValueReader(schema, message_type, timestamps)
     raise PipelineError(
         f"schema: the fields {', '.join(schema.names)} cannot be read of messages of type"
         f" {message_type or 'unknown'}; read the column body instead{advice}"
     )
 
 
-def _json_reader(schema: StructType, timestamps: str | None) -> FieldReader:
-    names = {f"f{number}": name for number, name in enumerate(schema.names)}
-    times = time_rule("json", timestamps)
-    make = hook(times, from_text=False)
-
-    def row_type(*, lenient: bool) -> Any:
-        kinds = [
-            field_type(one.dataType, one.name, own_times=not times.is_iso, lenient=lenient)
-            for one in schema
-        ]
-        fields = [(slot, kind, None) for slot, kind in zip(names, kinds, strict=True)]
-        return msgspec.defstruct("Row", fields, rename=names, gc=False)
-
-    row = row_type(lenient=False)
-    decode = msgspec.json.Decoder(row, dec_hook=make).decode
-    lenient_row = row_type(lenient=True)
-    decode_leniently = msgspec.json.Decoder(lenient_row, dec_hook=make).decode
-
-    def look_again(body: Body) -> Any:
-        if not body:
-            return row()
-        try:
-            return decode_leniently(body)
-        except msgspec.ValidationError:
-            raise
-        except msgspec.DecodeError:
-            # Python's own reader knows NaN and Infinity.
-            return msgspec.convert(json.loads(bytes(body)), lenient_row, dec_hook=make)
-
-    def rows(bodies: Sequence[Body]) -> list[Any]:
-        found: list[Any] = []
-        rest = iter(bodies)
-        read: Callable[[Body], Any] = decode
-        while len(found) < len(bodies):
-            try:
-                found.extend(map(read, rest))
-            except _UNFIT as error:
-                body = bodies[len(found)]
-                try:
-                    found.append(look_again(body))
-                except _UNFIT:
-                    first = error if read is decode else _error_of(decode, body)
-                    raise PipelineError(
-                        f"schema: a message does not fit: {first}; it is {bytes(body[:200])!r}"
-                    ) from None
-                # Where one message has such numbers, others have.
-                read = look_again
-        return found
-
-    return FieldReader(rows, {name: attrgetter(slot) for slot, name in names.items()})
-
-
-def _error_of(decode: Callable[[Body], Any], body: Body) -> object:
-    """What the first look has to say; the second knows types that nobody else does."""
-    try:
-        decode(body)
-    except _UNFIT as error:
-        return error
-    return "it cannot be read"
-
-
-def _value_reader(schema: StructType, message_type: str, timestamps: str | None) -> FieldReader:
+class _ValueReader:
     """Single values by their paths; columns that are structs are put together from them."""
-    convert = _Converter(message_type, timestamps)
-    columns = [convert.column(one.dataType, (one.name,)) for one in schema]
-    extract = convert.extractor()
 
-    def row(body: Body) -> tuple[Any, ...]:
-        values = extract(bytes(body))
-        return tuple(column(values) for column in columns)
+    def __init__(self, schema: StructType, message_type: str, timestamps: str | None) -> None:
+        convert = _Converter(message_type, timestamps)
+        self._fields = to_arrow_schema(schema, timezone="UTC")
+        self._values = [convert.column(one.dataType, (one.name,)) for one in schema]
+        self._extract = convert.extractor()
 
-    return FieldReader(
-        lambda bodies: list(map(row, bodies)),
-        {name: itemgetter(slot) for slot, name in enumerate(schema.names)},
-    )
+    def columns(self, bodies: Bodies) -> dict[str, pa.Array]:
+        rows = [self._row(number, body) for number, body in enumerate(bodies)]
+        columns = zip(*rows, strict=True) if rows else ([] for _ in self._fields)
+        return {
+            field.name: column_of(values, field)
+            for field, values in zip(self._fields, columns, strict=True)
+        }
+
+    def _row(self, number: int, body: memoryview) -> list[Any]:
+        values = self._extract(bytes(body))
+        try:
+            return [value(values) for value in self._values]
+        except PipelineError as problem:
+            raise UnfitError(str(problem), number) from None
 
 
 class _Converter:
@@ -224,12 +160,12 @@ class _Converter:
             return None
         try:
             return msgspec.convert(value, kind, strict=False, dec_hook=self._hook)
-        except _UNFIT as error:
+        except UNFIT as error:
             if kind == str | None and isinstance(value, (bool, int, float)):
                 return str(value)
             try:
                 return msgspec.convert(value, lenient, strict=False, dec_hook=self._hook)
-            except _UNFIT:
+            except UNFIT:
                 raise PipelineError(
                     f"schema: a message does not fit: column {column!r}: {error}; it is {value!r}"
                 ) from None
@@ -249,7 +185,7 @@ def _with_extensions(
         values = list(extract(body))
         try:
             document = msgspec.msgpack.decode(body)
-        except _UNFIT:
+        except UNFIT:
             return values
         for slot, path in times.items():
             found = document

@@ -30,9 +30,10 @@ from pyspark.sql.types import (
 )
 
 from client import Message
-from pipeline.arrow import check_names, column_of, require_values
+from pipeline.arrow import check_names, require_values
 from pipeline.errors import PipelineError
 from pipeline.fields import READABLE, FieldReader, read_fields
+from pipeline.packed import Bodies
 from pipeline.tolerance import STRICT, Tolerance, tolerated
 
 TEXT_TYPES: Final = ("json", "fix", "nvfix", "xml")
@@ -120,31 +121,25 @@ class RowFormat:
         return pa.concat_batches(batches or [self._schema.empty_table().to_batches()[0]])
 
     def _batch(self, messages: Sequence[Message], *, fits: bool) -> pa.RecordBatch:
-        fields: dict[str, list[Any]] = {}
+        fields: dict[str, pa.Array] = {}
         if self._reader is not None and fits:
-            rows = self._reader.rows([message.body for message in messages])
-            fields = self._reader.columns(rows)
+            fields = self._reader.columns(Bodies.of([message.body for message in messages]))
         if self._corrupt is not None and not fits:
-            fields[self._corrupt] = [message.body for message in messages]
+            fields[self._corrupt] = _bodies(self._schema.field(self._corrupt), messages)
         columns = [self._column(field, messages, fields) for field in self._schema]
         for column, field in zip(columns, self._schema, strict=True):
             require_values(column, field)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _column(
-        self, field: pa.Field, messages: Sequence[Message], fields: dict[str, list[Any]]
+        self, field: pa.Field, messages: Sequence[Message], fields: dict[str, pa.Array]
     ) -> pa.Array:
         if self.has_bodies and field.name == BODY:
             return _bodies(field, messages)
         read = self._known.get(field.name)
         if read is not None:
             return pa.array([read(message) for message in messages], field.type)
-        values = fields.get(field.name)
-        if values is None:
-            return pa.nulls(len(messages), field.type)
-        if field.name == self._corrupt:
-            return pa.array(values, pa.binary()).view(field.type)
-        return column_of(values, field)
+        return fields.get(field.name, pa.nulls(len(messages), field.type))
 
 
 def name_is_field(name: str, has_bodies: bool) -> bool:

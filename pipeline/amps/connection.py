@@ -71,9 +71,24 @@ def session(options: AmpsOptions, role: str, *, patient: bool = False) -> Iterat
         ClientError: there is none to be had.
     """
     name = f"{options.client_name or 'spark'}-{role}-{uuid.uuid4().hex[:12]}"
-    with Client(name, timeout=options.timeout) as client:
+    with new_client(options, name) as client:
         log_on(client, options, patient=patient)
         yield client
+
+
+def new_client(options: AmpsOptions, name: str) -> Client:
+    """A client that opens connections as the options say.
+
+    Raises:
+        TlsFileError: a file with certificates cannot be used here.
+    """
+    login = options.login
+    return Client(
+        name,
+        timeout=options.timeout,
+        authenticator=login.authenticator(),
+        ssl_context=login.ssl_context(),
+    )
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from client import Client, CommandError, DuplicateMessageError
-from pipeline.amps.connection import blaming, log_on
+from client import CommandError, DuplicateMessageError
+from pipeline.amps.connection import blaming, log_on, new_client
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.sink import LOGON_OPTIONS, Identity, Sink
 from pipeline.bodies import Outgoing
@@ -48,8 +48,8 @@ class Deleter(Sink):
 
     def __init__(self, options: AmpsOptions, identity: Identity) -> None:
         super().__init__(options, identity)
-        self._client = Client(identity.name, timeout=options.timeout)
         with blaming(options):
+            self._client = new_client(options, identity.name)
             answer = log_on(self._client, options, patient=True, logon_options=LOGON_OPTIONS)
         self._to_skip = identity.already_sent(answer.sequence or 0)
         self._sequence = identity.before_first

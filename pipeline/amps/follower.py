@@ -3,8 +3,8 @@
 One bookmark subscription stays open as long as the stream runs. Asking for the latest offset takes
 what has arrived, at no more cost than reading a socket. The server sends no faster than it is read.
 
-Behind the same message a stream may go on at another server, if what it has read last stands there
-in the same order. So that is looked at first.
+At another server a stream goes on behind what it has read last, if that stands together there, in
+whichever order. So that is looked at first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from client import NOW, Client, ClientError, Message, MessageStream, TimedOutError
 from pipeline.amps.connection import AWAY, explained, require_log, session
-from pipeline.amps.offsets import End
+from pipeline.amps.offsets import End, LastRead, digest_of
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
 from pipeline.errors import PipelineError
@@ -24,7 +24,7 @@ from pipeline.errors import PipelineError
 _PAUSE: Final = 0.2
 """Seconds between two attempts to reach a server that is away."""
 _COMPARED: Final = 1000
-"""Messages, or twice as many, that have to have the same order at another server."""
+"""Messages, or twice as many, that have to stand together at another server."""
 _WAIT: Final = 1.0
 """Seconds to wait for a replay that goes on, before Spark is told that there is nothing yet."""
 
@@ -45,7 +45,7 @@ class Follower:
         self._stream: MessageStream | None = None
         self._place: str | None = None
         self._left: list[Message] = []
-        self._read_last: list[str] = []
+        self._read_last = LastRead(_COMPARED)
         self._is_complete = False
         self._away_since: float | None = None
 
@@ -62,9 +62,7 @@ class Follower:
     @property
     def end(self) -> End | None:
         """The end of what has been read, if the stream may go on at another server."""
-        if len(self._options.servers) == 1 or not self._read_last:
-            return None
-        return End.of(self._read_last)
+        return None if len(self._options.servers) == 1 else self._read_last.end
 
     def take(
         self, place: str, most: int | None, read: End | None = None
@@ -98,9 +96,8 @@ class Follower:
                 return
             given += len(messages)
             place = self._place = messages[-1].bookmark or place
-            self._read_last += [message.bookmark or "" for message in messages]
-            if len(self._read_last) > 2 * _COMPARED:
-                del self._read_last[:-_COMPARED]
+            if len(self._options.servers) > 1:
+                self._read_last.add([message.bookmark or "" for message in messages])
             read = self.end
             yield messages
 
@@ -126,8 +123,9 @@ class Follower:
         options = self._options
         client = self._open.enter_context(session(options, "follow"))
         require_log(client, options.read_topic)
-        self._read_last = [] if read is None else self._read_again(client, place, read)
+        self._read_last.begin(() if read is None else self._read_again(client, place, read))
         self._place, self._is_complete = place, False
+        place = self._read_last.last or place
         return client.subscribe(
             options.read_topic,
             filter=options.filter,
@@ -137,7 +135,9 @@ class Follower:
         )
 
     def _read_again(self, client: Client, place: str, read: End) -> list[str]:
-        """See that this server has what was read last in the same order; returns the bookmarks.
+        """See that this server has together what was read last; returns the bookmarks.
+
+        The last of them need not be the one behind which to go on elsewhere.
 
         Raises:
             PipelineError: it has not.
@@ -146,21 +146,20 @@ class Follower:
         options = self._options
         if not options.fail_on_data_loss:
             return []
-        span = f"[{read.first}:{place}]"
-        found = [
-            message.bookmark or ""
-            for messages in replayed(client, options, span, command_options=self._command_options)
-            for message in messages
-        ]
-        if not found or End.of(found) != read:
+        span = f"[{read.first}:{NOW}]"
+        replay = replayed(
+            client, options, span, command_options=self._command_options, top_n=read.rows
+        )
+        found = [message.bookmark or "" for messages in replay for message in messages]
+        if (len(found), digest_of(found)) != (read.rows, read.digest):
             raise PipelineError(
                 f"server {options.server}: the instance that is there now does not have the last"
                 f" {read.rows} messages of {options.read_topic!r} that this stream has read up to"
-                f" {place} in the same order: several publishers were connected to different"
-                " instances, or journal files have been removed; some messages would be left out or"
-                " read twice. Go on at the instance where they were read (the first of the option"
-                " server that can be reached is taken), or here, with the option"
-                " fail_on_data_loss=false"
+                f" {place} behind one another, but others between them: several publishers were"
+                " connected to different instances, or journal files have been removed; some"
+                " messages would be left out or read twice. Go on at the instance where they were"
+                " read (the first of the option server that can be reached is taken), or here, with"
+                " the option fail_on_data_loss=false"
             )
         return found
 

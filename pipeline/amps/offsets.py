@@ -8,20 +8,25 @@ one task. So a batch that is run again, by another process and years later, is d
 way and has the same rows in the same order; sinks that number what they write rely on it. The
 numbers tell whether the log still has everything.
 
-Of a stream that may go on at another server, the offset also has the end of what has been read: the
-first of the last thousand messages or two, their number, and a digest of their bookmarks. A server
-that has these messages in another order has others before the last one, or some behind it.
+Of a stream that may go on at another server, the offset also says which messages they were, for a
+server may have them in another order. There is a digest of the bookmarks of each range. And of the
+end of what has been read, a thousand messages or two, there are the first, their number, and their
+digest: a server that has these from the first on, in whichever order, and nothing else between
+them, has been read as far as that. Digests are sums: the order of messages makes no difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from hashlib import blake2b
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any, Final, NamedTuple, TypeAlias
+
+from xxhash import xxh3_128_intdigest
 
 Offset: TypeAlias = dict[str, Any]
 
-_DIGEST_SIZE: Final = 16
+_LARGEST: Final = 2**128 - 1
+_DIGITS: Final = 32
 
 STEP: Final = 1000
 """A batch is cut only between so many messages."""
@@ -33,10 +38,12 @@ class Range(NamedTuple):
     Attributes:
         span: from the first to the last, as `[begin:end]`.
         rows: how many there are.
+        digest: of their bookmarks; None if it is not known.
     """
 
     span: str
     rows: int
+    digest: str | None = None
 
     @property
     def begin(self) -> str:
@@ -55,23 +62,68 @@ class End(NamedTuple):
     Attributes:
         first: the bookmark of its first message.
         rows: how many messages it is.
-        digest: of their bookmarks, in their order.
+        digest: of their bookmarks.
     """
 
     first: str
     rows: int
     digest: str
 
-    @classmethod
-    def of(cls, bookmarks: Sequence[str]) -> End:
-        """The end that consists of messages with some bookmarks, at least one."""
-        digest = blake2b(",".join(bookmarks).encode(), digest_size=_DIGEST_SIZE)
-        return cls(bookmarks[0], len(bookmarks), digest.hexdigest())
+
+class LastRead:
+    """The last messages that a stream has read, as it goes on.
+
+    Args:
+        most: of so many messages, or twice as many, it is known which they are.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._bookmarks: list[str] = []
+        self._digest = 0
+
+    def begin(self, bookmarks: Sequence[str]) -> None:
+        """Forget what there was, and begin with some messages."""
+        self._bookmarks, self._digest = [], 0
+        self.add(bookmarks)
+
+    def add(self, bookmarks: Sequence[str]) -> None:
+        """Take note of further messages."""
+        self._bookmarks += bookmarks
+        self._digest += _sum(bookmarks)
+        if len(self._bookmarks) > 2 * self._most:
+            self._digest -= _sum(self._bookmarks[: -self._most])
+            del self._bookmarks[: -self._most]
+
+    @property
+    def last(self) -> str | None:
+        """The bookmark of the last; None if none is known."""
+        return self._bookmarks[-1] if self._bookmarks else None
+
+    @property
+    def end(self) -> End | None:
+        """The end that they are; None if none is known."""
+        if not self._bookmarks:
+            return None
+        return End(self._bookmarks[0], len(self._bookmarks), _shown(self._digest))
+
+
+def digest_of(bookmarks: Sequence[str]) -> str:
+    """The digest of messages with some bookmarks, in whichever order they are."""
+    return _shown(_sum(bookmarks))
+
+
+def _sum(bookmarks: Iterable[str]) -> int:
+    return sum(xxh3_128_intdigest(bookmark.encode()) for bookmark in bookmarks)
+
+
+def _shown(digest: int) -> str:
+    return f"{digest & _LARGEST:0{_DIGITS}x}"
 
 
 def end_of(offset: Offset) -> End | None:
     """The end of what has been read, if the offset says that."""
-    end = offset.get("end")
+    end = offset.get("read")
     return None if end is None else End(*end)
 
 
@@ -87,18 +139,25 @@ def bookmark_of(offset: Offset) -> str:
 
 def ranges_of(offset: Offset) -> list[Range]:
     """What the batch that ends with an offset consists of."""
-    return [Range(span, rows) for span, rows in offset["ranges"].items()]
+    digests = offset.get("digests") or repeat(None)
+    ranges = zip(offset["ranges"].items(), digests, strict=False)
+    return [Range(span, rows, digest) for (span, rows), digest in ranges]
 
 
 class BatchPlan:
     """Collects the bookmarks of a batch, as its messages are seen.
 
+    Args:
+        has_digests: whether it is to be told which messages they were.
+
     Attributes:
         rows: how many messages there are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_digests: bool) -> None:
         self.rows = 0
+        self._has_digests = has_digests
+        self._digests: list[int] = []  # of each step
         self._last = ""
         self._cuts: list[tuple[str, str]] = []
         """Where it can be cut, every `STEP` messages: the bookmarks before and behind."""
@@ -108,8 +167,20 @@ class BatchPlan:
         for position in range(-self.rows % STEP, len(bookmarks), STEP):
             before = bookmarks[position - 1] if position else self._last
             self._cuts.append((before, bookmarks[position]))
+        if self._has_digests:
+            self._add_digests(bookmarks)
         self._last = bookmarks[-1]
         self.rows += len(bookmarks)
+
+    def _add_digests(self, bookmarks: Sequence[str]) -> None:
+        position = 0
+        while position < len(bookmarks):
+            row = self.rows + position
+            some = bookmarks[position : position + STEP - row % STEP]
+            if row % STEP == 0:
+                self._digests.append(0)
+            self._digests[-1] += _sum(some)
+            position += len(some)
 
     def offset(self, partitions: int) -> Offset:
         """The end of the batch, which has at least one message.
@@ -121,8 +192,11 @@ class BatchPlan:
         count = min(partitions, steps)
         begins = [steps * number // count for number in range(count)]
         ranges = {}
+        digests = []
         for begin, end in zip(begins, [*begins[1:], None], strict=True):
             last = self._last if end is None else self._cuts[end][0]
             rows = (self.rows if end is None else end * STEP) - begin * STEP
             ranges[f"[{self._cuts[begin][1]}:{last}]"] = rows
-        return {"bookmark": self._last, "ranges": ranges}
+            digests.append(_shown(sum(self._digests[begin:end])))
+        offset = {"bookmark": self._last, "ranges": ranges}
+        return offset | {"digests": digests} if self._has_digests else offset

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from pyspark.sql.datasource import Filter
 
 from client import ClientError, ServerUri, parse_uri
 from pipeline import tolerance
+from pipeline.amps.login import Login
 from pipeline.amps.uri import several
 from pipeline.errors import INSTEAD_OF_TABLES, OF_TABLES, PipelineError, option_error
 from pipeline.filters import OPTION, PUSHDOWN, read_filters, refuse_pushdown
@@ -28,6 +29,8 @@ _WRITES: Final = frozenset({"write", "writeStream"})
 _ALL: Final = _READS | _WRITES
 _OF_SINKS: Final = frozenset({"checkpointlocation", "queryname", "path"})
 """Options that Spark reads, and hands on to the sink of a stream."""
+_CERTIFICATES: Final = ("ca_file", "certificate_file", "key_file")
+_LOGIN: Final = ("user", "password", "password_file", "password_env", *_CERTIFICATES)
 _FIELDS: Final = {"server": "servers"}
 """Attributes that are not called like their options."""
 
@@ -62,6 +65,7 @@ class AmpsOptions:
             server has: by reading these back, by their order, or by one that it puts them in.
         tolerance: how messages are read, and what becomes of those that do not fit.
         timeout: seconds to wait for an answer of the server, and for a server to come back.
+        login: with which password and certificates.
     """
 
     servers: tuple[ServerUri, ...]
@@ -85,6 +89,7 @@ class AmpsOptions:
     order: str = "checked"
     tolerance: Tolerance = STRICT
     timeout: float = 30.0
+    login: Login = field(default_factory=Login)
 
     @property
     def server(self) -> str:
@@ -137,6 +142,7 @@ def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
     values["tolerance"] = read_tolerance(given)
     for name in tolerance.NAMES:
         values.pop(name, None)
+    login: dict[str, str] = {name: values.pop(name) for name in _LOGIN if name in values}
     if "servers" not in values:
         raise PipelineError(
             "option server: missing; expected a URI such as tcp://localhost:9007/amps/json (Spark"
@@ -144,6 +150,8 @@ def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
         )
     if _READS.issuperset(uses) and not values.get("topic"):
         raise PipelineError("option topic: missing; expected a topic or a regular expression")
+    servers = _as(values["servers"], login.pop("user", None), login.pop("password", None), login)
+    values["servers"], values["login"] = servers, _login(login, servers)
     options = AmpsOptions(**values)
     if options.partitions > 1 and (options.top_n is not None or options.orderby is not None):
         name = "top_n" if options.top_n is not None else "orderby"
@@ -151,6 +159,36 @@ def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
             "partitions", options.partitions, f"{name} is for all records together: use 1"
         )
     return options
+
+
+def _as(
+    servers: tuple[ServerUri, ...], user: str | None, password: str | None, others: Collection[str]
+) -> tuple[ServerUri, ...]:
+    """The servers, with the user and the password of the options."""
+    elsewhere = [name for name in ("password_file", "password_env") if name in others]
+    given = elsewhere if password is None else ["password", *elsewhere]
+    if len(given) > 1:
+        raise PipelineError(f"options {' and '.join(given)}: expected one of them")
+    if user is not None:
+        servers = tuple(replace(server, user=user) for server in servers)
+    if password is not None:
+        servers = tuple(replace(server, password=password) for server in servers)
+    return servers
+
+
+def _login(given: Mapping[str, str], servers: Sequence[ServerUri]) -> Login:
+    """What connections are opened with; the password is read, so that a mistake is told at once."""
+    for name in _CERTIFICATES:
+        if name in given and not any(server.is_encrypted for server in servers):
+            raise option_error(name, given[name], "it is for servers of tcps:// or wss://")
+    if "key_file" in given and "certificate_file" not in given:
+        raise option_error("key_file", given["key_file"], "certificate_file is missing")
+    try:
+        login = Login(**given).planned()
+        login.ssl_context()
+    except ClientError as error:
+        raise PipelineError(f"options {', '.join(given)}: {error}") from None
+    return login
 
 
 def _suggestion(name: str, uses: Sequence[Use]) -> str:
@@ -210,6 +248,7 @@ def _one_of(choices: tuple[str, ...]) -> Callable[[str, str], str]:
 
 _OPTIONS: Final[Mapping[str, tuple[frozenset[str], Callable[[str, str], Any]]]] = {
     "server": (_ALL, _uris),
+    **dict.fromkeys(_LOGIN, (_ALL, _text)),
     "topic": (_ALL, _text),
     "filter": (_READS, _text),
     "orderby": (frozenset({"read"}), _text),

@@ -57,16 +57,18 @@ class Publisher(Sink):
     def __init__(self, options: AmpsOptions, identity: Identity) -> None:
         super().__init__(options, identity)
         store = RowStore(identity.before_first)
-        self._client = HAClient(
-            ServerChooser(options.servers, "in_order"),
-            identity.name,
-            backoff=Backoff(longest=1.0, seconds=options.timeout),
-            publish_store=store,
-            on_refused=self._on_refused,
-            timeout=options.timeout,
-            logon_options={"options": LOGON_OPTIONS},
-        )
         with blaming(options):
+            self._client = HAClient(
+                ServerChooser(options.servers, "in_order"),
+                identity.name,
+                backoff=Backoff(longest=1.0, seconds=options.timeout),
+                publish_store=store,
+                on_refused=self._on_refused,
+                timeout=options.timeout,
+                authenticator=options.login.authenticator(),
+                ssl_context=options.login.ssl_context(),
+                logon_options={"options": LOGON_OPTIONS},
+            )
             self._client.connect()
         self._already_sent = identity.already_sent(store.last_sequence)
         self._resumption: Resumption | None = None

@@ -8,7 +8,7 @@ and those that a restarted query has to repeat.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -21,10 +21,19 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from client import EPOCH, Client, CommandError, Message
+from client import EPOCH, NOW, Client, CommandError, Message
 from pipeline.amps.connection import NOT_FOUND, connected
 from pipeline.amps.follower import Follower
-from pipeline.amps.offsets import BatchPlan, Offset, Range, bookmark_of, end_of, initial, ranges_of
+from pipeline.amps.offsets import (
+    BatchPlan,
+    Offset,
+    Range,
+    bookmark_of,
+    digest_of,
+    end_of,
+    initial,
+    ranges_of,
+)
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
 from pipeline.amps.selection import command_options
@@ -93,7 +102,7 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             PipelineError: the server refuses, or has been away for too long.
         """
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        plan = BatchPlan()
+        plan = BatchPlan(has_digests=len(self._options.servers) > 1)
         seen: list[Message] = []
         size = 0
         follower = self._following()
@@ -106,7 +115,7 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         end = plan.offset(self._options.partitions)
         if follower.end is not None:
-            end["end"] = list(follower.end)
+            end["read"] = list(follower.end)
         is_kept = len(seen) == plan.rows and size <= _BYTES_KEPT
         self._seen = (bookmark_of(end), seen) if is_kept else None
         return end
@@ -139,17 +148,12 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield partition.rows
             return
         rows = self._row_format()
-        found = 0
+        found: list[str] = []
         for messages in self._messages(partition.range):
-            found += len(messages)
+            found += [message.bookmark or "" for message in messages]
             yield rows.batch(messages)
-        if found != partition.range.rows and self._options.fail_on_data_loss:
-            raise PipelineError(
-                f"the transaction log has {found} of the {partition.range.rows} messages of"
-                f" {partition.range.span}: journal files have been removed, or the options topic or"
-                " filter have changed since the checkpoint was made; the option"
-                " fail_on_data_loss=false goes on with what there is"
-            )
+        if self._options.fail_on_data_loss:
+            _check(partition.range, found)
 
     def commit(self, end: Offset) -> None:
         """What has been dealt with needs not be kept."""
@@ -175,9 +179,13 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with connected(options, "read", patient=True, place=range_.begin) as client:
             if not (options.fail_on_data_loss or _has(client, options, range_.end)):
                 return
+            span, most = range_.span, None
+            if options.fail_on_data_loss and range_.digest is not None:
+                # At another server, the last of these messages need not come last.
+                span, most = f"[{range_.begin}:{NOW}]", range_.rows
             waiting: list[Message] = []
             for messages in replayed(
-                client, options, range_.span, command_options=self._command_options
+                client, options, span, command_options=self._command_options, top_n=most
             ):
                 waiting += messages
                 if len(waiting) >= _ROWS_A_BATCH:
@@ -185,6 +193,33 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     waiting = []
             if waiting:
                 yield waiting
+
+
+def _check(range_: Range, found: Sequence[str]) -> None:
+    """See that the messages of a range are those that they were, in whichever order.
+
+    Args:
+        range_: the range.
+        found: the bookmarks of the messages that have come.
+
+    Raises:
+        PipelineError: they are not.
+    """
+    if len(found) != range_.rows:
+        raise PipelineError(
+            f"the transaction log has {len(found)} of the {range_.rows} messages of"
+            f" {range_.span}: journal files have been removed, or the options topic or filter have"
+            " changed since the checkpoint was made; the option fail_on_data_loss=false goes on"
+            " with what there is"
+        )
+    if range_.digest not in (None, digest_of(found)):
+        raise PipelineError(
+            f"the instance that is there now has other messages behind the first of {range_.span}"
+            " than the one where this micro-batch was begun: several publishers were connected to"
+            " different instances. Repeat it where it was begun (the first of the option server"
+            " that can be reached is taken), or here, with what there is, with the option"
+            " fail_on_data_loss=false"
+        )
 
 
 def _has(client: Client, options: AmpsOptions, bookmark: str) -> bool:

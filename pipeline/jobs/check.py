@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import argparse
 
     from pipeline.jobs.run import Run
+    from pipeline.views.check import Verdict
 
 HELP: Final = "compare the views of a running server with Spark's"
 _SHOWN: Final = 10
@@ -24,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="tcp://localhost:9007/amps",
         help="URI of the server, without the message type (tcp://localhost:9007/amps)",
     )
+    parser.add_argument("--json", action="store_true", help="print JSON, a line for each view")
 
 
 def run(options: argparse.Namespace, run: Run) -> None:
@@ -48,6 +50,9 @@ def run(options: argparse.Namespace, run: Run) -> None:
     for verdict in check_views(run.spark(), spec, options.server):
         count = len(verdict.differences)
         different += bool(count)
+        if options.json:
+            run.say_object(_as_data(verdict))
+            continue
         run.say(f"{verdict.view}: {verdict.records} records, {count or 'no'} differences")
         for difference in verdict.differences[:_SHOWN]:
             run.say(f"  {difference.key}")
@@ -55,6 +60,21 @@ def run(options: argparse.Namespace, run: Run) -> None:
             run.say(f"    Spark  {_text(difference.spark)}")
     if different:
         raise PipelineError(f"{different} of {len(views)} views differ")
+
+
+def _as_data(verdict: Verdict) -> dict[str, object]:
+    return {
+        "view": str(verdict.view),
+        "records": verdict.records,
+        "differences": [
+            {"sow_key": one.key, "server": _json_text(one.server), "spark": _json_text(one.spark)}
+            for one in verdict.differences
+        ],
+    }
+
+
+def _json_text(body: bytes | None) -> str | None:
+    return None if body is None else _text(body)
 
 
 def _text(body: bytes | None) -> str:

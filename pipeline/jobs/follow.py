@@ -115,4 +115,12 @@ def _target(options: argparse.Namespace, run: Run, view: TopicRef) -> Target:
         return publication(options.publish, options.topic or view.name)
     if options.output is not None:
         return ParquetFiles(options.output)
-    return Lines(run.say)
+
+    def tell(key: str, body: bytes | None) -> None:
+        if options.json:
+            run.say_object({"sow_key": key, "data": body})
+        else:
+            text = "deleted" if body is None else body.decode("utf-8", "backslashreplace")
+            run.say(f"{key}\t{text}")
+
+    return Lines(tell)

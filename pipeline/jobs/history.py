@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time such as 20260102T030405Z, or bookmark; the end of the journals if left out",
     )
     parser.add_argument("--output", type=Path, help="new directory for Parquet files")
+    parser.add_argument("--json", action="store_true", help="print JSON, a line for each record")
 
 
 def run(options: argparse.Namespace, run: Run) -> None:
@@ -54,7 +55,11 @@ def run(options: argparse.Namespace, run: Run) -> None:
     records = state_of(run.spark(), source, end_of(bookmark))
     if options.output is None:
         for row in records.orderBy("topic", "sow_key").toLocalIterator():
-            run.say(f"{row.topic}\t{row.sow_key}\t{bytes(row.body).decode('utf-8', 'replace')}")
+            body = bytes(row.body)
+            if options.json:
+                run.say_object({"topic": row.topic, "sow_key": row.sow_key, "data": body})
+            else:
+                run.say(f"{row.topic}\t{row.sow_key}\t{body.decode('utf-8', 'replace')}")
         return
     with new_path(options.output) as directory:
         records.write.parquet(str(directory))

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TextIO
 
+from server.base.json_lines import json_line
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -48,6 +50,10 @@ class Run:
     def say(self, text: str) -> None:
         """Say something to whoever started the job."""
         print(text, file=self.out, flush=True)
+
+    def say_object(self, values: Mapping[str, object]) -> None:
+        """Say it to a program: as a line of JSON."""
+        self.say(json_line(values).decode().rstrip("\n"))
 
     def progress(self, what: str, total: int) -> Progress:
         """Begin to show how far something is."""

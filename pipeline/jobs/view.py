@@ -67,6 +67,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         metavar="URI",
         help="publish its records to a server: tcp://host:port/amps/type",
     )
+    parser.add_argument("--json", action="store_true", help="print JSON, a line for each record")
 
 
 def run(options: argparse.Namespace, run: Run) -> None:
@@ -103,7 +104,8 @@ def run(options: argparse.Namespace, run: Run) -> None:
         records = view_records(spec, view, partial(server_records, run.spark(), options.server))
     else:
         records = from_journals(run, spec, view, options.journals, options.archive, bookmark)
-    deliver(records, run, options.output, options.publish, options.topic or view.name)
+    topic = options.topic or view.name
+    deliver(records, run, options.output, options.publish, topic, as_json=options.json)
 
 
 def _journals(options: argparse.Namespace) -> Source | None:
@@ -161,7 +163,13 @@ def from_journals(
 
 
 def deliver(
-    records: DataFrame, run: Run, output: Path | None, publish: str | None, topic: str
+    records: DataFrame,
+    run: Run,
+    output: Path | None,
+    publish: str | None,
+    topic: str,
+    *,
+    as_json: bool = False,
 ) -> None:
     """Bring the records of a view to where they are wanted.
 
@@ -171,6 +179,7 @@ def deliver(
         output: a new directory.
         publish: the URI of a server.
         topic: the topic there.
+        as_json: tell them as JSON.
     """
     if output is not None:
         with new_path(output) as directory:
@@ -183,4 +192,8 @@ def deliver(
         run.say(f"{publish}: published")
     else:
         for row in records.orderBy("key").toLocalIterator():
-            run.say(f"{row.key}\t{bytes(row.body).decode('utf-8', 'backslashreplace')}")
+            body = bytes(row.body)
+            if as_json:
+                run.say_object({"sow_key": row.key, "data": body})
+            else:
+                run.say(f"{row.key}\t{body.decode('utf-8', 'backslashreplace')}")

@@ -13,7 +13,7 @@ from pipeline.errors import PipelineError
 from pipeline.journal.checksums import LARGEST_BLOCK, bodies_check
 from pipeline.journal.log import open_journal
 from pipeline.journal.pieces import Block, Names, Piece, Records
-from server.journal.index import unpack_topic_index
+from server.journal.index import ANY_TOPIC, unpack_topic_index
 from server.journal.layout import PAGE, RECORD_SIZE, FormatError, crc32c
 from server.journal.naming import TOPIC_INDEX, sibling
 from server.journal.records import CHUNK, RECORD_TYPE, read_rows, records_check
@@ -77,7 +77,7 @@ def _indexed(piece: Piece) -> npt.NDArray[np.int64] | None:
         topics = unpack_topic_index(data, piece.count)
     except (OSError, FormatError):
         return None
-    found = [topics[one] for one in piece.names.topics if one in topics]
+    found = [topics[one] for one in (*piece.names.topics, ANY_TOPIC) if one in topics]
     numbers = np.sort(np.concatenate(found)) if found else np.zeros(0, np.uint32)
     first, last = np.searchsorted(numbers, [piece.start, piece.stop])
     return numbers[first:last].astype(np.int64)

@@ -105,10 +105,7 @@ def quick_mask(predicate: Predicate, records: Records, names: Names) -> Mask:
 
 def slow_mask(predicate: Predicate, block: Block) -> Mask:
     """Which entries of a block a predicate on any column of METADATA is true of."""
-    column = metadata_column(predicate.column, block)
-    if predicate.column == "timestamp":
-        column = column.cast(pa.int64())
-    return np.array(predicate.passed(column.to_pylist()), np.bool_)
+    return predicate.mask(metadata_column(predicate.column, block))
 
 
 def _by_number(predicate: Predicate, numbers: Records, names: Mapping[int, str]) -> Mask:

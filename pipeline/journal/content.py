@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import PipelineError
-from pipeline.journal.pieces import Block, Bodies
+from pipeline.journal.pieces import Block
+from pipeline.packed import Bodies
 from server.expressions import parse, paths
 from server.expressions.compile_message import compile_filter
 from server.message_types.base import MessageTypeError

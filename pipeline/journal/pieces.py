@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from pyspark.sql.datasource import InputPartition
 
 from pipeline.journal.predicates import Predicate
+from pipeline.packed import Bodies
 
 Records = npt.NDArray[np.void]
 """Records as `server.journal.records.RECORD_TYPE` has them, or one column of theirs."""
@@ -65,40 +66,6 @@ class Piece(InputPartition):
     bounds: tuple[Predicate, ...] = ()
 
 
-class Bodies(Sequence[memoryview]):
-    """Bodies where they lie: a view of each, made when it is asked for.
-
-    Args:
-        data: bytes among which they are.
-        starts: where they begin.
-        ends: and end.
-    """
-
-    __slots__ = ("_data", "_ends", "_starts")
-
-    def __init__(self, data: bytes, starts: list[int], ends: list[int]) -> None:
-        self._data = memoryview(data)
-        self._starts = starts
-        self._ends = ends
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    def __iter__(self) -> Iterator[memoryview]:
-        return map(self._data.__getitem__, map(slice, self._starts, self._ends))
-
-    @overload
-    def __getitem__(self, place: int) -> memoryview: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[memoryview]: ...
-
-    def __getitem__(self, place: int | slice) -> memoryview | list[memoryview]:
-        if isinstance(place, slice):
-            return [self[one] for one in range(*place.indices(len(self)))]
-        return self._data[self._starts[place] : self._ends[place]]
-
-
 @dataclass(slots=True)
 class Block:
     """Some entries, read together.
@@ -121,7 +88,7 @@ class Block:
 
     def bodies(self) -> Bodies:
         """The bodies, one by one."""
-        return Bodies(self.data, self.starts.tolist(), (self.starts + self.lengths).tolist())
+        return Bodies(self.data, self.starts, self.starts + self.lengths)
 
     def extras(self) -> Iterator[bytes]:
         """What stands behind each body."""

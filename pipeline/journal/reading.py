@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import compress
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from pipeline.arrow import column_of, require_values
-from pipeline.errors import PipelineError
+from pipeline.arrow import require_values
+from pipeline.errors import PipelineError, UnfitError
 from pipeline.fields import FieldReader, read_fields
 from pipeline.journal.blocks import Choose, Request, read_blocks
 from pipeline.journal.columns import (
@@ -31,8 +29,8 @@ from pipeline.workers import settle
 
 _ADVICE = ", or say with the options topic and message_type which messages are wanted"
 
-Values = Mapping[str, Sequence[Any]]
-"""Decoded fields, column by column."""
+Values = Mapping[str, pa.Array]
+"""Fields of messages."""
 
 
 class PieceReader:
@@ -114,14 +112,15 @@ class PieceReader:
     def _decoded(self, block: Block) -> tuple[Block, Values]:
         """The messages of a block that meet the predicates on fields, decoded."""
         reader = self._reader(block.message_type(0))
-        rows = _rows(reader, block)
-        places = list(range(len(rows)))
-        for predicate in self._on_fields:
-            passed = predicate.passed(map(reader.values[predicate.column], rows))
-            rows, places = list(compress(rows, passed)), list(compress(places, passed))
+        try:
+            values = reader.columns(block.bodies())
+        except UnfitError as problem:
+            raise PipelineError(f"{block.describe(problem.number)}: {problem}") from None
         if self._on_fields:
-            block = block.only(places)
-        return block, reader.columns(rows)
+            mask = np.logical_and.reduce([one.mask(values[one.column]) for one in self._on_fields])
+            block = block.only(mask)
+            values = {name: column.filter(pa.array(mask)) for name, column in values.items()}
+        return block, values
 
     def _unfit(self, block: Block) -> tuple[Block, Values]:
         """Messages whose fields are NULL, if such rows meet the predicates on fields."""
@@ -149,23 +148,10 @@ class PieceReader:
             body = body_column(block)
             return body.view(field.type)
         if field.name in values:
-            return column_of(values[field.name], field)
+            return values[field.name]
         if field.name == self._schema.corrupt and not fits:
             return body_column(block).view(field.type)
         return pa.nulls(len(block.records), field.type)
-
-
-def _rows(reader: FieldReader, block: Block) -> list[Any]:
-    bodies = block.bodies()
-    try:
-        return reader.rows(bodies)
-    except PipelineError:
-        for number, body in enumerate(bodies):
-            try:
-                reader.rows([body])
-            except PipelineError as problem:
-                raise PipelineError(f"{block.describe(number)}: {problem}") from None
-        raise
 
 
 def _chooser(tests: Sequence[Predicate]) -> Choose:

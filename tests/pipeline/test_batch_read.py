@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +14,8 @@ from pyspark.sql.types import ArrayType, StructType
 
 from client import Client
 from pipeline.errors import PipelineError
-from pipeline.fields import read_fields
+from pipeline.fields import FieldReader, read_fields
+from pipeline.packed import Bodies
 from tests.pipeline.topics import bookmarks, publish, reading, uri
 from tests.support.server import RunningServer, free_port
 
@@ -125,20 +127,20 @@ def test_fields_of_other_types_than_json(spark: SparkSession, server: RunningSer
     assert [tuple(row) for row in reader.schema(schema).load().collect()] == [(1, 1.5, "007")]
 
 
+def read_one(reader: FieldReader, body: bytes) -> dict[str, Any]:
+    return {name: column[0].as_py() for name, column in reader.columns(Bodies.of([body])).items()}
+
+
 def test_structs_of_other_types_than_json() -> None:
     """Are put together from the values that their members lead to; bytes are taken as they are."""
     inner = StructType().add("q", "integer").add("z", "string")
     schema = StructType().add("n", inner).add("b", "binary").add("none", inner)
     body = msgspec.msgpack.encode({"n": {"q": 1}, "b": b"\xff"})
     reader = read_fields(schema, "msgpack")
-    assert reader.columns(reader.rows([body])) == {
-        "n": [{"q": 1, "z": None}],
-        "b": [b"\xff"],
-        "none": [None],
-    }
+    assert read_one(reader, body) == {"n": {"q": 1, "z": None}, "b": b"\xff", "none": None}
     reader = read_fields(StructType().add("a", inner.add("@x", "integer")), "xml")
-    rows = reader.rows([b"<a x='7'><q>1</q><z>t</z></a>"])
-    assert reader.columns(rows) == {"a": [{"q": 1, "z": "t", "@x": 7}]}
+    body = b"<a x='7'><q>1</q><z>t</z></a>"
+    assert read_one(reader, body) == {"a": {"q": 1, "z": "t", "@x": 7}}
     nested = StructType().add("n", ArrayType(inner))
     with pytest.raises(PipelineError, match="column 'n': of messages of type msgpack, only single"):
         read_fields(nested, "msgpack")

@@ -7,19 +7,23 @@ from typing import Final
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 from client import EPOCH, Backoff, HAClient, ServerChooser
 from pipeline.amps.follower import Follower
 from pipeline.amps.offsets import End
-from pipeline.amps.options import read_options
+from pipeline.amps.options import AmpsOptions, read_options
+from pipeline.amps.stream import AmpsStreamReader
 from pipeline.errors import PipelineError
 from tests.pipeline.streams import WAIT_SECONDS, until
 from tests.pipeline.test_exactly_once import assert_once
 from tests.pipeline.topics import logged
-from tests.support.cluster import PAIR, Instance, cluster
+from tests.support.cluster import PAIR, Cluster, Instance, cluster
 from tests.support.waiting import wait_until
 
 ROWS: Final = 6_000
+DURABLE: Final = "fully_durable"
 
 
 def count(instance: Instance, topic: str) -> int:
@@ -63,52 +67,102 @@ def test_each_row_is_published_once(spark: SparkSession, tmp_path: Path, order: 
             assert_once(instance.server, "out", ROWS)
 
 
-@pytest.mark.parametrize("is_same", [True, False])
-def test_a_stream_goes_on_only_where_what_it_has_read_has_the_same_order(
-    tmp_path: Path, is_same: bool
+def publish(instance: Instance, numbers: range) -> None:
+    """Publish messages with some numbers, and wait until they are there."""
+    with instance.server.log_on(f"publisher of {numbers}") as peer:
+        for number in numbers:
+            peer.publish("in", f'{{"id":{number}}}'.encode())
+        wait_until(lambda: f'{{"id":{numbers[-1]}}}'.encode() in logged(instance.server, "in"))
+
+
+def publish_apart(pair: Cluster, there: range) -> int:
+    """Publish at both instances, the second part while they are apart; how many that were."""
+    one, other = pair
+    publish(one, range(3))
+    wait_until(lambda: count(other, "in") == 3)
+    pair.network.part("A", "B")
+    publish(one, range(3, 6))
+    if there:
+        publish(other, there)
+    pair.network.heal()
+    total = 6 + len(there)
+    for uri in pair.uris("A", "B"):  # each knows that the other one has everything
+        follower = Follower(read_options({"server": uri, "topic": "in"}, "readStream"), DURABLE)
+        assert len(read(follower, EPOCH, total)[0]) == total
+        follower.close()
+    return total
+
+
+def read(
+    follower: Follower, place: str, count: int, end: End | None = None
+) -> tuple[list[int], str]:
+    """So many messages behind a bookmark, and the bookmark of the last."""
+    found: list[int] = []
+    while len(found) < count:
+        for messages in follower.take(place, count - len(found), end):
+            place = messages[-1].bookmark or ""
+            found += [message.json()["id"] for message in messages]
+    return found, place
+
+
+def given(pair: Cluster) -> AmpsOptions:
+    """The options of a stream that reads from either."""
+    return read_options({"server": ",".join(pair.uris("A", "B")), "topic": "in"}, "readStream")
+
+
+@pytest.mark.parametrize(
+    ("there", "count_read"),
+    [(range(0), 6), (range(6, 9), 9), (range(6, 9), 7)],
+    ids=["the same order", "another order of what was read", "something new in between"],
+)
+def test_a_stream_goes_on_where_what_it_has_read_stands_together(
+    tmp_path: Path, there: range, count_read: int
 ) -> None:
-    """Else messages of the other order would be left out, or read twice; also by another run."""
-
-    def publish(instance: Instance, numbers: range) -> None:
-        with instance.server.log_on(f"publisher of {numbers}") as peer:
-            for number in numbers:
-                peer.publish("in", f'{{"id":{number}}}'.encode())
-            wait_until(lambda: f'{{"id":{numbers[-1]}}}'.encode() in logged(instance.server, "in"))
-
-    def read(
-        follower: Follower, place: str, count: int, end: End | None = None
-    ) -> tuple[list[int], str]:
-        found: list[int] = []
-        while len(found) < count:
-            for messages in follower.take(place, None, end):
-                place = messages[-1].bookmark or ""
-                found += [message.json()["id"] for message in messages]
-        return found, place
-
+    """Else messages would be left out, or read twice; also by another run."""
     with cluster(tmp_path, PAIR, elements="") as pair:
         one, other = pair
         pair.start()
-        publish(one, range(3))
-        wait_until(lambda: count(other, "in") == 3)
-        pair.network.part("A", "B")
-        publish(one, range(3, 6))
-        if not is_same:
-            publish(other, range(6, 9))
-        pair.network.heal()
-        total = 6 if is_same else 9
-        wait_until(lambda: all(count(instance, "in") == total for instance in pair))
-        given = {"server": ",".join(pair.uris("A", "B")), "topic": "in"}
-        options = read_options(given, "readStream")
+        total = publish_apart(pair, there)
+        options = given(pair)
         follower = Follower(options, "bookmark_not_found=fail")
-        found, place = read(follower, EPOCH, total)
-        assert found == list(range(total))
+        found, place = read(follower, EPOCH, count_read)
+        assert found == list(range(count_read))
         end = follower.end
         one.kill()
         publish(other, range(9, 12))
         for running, known in ((follower, follower.end), (Follower(options, None), end)):
-            if is_same:
+            if count_read == total:
                 assert read(running, place, 3, known)[0] == [9, 10, 11]
             else:
-                with pytest.raises(PipelineError, match="in the same order"):
+                with pytest.raises(PipelineError, match="but others between them"):
                     read(running, place, 3, known)
             running.close()
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_batch_is_repeated_where_it_has_the_same_messages(tmp_path: Path, is_whole: bool) -> None:
+    """In whichever order; elsewhere it fails, also where as many are between the same two."""
+    schema = StructType([StructField("id", IntegerType())])
+    with cluster(tmp_path, PAIR, elements="") as pair:
+        one, _ = pair
+        pair.start()
+        total = publish_apart(pair, range(6, 9))
+        options = given(pair)
+        reader = AmpsStreamReader(options, schema)
+        start = reader.initialOffset()
+        end = start
+        while sum(end["ranges"].values()) < total:
+            end = reader.latestOffset(start, ReadMaxRows(total))
+        reader.stop()
+        one.kill()
+        if not is_whole:
+            end["digests"] = ["0" * 32]
+        again = AmpsStreamReader(options, schema)
+        (part,) = again.partitions(start, end)
+        if is_whole:
+            found = [row["id"] for batch in again.read(part) for row in batch.to_pylist()]
+            assert sorted(found) == list(range(total))
+            assert found != sorted(found), "the order of the other one"
+        else:
+            with pytest.raises(PipelineError, match="has other messages"):
+                list(again.read(part))

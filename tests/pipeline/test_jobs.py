@@ -147,6 +147,10 @@ def test_topics_of_one_name_and_two_message_types_have_records_of_their_own(
     assert main(["history", str(tmp_path), "--topic", "state"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sorted(lines) == ["state\t1\tid=1\x01", 'state\t1\t{"id":1}']
+    assert main(["history", str(tmp_path), "--topic", "state", "--json"]) == 0
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sorted(one["data"] for one in records) == ["id=1\x01", '{"id":1}']
+    assert {(one["topic"], one["sow_key"]) for one in records} == {("state", "1")}
 
 
 def test_history_writes_a_whole_directory_or_none(

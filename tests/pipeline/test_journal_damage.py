@@ -17,7 +17,7 @@ from pipeline.journal.checksums import bodies_check
 from pipeline.journal.tail import entries_written
 from server.journal.extent import find_extent
 from server.journal.inspection import JournalReader
-from server.journal.layout import RECORD_SIZE, crc32c
+from server.journal.layout import RECORD_SIZE, VERSION, crc32c
 from server.journal.records import records_check
 from server.journal.storage import FileSource
 from tests.pipeline.journals import journal, message, read
@@ -117,3 +117,18 @@ def test_no_wrong_row_comes_out_of_a_damaged_file(
         assert rows or skips or unfinished.name in problem
         for row in rows:
             assert row == original[row["txid"]]
+
+
+@pytest.mark.parametrize("damaged", ["skip", "fail"])
+def test_a_journal_of_a_later_version_is_refused(
+    unfinished: Path, tmp_path: Path, damaged: str
+) -> None:
+    """It is whole, so that nothing of it is passed over."""
+    copy = tmp_path / unfinished.name
+    data = bytearray(unfinished.read_bytes())
+    data[8] = VERSION + 1
+    data[2044:2048] = crc32c(bytes(data[:2044])).to_bytes(4, "little")
+    copy.write_bytes(data)
+    said = rf"{copy.name}: its format has version 2; this program reads 1, so a later Amperage"
+    with pytest.raises(PipelineError, match=said):
+        read(tmp_path, damaged=damaged)

@@ -32,6 +32,7 @@ from pyspark.sql.types import ArrayType, DecimalType, IntegerType, StructField, 
 
 import pipeline
 from pipeline.fields import read_fields
+from pipeline.packed import Bodies
 from pipeline.pushdown import push_down
 from server.expressions import parse, paths
 from server.expressions.compile_message import compile_filter
@@ -204,7 +205,8 @@ def test_no_row_is_lost_and_none_too_many_where_spark_does_not_look(
     reader = read_fields(SCHEMA, "json")
     for fields in bodies:
         body = json.dumps(fields).encode()
-        row = {name: values[0] for name, values in reader.columns(reader.rows([body])).items()}
+        columns = reader.columns(Bodies.of([body]))
+        row = {name: values[0].as_py() for name, values in columns.items()}
         kept = pushed.filter is None or server_filter(pushed.filter)(body)
         wanted = in_spark(one, row) is True
         assert kept or not wanted, (pushed.filter, body)

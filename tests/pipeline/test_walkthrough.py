@@ -1,21 +1,28 @@
-"""docs/pipeline_journals.md is run: what each block of Python prints is what stands below it."""
+"""The pages about Spark are run: what a block prints is what stands below it, if anything."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.documentation.fences import fences
 from tests.support.server import free_port, running_configuration
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "pipeline_journals.md").read_text("utf-8")
-BLOCK = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.DOTALL)
+JOURNALS = "docs/pipeline_journals.md"
+TOPICS = "docs/pipeline.md"
+POSITIONS = """
+<View>
+  <Name>positions</Name><MessageType>json</MessageType><UnderlyingTopic>orders</UnderlyingTopic>
+  <Projection><Field>/symbol</Field><Field>SUM(/qty) AS /qty</Field></Projection>
+  <Grouping><Field>/symbol</Field></Grouping>
+</View>
+"""
 
 
 def test_the_walkthrough_prints_what_it_says(
@@ -25,16 +32,53 @@ def test_the_walkthrough_prints_what_it_says(
     port = free_port()
     text = (ROOT / "sample_configs" / "pipeline.xml").read_text("utf-8")
     (tmp_path / "pipeline.xml").write_text(text)
-    blocks = BLOCK.findall(PAGE)
-    assert len(blocks) > 5
     names: dict[str, Any] = {}
     listening = text.replace("<InetAddr>9007<", f"<InetAddr>127.0.0.1:{port}<")
     with running_configuration(tmp_path, listening, port):
-        for code, expected in blocks:
+        for code, expected in blocks_with_output(JOURNALS):
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
                 exec(compile(adapted(code, tmp_path, port), "page", "exec"), names)
             assert lines(printed.getvalue().replace(f"{tmp_path}/", "")) == lines(expected), code
+
+
+def test_the_page_of_topics_works(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each block of Python and SQL, in their order, as far as this machine has what it needs."""
+    monkeypatch.chdir(tmp_path)
+    port = free_port()
+    text = (ROOT / "sample_configs" / "pipeline.xml").read_text("utf-8")
+    text = text.replace("</SOW>", f"{POSITIONS}</SOW>")
+    text = text.replace("<InetAddr>9007<", f"<InetAddr>127.0.0.1:{port}<")
+    frame = spark.createDataFrame(
+        [('{"symbol": "IBM", "qty": 200, "price": 2}', "1")], "body STRING, sow_key STRING"
+    )
+    names: dict[str, Any] = {"spark": spark, "frame": frame}
+    with running_configuration(tmp_path, text, port), contextlib.redirect_stdout(io.StringIO()):
+        for fence in fences("python", "sql", page=TOPICS):
+            code = fence.text.replace("localhost:9007", f"127.0.0.1:{port}")
+            if fence.language == "sql":
+                for statement in filter(str.strip, code.split(";")):
+                    spark.sql(statement)
+            else:
+                exec(compile(code, str(fence), "exec"), names)
+        assert names["orders"].count() == 0, (
+            "there is one order, and its quantity is no more than 100"
+        )
+        assert names["positions"].count() == 1
+
+
+def blocks_with_output(page: str) -> list[tuple[str, str]]:
+    """The blocks of Python, each with the output that stands below it."""
+    blocks: list[tuple[str, str]] = []
+    for fence in fences("python", "text", page=page):
+        if fence.language == "python":
+            blocks.append((fence.text, ""))
+        else:
+            blocks[-1] = (blocks[-1][0], fence.text)
+    assert len(blocks) > 5
+    return blocks
 
 
 def adapted(code: str, directory: Path, port: int) -> str:

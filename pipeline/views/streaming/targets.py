@@ -165,16 +165,16 @@ class ParquetFiles:
 
 
 class Lines:
-    """Tells events to a reader, line by line; those of a repeated micro-batch twice.
+    """Tells events to a reader, one by one; those of a repeated micro-batch twice.
 
     Args:
-        say: takes a line.
+        tell: takes a key and the record's body, which is None if there is none any more.
     """
 
     name: Final = "standard output"
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, tell: Callable[[str, bytes | None], None]) -> None:
+        self._tell = tell
 
     def check(self, *, is_new: bool) -> None:
         """See `Target.check`."""
@@ -182,8 +182,7 @@ class Lines:
     def take(self, events: DataFrame, batch: int) -> None:  # noqa: ARG002 - all are told alike
         """See `Target.take`."""
         for row in events.toLocalIterator():
-            text = bytes(row.body).decode("utf-8", "backslashreplace")
-            self._say(f"{row.key}\t{'deleted' if row.is_gone else text}")
+            self._tell(row.key, None if row.is_gone else bytes(row.body))
 
 
 def publication(server: str, topic: str) -> Publication:
