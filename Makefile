@@ -7,12 +7,12 @@ BIN    := .venv/bin
 # Made when the server is installed, and when everything is; .venv goes with what is in it.
 SERVER     := .venv/.server
 EVERYTHING := .venv/.everything
-BUILT_FROM := pyproject.toml setup.py $(shell find server -name '*.pyx' -o -name '*.pxd')
+BUILT_FROM := pyproject.toml setup.py config_schema/version.py $(shell find server -name '*.pyx' -o -name '*.pxd')
 PIP        := $(BIN)/pip install --quiet --disable-pip-version-check --editable
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: run server install check test lint bench docs help clean
+.PHONY: run server install check test lint bench docs pages help clean
 
 ## run: run a configuration (CONFIG=path/to/config.xml; a small sample without it)
 run: $(SERVER)
@@ -44,16 +44,25 @@ lint: install
 bench: install
 	$(BIN)/python -m benchmarks
 
-## docs: write the pages again that are made from the code
-docs: $(SERVER)
+## docs: make the site of the pages, in site/, after writing those again that are made from the code
+docs: pages
+	@$(BIN)/python -c 'import furo, myst_parser' 2>/dev/null || $(PIP) '.[docs]'
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going \
+		--conf-dir scripts/site --doctree-dir build/site . site
+	@echo 'The site is in $(CURDIR)/site: open index.html.'
+
+## pages: write the pages again that are made from the code
+pages: $(SERVER)
 	$(BIN)/python -m config_schema.reference_page docs/configuration.md man/amps-config.5
+	$(BIN)/python -m config_schema.editors schemas
 	$(BIN)/python -m server.events.reference_page docs/messages.md
 	$(BIN)/python -m server.expressions.functions.reference_page docs/expressions.md
 	$(BIN)/python -m actions.reference_page docs/actions.md
+	$(BIN)/python scripts/make_completions.py
 
 ## clean: remove .venv and whatever was built
 clean:
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find server -name '*.so' -delete -o -name '*.c' -delete
 
 ## help: print this list

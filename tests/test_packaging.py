@@ -1,7 +1,9 @@
 """What is shipped: sources that can be built, packages that bring their pages, a server of its own.
 
 The tree is copied first, without anything that is made from it, as a fresh checkout is: what an
-earlier build has left behind would hide what is missing.
+earlier build has left behind would hide what is missing. A source archive is made of it, and of
+that the wheel that is installed, upgraded and removed, in an environment that borrows the libraries
+of this one: nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -11,22 +13,47 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
+import venv
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
-from tests.support.server import COMMAND
+from config_schema.version import VERSION
+from tests.support.server import COMMAND, RunningServer, free_port, wait_until_started
+from tests.support.waiting import WAIT_SECONDS
 
 ROOT = Path(__file__).parents[1]
 MADE = (".*", "*.egg-info", "build", "dist", "__pycache__", "*.so", "*.c")
-SHIPPED_FOLDERS = ("benchmarks", "docs", "man", "sample_configs", "server", "tests")
+COMPLETIONS = {
+    "bash": "bash-completion/completions",
+    "fish": "fish/vendor_completions.d",
+    "zsh": "zsh/site-functions",
+}
+"""Where shells look for what completes commands."""
+
+SHIPPED_FOLDERS = (
+    "benchmarks",
+    "completions",
+    "docs",
+    "man",
+    "sample_configs",
+    "schemas",
+    "server",
+    "tests",
+)
 
 
 def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+    """Run a command to its end. It is not to find the checkout, which Spark has been told of."""
+    ours = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
     return subprocess.run(
         command,
         cwd=cwd,
@@ -34,15 +61,15 @@ def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedPro
         text=True,
         timeout=280,
         check=False,
-        env=os.environ | environment,
+        env=ours | environment,
     )
 
 
-def build(kind: str, source: Path) -> Path:
+def build(kind: str, source: Path, **environment: str) -> Path:
     """Have the build backend make a distribution, as pip does."""
     out = source / "out"
     code = f"from setuptools import build_meta; build_meta.build_{kind}({str(out)!r})"
-    made = run(sys.executable, "-c", code, cwd=source)
+    made = run(sys.executable, "-c", code, cwd=source, **environment)
     assert made.returncode == 0, made.stderr
     return next(out.iterdir())
 
@@ -74,29 +101,225 @@ def test_the_source_distribution_has_what_a_checkout_has(
     assert not [name for name in names if name.startswith("server/") and name.endswith(".c")]
 
 
-def test_a_wheel_is_built_from_the_source_distribution(
-    source_archive: Path, tmp_path: Path
-) -> None:
-    """It brings the manual pages, the documentation and the samples, and no generated C."""
-    assert run("tar", "-xf", str(source_archive), cwd=tmp_path).returncode == 0
-    with zipfile.ZipFile(build("wheel", next(tmp_path.iterdir()))) as wheel:
-        names = wheel.namelist()
+@pytest.fixture(scope="module")
+def wheel(source_archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that is built from the source distribution."""
+    path = tmp_path_factory.mktemp("unpacked")
+    assert run("tar", "-xf", str(source_archive), cwd=path).returncode == 0
+    return build("wheel", next(path.iterdir()), CFLAGS="-O0")  # which takes half the time
+
+
+def test_a_wheel_is_built_from_the_source_distribution(checkout: Path, wheel: Path) -> None:
+    """It has all of the packages, the manual pages, documentation and samples; no generated C."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
     shared = {name.partition(".data/data/share/")[2] for name in names}
     for path in (ROOT / "man").iterdir():
         assert f"man/man{path.suffix[1:]}/{path.name}" in shared
-    for folder in ("docs", "sample_configs"):
+    for shell, place in COMPLETIONS.items():
+        for path in (ROOT / "completions" / shell).iterdir():
+            assert f"{place}/{path.name}" in shared
+    for folder in ("docs", "sample_configs", "schemas"):
         for path in (ROOT / folder).rglob("*.*"):
             assert f"amperage/{path.relative_to(ROOT)}" in shared
-    assert [name for name in names if re.search(r"json_fields.*\.so$", name)]
+    for package in ("actions", "amperage", "client", "config_schema", "pipeline", "server"):
+        files = {path for path in (checkout / package).rglob("*") if path.is_file()}
+        compiled = {path for path in files if path.suffix in (".pyx", ".pxd")}
+        assert {str(path.relative_to(checkout)) for path in files - compiled} - {*names} == set()
+    for path in (ROOT / "server").rglob("*.pyx"):
+        assert [name for name in names if re.search(rf"/{path.stem}\..*\.so$", name)]
     assert not [name for name in names if name.endswith((".c", ".pyx", ".pxd"))]
+
+
+def test_who_has_no_compiler_is_told_what_to_install(source_archive: Path) -> None:
+    """In the last lines, which pip shows; the copy that the archive was made in is no cleaner."""
+    copy = source_archive.parents[1]
+    done = run(sys.executable, "setup.py", "-q", "build_ext", "--force", cwd=copy, CC="/missing/cc")
+    assert done.returncode == 1
+    *_, error, advice = done.stderr.splitlines()
+    assert error.startswith("error: ")
+    assert "/missing/cc" in error
+    assert "it takes a C compiler and the headers of Python" in advice
+    assert "apt install gcc python3-dev" in advice
+
+
+CONFIGURATION = """<AMPSConfig>
+  <Name>kept</Name>
+  <Admin><InetAddr>127.0.0.1:{admin}</InetAddr><FileName>stats.db</FileName></Admin>
+  <Transports><Transport>
+    <Name>any</Name><Type>tcp</Type><InetAddr>127.0.0.1:{port}</InetAddr>
+    <ReuseAddr>true</ReuseAddr><Protocol>amps</Protocol>
+  </Transport></Transports>
+  <SOW><Topic>
+    <Name>orders</Name><MessageType>json</MessageType><Key>/id</Key>
+    <FileName>orders.sow</FileName>
+  </Topic></SOW>
+  <TransactionLog>
+    <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+    <Topic><Name>orders</Name><MessageType>json</MessageType></Topic>
+  </TransactionLog>
+  <Logging><Target><Protocol>stdout</Protocol><Level>info</Level></Target></Logging>
+</AMPSConfig>"""
+
+LATER = "99.0.0"
+
+
+@dataclass(frozen=True)
+class Installation:
+    """An environment of its own, outside of the checkout.
+
+    Attributes:
+        environment: where it is.
+        data: where servers run.
+        port: where they listen.
+        admin: where their admin interface does.
+    """
+
+    environment: Path
+    data: Path
+    port: int
+    admin: int
+
+    def command(self, name: str) -> Path:
+        return self.environment / "bin" / name
+
+    def run(self, name: str, *words: str | Path) -> str:
+        """Run one of the commands, and give what it prints."""
+        done = subprocess.run(
+            [self.command(name), *words],
+            cwd=self.data,
+            env=self.variables,
+            capture_output=True,
+            text=True,
+            input='{"id":1}\n',
+            timeout=WAIT_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
+
+    def pip(self, *words: str | Path) -> str:
+        """Run pip for this environment; it has none of its own."""
+        pip = (sys.executable, "-m", "pip", "--python", str(self.command("python")))
+        quiet = ("--disable-pip-version-check", "--no-input")
+        done = run(*pip, *map(str, words), *quiet, cwd=self.data)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @contextmanager
+    def server(self) -> Iterator[Path]:
+        """A server that runs from here; gives its log."""
+        log = self.data / "log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [self.command("ampServer"), "config.xml"],
+                cwd=self.data,
+                env=self.variables,
+                stdout=output,
+                stderr=output,
+            )
+        try:
+            wait_until_started(RunningServer(self.port, process, log))
+            yield log
+            process.terminate()
+            assert process.wait(WAIT_SECONDS) == 0
+        finally:
+            process.kill()
+            process.wait()
+
+    def ask(self, path: str) -> str:
+        """What the admin interface has there."""
+        with urlopen(f"http://127.0.0.1:{self.admin}/{path}", timeout=WAIT_SECONDS) as answer:
+            text: str = answer.read().decode()
+        return text
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """An environment with the libraries that the server needs, borrowed, and no Amperage."""
+    base = tmp_path_factory.mktemp("installation")
+    environment, libraries, data = base / "venv", base / "libraries", base / "data"
+    for directory in (libraries, data):
+        directory.mkdir()
+    ours = re.compile("amperage|__editable__|" + "|".join(libraries_of("pipeline")))
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if not ours.match(path.name):
+            (libraries / path.name).symlink_to(path)
+    venv.create(environment, with_pip=False, symlinks=True)
+    [packages] = environment.glob("lib/python*/site-packages")
+    (packages / "borrowed.pth").write_text(f"{libraries}\n")
+    made = Installation(environment, data, free_port(), free_port())
+    text = CONFIGURATION.format(port=made.port, admin=made.admin)
+    (data / "config.xml").write_text(text)
+    return made
+
+
+def libraries_of(extra: str) -> list[str]:
+    """What an extra installs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return [re.split(r"\W", one, maxsplit=1)[0] for one in project["optional-dependencies"][extra]]
+
+
+def as_version(wheel: Path, version: str, directory: Path) -> Path:
+    """A wheel of a later version, with nothing else that differs."""
+    later = directory / wheel.name.replace(VERSION, version)
+    with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(later, "w") as target:
+        for item in source.infolist():
+            content = source.read(item)
+            if item.filename.endswith(("METADATA", "RECORD", "config_schema/version.py")):
+                content = content.replace(VERSION.encode(), version.encode())
+            if item.filename.endswith("RECORD"):
+                content = re.sub(rb",sha256=[^,]*,\d*", b",,", content)
+            item.filename = item.filename.replace(f"-{VERSION}.", f"-{version}.")
+            target.writestr(item, content)
+    return later
+
+
+def test_it_is_installed_used_upgraded_and_removed(
+    wheel: Path, installation: Installation, tmp_path: Path
+) -> None:
+    """The data outlive all of that, and whatever is at work knows its version from one place."""
+    at = ("-server", f"127.0.0.1:{installation.port}", "-type", "json", "-topic", "orders")
+    share = installation.environment / "share"
+    installation.pip("install", "--no-deps", "--no-index", wheel)
+    assert f"Amperage {VERSION} " in installation.run("ampServer", "--version")
+    assert installation.run("spark", "--version").startswith(f"spark {VERSION} ")
+    sample = share / "amperage" / "sample_configs" / "first_message.xml"
+    assert "is valid" in installation.run("ampServer", "--verify-config", sample)
+    assert (share / "man" / "man1" / "ampServer.1").exists()
+    assert installation.command("install-amps-daemon.sh").exists()
+    with installation.server() as log:
+        assert "published: 1" in installation.run("spark", "publish", *at)
+        assert f"Amperage {VERSION}: runs" in log.read_text()
+        assert str(ROOT) not in log.read_text()
+        for script in re.findall('src="/(.*)"', installation.ask("")):
+            assert installation.ask(script)
+
+    assert f"amperage-{LATER}" in installation.pip(
+        "install", "--no-deps", "--no-index", as_version(wheel, LATER, tmp_path)
+    )
+    assert f"Amperage {LATER} " in installation.run("ampServer", "--version")
+    with installation.server() as log:
+        assert f"Amperage {LATER}: runs" in log.read_text()
+        assert '{"id":1}' in installation.run("spark", "sow", *at)
+
+    assert f"amperage-{LATER}" in installation.pip("uninstall", "--yes", "amperage")
+    left = {path.name for path in installation.command("").iterdir()}
+    assert not [name for name in left if not name.startswith(("python", "activate", "Activate"))]
+    assert not (share / "amperage").exists()
+    assert {"orders.sow", "journal", "stats.db"} <= {
+        path.name for path in installation.data.iterdir()
+    }
 
 
 @pytest.fixture
 def without_spark(tmp_path: Path) -> dict[str, str]:
     """An environment in which the libraries of the pipeline seem not to be installed."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extra = project["optional-dependencies"]["pipeline"]
-    libraries = [re.split(r"\W", requirement, maxsplit=1)[0] for requirement in extra]
+    libraries = libraries_of("pipeline")
     assert "pyspark" in libraries
     for library in libraries:
         (tmp_path / f"{library}.py").write_text(
@@ -129,8 +352,9 @@ def test_the_pipeline_says_what_to_install(
     done = run(sys.executable, "-m", "pipeline.cli", *arguments, cwd=tmp_path, **without_spark)
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(
-        r"amps-pipeline: Spark is not installed \(no module \w+\); "
-        r"in a checkout of Amperage: pip install '\.\[pipeline\]', or make install\n",
+        r"amps-pipeline: Spark is not installed \(no module \w+\): "
+        r"pip install 'amperage\[pipeline\]' where Amperage is installed, "
+        r"in a checkout make install\n",
         done.stderr,
     )
 
@@ -141,9 +365,10 @@ def test_make_says_that_python_is_too_old(tmp_path: Path, goal: str) -> None:
     old = tmp_path / "python-old"
     old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.9.2 && exit\nexit 1\n')
     old.chmod(0o755)
-    for name in ("Makefile", "pyproject.toml", "setup.py"):
-        shutil.copy(ROOT / name, tmp_path)
-    (tmp_path / "server").mkdir()
+    for name in ("config_schema", "server"):
+        (tmp_path / name).mkdir()
+    for name in ("Makefile", "pyproject.toml", "setup.py", "config_schema/version.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
     done = run("make", goal, f"PYTHON={old}", cwd=tmp_path)
     assert done.returncode != 0
     assert f"needs Python 3.11 or newer, and {old} is Python 3.9.2." in done.stderr
