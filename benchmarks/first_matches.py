@@ -20,8 +20,9 @@ from server.core.engine import Engine
 from server.core.session import Entrance, Link, Session
 from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
-from server.security.authentication import make_authenticator
-from server.security.entitlement import make_entitlement
+from server.security.entitlement import FixedEntitlement
+from server.security.modules import OPEN
+from server.security.permissions import EVERYTHING
 from server.sow.memory_store import MemoryStore
 from server.sow.topic import SowTopic
 from server.topics.settings import Settings
@@ -104,7 +105,7 @@ def _command(header: Header, body: bytes = b"") -> bytes:
 
 
 def _log_on(engine: Engine, name: str) -> Session:
-    entrance = Entrance("any-tcp", None, make_authenticator(None), make_entitlement(None))
+    entrance = Entrance("any-tcp", None, OPEN, FixedEntitlement(EVERYTHING))
     session = engine.connect(entrance, Link("here", lambda _: None, lambda: None))
     session.intake.feed(_command(Header("logon", client_name=name, message_type="json")))
     return session

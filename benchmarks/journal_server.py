@@ -14,7 +14,7 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -72,7 +72,7 @@ def publishing(
             for number in range(publishers)
         ]
         busy, started = cpu_seconds(server.pid), time.perf_counter()
-        _send_all(peers, frames, share)
+        send_all(peers, frames, share)
         elapsed = time.perf_counter() - started
         busy = cpu_seconds(server.pid) - busy
     return share * publishers / elapsed, busy / (share * publishers) * 1e6
@@ -200,7 +200,7 @@ def connect(
         yield peer
 
 
-def frame_of(header: dict[str, str], body: bytes = b"") -> bytes:
+def frame_of(header: Mapping[str, str | int], body: bytes = b"") -> bytes:
     """One frame."""
     content = json.dumps(header, separators=(",", ":")).encode() + body
     return struct.pack(">I", len(content)) + content
@@ -229,7 +229,7 @@ def _frames(topic: str, size: int, count: int, publisher: int) -> bytes:
     return b"".join(_messages(topic, size, count, publisher))
 
 
-def _send_all(peers: Sequence[socket.socket], frames: Sequence[bytes], last: int) -> None:
+def send_all(peers: Sequence[socket.socket], frames: Sequence[bytes], last: int) -> None:
     """Send everything, and wait for the last persisted ack of every peer."""
     done = b'"s":%d,' % last
     unsent = {peer: memoryview(content) for peer, content in zip(peers, frames, strict=True)}

@@ -88,3 +88,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run the tests that look for leaks for minutes instead of seconds",
     )
+    parser.addoption(
+        "--screenshots",
+        metavar="DIRECTORY",
+        help="where to put pictures of the console; docs/console has those of its page",
+    )

@@ -6,6 +6,8 @@ import re
 import tomllib
 from pathlib import Path
 
+from tests.documentation.fences import fences
+
 _ROOT = Path(__file__).parents[1]
 
 
@@ -17,8 +19,7 @@ def layers() -> list[str]:
 
 
 def test_the_picture_has_the_layers_of_the_contract() -> None:
-    page = (_ROOT / "docs" / "architecture.md").read_text()
-    blocks = [block.splitlines() for block in re.findall(r"```\n(.*?)```", page, re.DOTALL)]
+    blocks = [fence.text.splitlines() for fence in fences("text", page="docs/architecture.md")]
     (picture,) = (block for block in blocks if block[0].startswith("amperage "))
     assert [line.split("  ")[0] for line in picture] == layers()
 

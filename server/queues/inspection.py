@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from server.queues.consumers import Seat
+from server.queues.consumers import Consumer, Seat
 from server.queues.events import Mark
 from server.queues.ledger import VISIBLE
 from server.queues.queue import Queue
@@ -30,6 +31,7 @@ from server.queues.states import (
 )
 
 _SECOND = 1_000_000
+_MOST_LOOKED_AT = 1_000
 
 
 _AVAILABLE = np.isin(np.arange(256), sorted(VISIBLE))
@@ -230,6 +232,20 @@ def _consumer(seat: Seat) -> ConsumerStatus:
         consumer.limit,
         seat.delivered,
     )
+
+
+def oldest_lease(queue: Queue, consumer: Consumer) -> int | None:
+    """When a consumer got what it has had for longest, in microseconds since 1970.
+
+    Of very many messages some are looked at.
+
+    Returns:
+        None if it has nothing.
+    """
+    seat = queue.dispatch.seats.get(consumer)
+    held = () if seat is None else islice(seat.held, _MOST_LOOKED_AT)
+    by_place = queue.ledger.leases.by_place
+    return min((by_place[place].since for place in held if place in by_place), default=None)
 
 
 class Obstacle(NamedTuple):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.expressions.tree import Expr, Reference
     from server.message_types.base import MessageType
+    from server.message_types.selection import Selection
     from server.sow.records import Change, Record
     from server.sow.store import RecordStore
     from server.views.projection import Row
@@ -51,6 +52,7 @@ class SingleSource:
         inputs: what a row holds.
         filter_: the filter, None for all records.
         functions: implementations of the functions that it calls.
+        shown: which fields rows may hold, None for all; in place of others they have NULL.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class SingleSource:
         inputs: Sequence[Reference],
         filter_: Expr | None,
         functions: Functions,
+        shown: Selection | None = None,
     ) -> None:
         tested = () if filter_ is None else slots(filter_)
         layout = (*tested, *inputs)
@@ -70,6 +73,11 @@ class SingleSource:
             None if filter_ is None else compile_filter(filter_, functions, layout)
         )
         self._tested: Final = len(tested)
+        self._hidden: Final = (
+            frozenset()
+            if shown is None
+            else frozenset(at for at, one in enumerate(inputs) if not shown.shows(one.path))
+        )
         self._asks: Final = filter_ is not None and asks_for_context(filter_, functions)
 
     def changes(self, place: int, change: Change) -> Iterable[RowChange]:  # noqa: ARG002 - there is one topic
@@ -80,10 +88,14 @@ class SingleSource:
         if record is None:
             return None
         values = self._extract(record.body)
-        if self._matches is None:
-            return values
-        context = context_of(record) if self._asks else NO_CONTEXT
-        return values[self._tested :] if self._matches(values, context) else None
+        if self._matches is not None:
+            context = context_of(record) if self._asks else NO_CONTEXT
+            if not self._matches(values, context):
+                return None
+            values = values[self._tested :]
+        if self._hidden:
+            values = tuple(None if at in self._hidden else one for at, one in enumerate(values))
+        return values
 
 
 def in_order(store: RecordStore) -> Iterator[Record]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from server.expressions.tree import Expr, Field, Identifier
     from server.message_types.base import MessageType
     from server.message_types.paths import Path
+    from server.message_types.selection import Selection
     from server.views.projection import Projection
 
 
@@ -52,17 +53,25 @@ class AggregationTerms:
         shown = self.projection.shown_grouping(lambda one, other: one.path == other.path)
         return [path for path in shown if path is not None]
 
-    def groups(self, filter_: Expr | None, hold: Callable[[int], None]) -> GroupRecords:
+    def groups(
+        self,
+        filter_: Expr | None,
+        hold: Callable[[int], None],
+        shown: Selection | None = None,
+    ) -> GroupRecords:
         """Groups to be filled, without any yet.
 
         Args:
             filter_: which records of the topic count, None for all.
             hold: see `GroupRecords`.
+            shown: which fields of them may be seen, None for all. The filter sees all.
 
         Raises:
             BodyError: the message type has no fields of such names.
         """
-        source = SingleSource(self.message_type, self.projection.inputs, filter_, self.functions)
+        source = SingleSource(
+            self.message_type, self.projection.inputs, filter_, self.functions, shown
+        )
         aggregation = Aggregation(
             self.projection, source, self.message_type, self.topic, in_order=False
         )

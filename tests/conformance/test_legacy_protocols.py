@@ -70,14 +70,13 @@ def test_messages_are_filtered_and_delivered_verbatim(legacy: Legacy) -> None:
 
 
 def test_clients_of_the_amps_protocol_are_told_apart(legacy: Legacy) -> None:
-    """They have come to the wrong port: the connection ends, and the log shows what they sent."""
+    """They have come to the wrong port: the connection ends, and the log says why."""
     with legacy.connect() as peer:
         peer.send_content(b'{"c":"logon","a":"processed"}')
         with pytest.raises(EOFError):
             peer.receive()
-    assert legacy.server.logs(': b\'{"c":"logon","a":"processed"}\'')
-    if "fix" in legacy.name:
-        assert legacy.server.logs("a header of the protocol amps, expected FIX tags")
+    said = "a header of the protocol amps, expected FIX tags"
+    assert legacy.server.logs(said if "fix" in legacy.name else "the envelope cannot be read")
 
 
 def test_empty_fields_say_nothing(legacy: Legacy) -> None:

@@ -6,15 +6,16 @@ Its correlation id says why, as the query of a URL; the message is what it was.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 from urllib.parse import parse_qs
 
 import pytest
 
-from config_schema.spec import ModuleUse
-from server.security.entitlement import ENTITLEMENT_MODULES, Entitlement, Permission
+from server.security.entitlement import FixedEntitlement
+from server.security.modules import ENTITLEMENT_MODULES, EntitlementFactory
+from server.security.permissions import Permission, Permit
 from tests.support.queues import (
     Header,
     Options,
@@ -51,6 +52,8 @@ QUEUES: dict[str, Options] = {
     "put-aside-strictly": {"UnderlyingTopic": "dead-some", "Leasing": "strict"},
     "sent-letters": {"UnderlyingTopic": "dead-some", "Semantics": "at-most-once"},
     "repair": {"UnderlyingTopic": "dead-broken"},
+    "forged": {"DeadLetterTopic": "dead-forged"},
+    "forgeries": {"UnderlyingTopic": "dead-forged"},
     "keeping": {"DeadLetterTopic": "dead-kept", "Expiration": "1h"},
 }
 
@@ -274,6 +277,36 @@ def test_a_letter_is_redriven_by_its_bookmark(server: RunningServer, peer: RawPe
         assert numbers_in(sent, "some") == [0, 1, 2, 0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("queue", "topic", "count"),
+    [
+        ("forged", "in-forged", 1),  # as a letter of the queue
+        ("beside", "in-broken", 0),  # it has no letters
+        ("broken", "in-broken", 0),  # it has them somewhere else
+        ("forged", "in-broken", 0),  # its messages come from another topic
+        ("forged", "", 0),
+        ("", "in-forged", 0),
+        ("no-such", "in-forged", 0),
+    ],
+)
+def test_what_a_letter_says_has_to_fit_the_configuration(
+    server: RunningServer, peer: RawPeer, queue: str, topic: str, count: int
+) -> None:
+    """Else whoever may write letters could have anything published by who redrives them."""
+    says = f"queue={queue}&topic={topic}&reason=client&deliveries=1&cancels=0&bookmark=1|1|"
+    with server.log_on("publisher") as publisher, server.log_on("watcher") as watcher:
+        for one in {"in-forged", "in-broken", topic} - {""}:
+            watcher.subscribe(one, one)
+        publisher.publish("dead-forged", b'{"n":666}', x=says)
+        publisher.flush()
+        assert redrive(peer, "forgeries", filter="1=1") == count
+        assert numbers_in(peer, "forgeries") == [666] * (1 - count)
+        if not count:
+            assert watcher.hears_nothing()
+    done(peer, "forgeries", filter="1=1")
+    done(peer, "forged", filter="1=1")
+
+
 def test_what_was_redriven_may_come_again_to_nothing(tmp_path: Path) -> None:
     """After a restart it is where it was: in the queue, and no dead letter."""
     queues: dict[str, Options] = {
@@ -311,15 +344,19 @@ READING_TRANSPORT = """
 class ReadingOnly:
     """Lets everybody do everything but publish."""
 
-    def allows(self, user: str, permission: Permission, resource: str) -> bool:
-        """Whether a user may do something with a topic."""
-        return permission is not Permission.WRITE_TOPIC
+    def permit(self, permission: Permission, resource: str) -> Permit:
+        """See `Permissions`."""
+        return Permit(permission is not Permission.WRITE_TOPIC)
+
+    def leave(self) -> None:
+        """See `Permissions`."""
 
 
 def let_read_only() -> None:
     """Prepare a server: a module by which nothing may be done lets read from topics."""
-    modules = cast("dict[str, Callable[[ModuleUse], Entitlement]]", ENTITLEMENT_MODULES)
-    modules["amps-default-no-entitlement-module"] = lambda _: ReadingOnly()
+    modules = cast("dict[str, EntitlementFactory]", ENTITLEMENT_MODULES)
+    name = "amps-default-no-entitlement-module"
+    modules[name] = lambda _options, _surroundings: FixedEntitlement(ReadingOnly())
 
 
 def test_redriving_takes_the_permission_to_publish(tmp_path: Path) -> None:

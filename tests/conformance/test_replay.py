@@ -143,7 +143,8 @@ def test_filters_select_lists_timestamps_and_counts(
     assert numbers(replayed(server, "log-h", "0", f="/id >= 8")) == [8, 9]
     assert replayed(server, "log-h", "0", top_n=3) == history[:3]
     with server.log_on("form") as peer:
-        peer.subscribe("log-h", "s", bm="0", o="timestamp,select=[-/,+/id]", f="/id = 4")
+        options = "timestamp,send_empties,select=[-/,+/id]"
+        peer.subscribe("log-h", "s", bm="0", o=options, f="/id = 4")
         header, body = peer.receive()
         assert (json.loads(body), header["sids"]) == ({"id": 4}, "s")
         assert len(header["ts"]) == len("20261120T192011.518031Z")

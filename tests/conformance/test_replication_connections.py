@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.support.server import (
     free_port,
     running_configuration,
     running_server,
+    why_no_start,
 )
 from tests.transports.support import Authority
 
@@ -104,7 +106,7 @@ def test_the_transport_after_is_tried_where_nobody_fits(tmp_path: Path) -> None:
             other.greet(group="strangers")
             assert "describes itself" in other.refusal()
         meet(right.accept())
-        assert server.logs("1E-0001 Replication with peer at 127.0.0.1:")
+        assert server.logs("1E-0001 test-instance refuses to replicate with peer at 127.0.0.1:")
 
 
 def test_somebody_of_another_group_is_refused(tmp_path: Path) -> None:
@@ -159,11 +161,11 @@ LOADED = """
 """
 
 
-def running(command: str) -> str:
+def running(command: str, user: str = "ann") -> str:
     """An Authenticator that runs a command."""
     return (
-        "<Authenticator><Module>exec</Module><Options><UserName>ann</UserName>"
-        f"<Command>{command}</Command><MaxLength>20</MaxLength></Options></Authenticator>"
+        f"<Authenticator><Module>exec</Module><Options><UserName>{escape(user)}</UserName>"
+        f"<Command>{escape(command)}</Command><MaxLength>20</MaxLength></Options></Authenticator>"
     )
 
 
@@ -182,20 +184,94 @@ def test_a_command_gives_the_password(tmp_path: Path, command: str, token: str) 
             assert meet(address.accept())[7:9] == ["ann", token]
 
 
-def test_a_command_that_fails_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        "printf %s {{AMPS_USER_NAME}}",
+        'printf %s "{{ AMPS_USER_NAME }}"',
+        "printf %s '{{AMPS_USER_NAME}}'",
+    ],
+)
+def test_a_shell_never_reads_the_name_of_the_user(tmp_path: Path, command: str) -> None:
+    user = """a"b'$(id)`id`;*"""
     with Listening() as address:
-        elements = LOADED + destination(to(address.port, elements=running("echo no; exit 3")))
+        elements = LOADED + destination(to(address.port, elements=running(command, user)))
+        with running_server(tmp_path, elements=elements):
+            assert meet(address.accept())[7:9] == [user, user]
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [("echo s3cret; exit 3", "ended with exit code 3"), ("echo s3cret >&2", "has written nothing")],
+)
+def test_a_command_that_fails_is_said(tmp_path: Path, command: str, why: str) -> None:
+    with Listening() as address:
+        elements = LOADED + destination(to(address.port, elements=running(command)))
         with running_server(tmp_path, elements=elements) as server:
-            assert server.logs("Command echo no; exit 3: it ended with exit code 3")
+            assert server.logs(f"the Command that gives the password of 'ann' {why}")
+            assert "s3cret" not in server.log().partition("initialization completed")[2]
+
+
+MULTI = """
+<Modules>
+  <Module><Name>multi</Name><Library>libamps_multi_authenticator.so</Library></Module>
+</Modules>
+"""
+
+
+def directory_user(options: str) -> str:
+    """An Authenticator for those who ask a directory."""
+    return f"<Authenticator><Module>multi</Module><Options>{options}</Options></Authenticator>"
+
+
+def test_a_file_has_the_password_for_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "password.txt").write_text("of a file\n")
+    options = (
+        "<LDAP.Username>ann</LDAP.Username><LDAP.PasswordFile>password.txt</LDAP.PasswordFile>"
+    )
+    with Listening() as address:
+        elements = MULTI + destination(to(address.port, elements=directory_user(options)))
+        with running_server(tmp_path, elements=elements):
+            assert meet(address.accept())[7:9] == ["ann", "of a file"]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("", "needs LDAP.Username or Kerberos.SPN, and there is none of them"),
+        ("<LDAP.Username>ann</LDAP.Username>", "LDAP.PasswordFile: is missing"),
+    ],
+)
+def test_a_directory_s_authenticator_needs_a_user_and_a_file(
+    tmp_path: Path, options: str, why: str
+) -> None:
+    elements = MULTI + destination(to(free_port(), elements=directory_user(options)))
+    assert why in why_no_start(tmp_path, elements)
 
 
 def test_a_password_that_is_not_to_be_had_is_said(tmp_path: Path) -> None:
+    """Whatever is in its place, the server does not connect, and ends when it is asked to."""
     module = (
         "<Authenticator><Module>amps-default-authenticator-module</Module><Options>"
-        "<PasswordFileName>nowhere.txt</PasswordFileName></Options></Authenticator>"
+        "<PasswordFileName>pw.txt</PasswordFileName></Options></Authenticator>"
     )
+    file = tmp_path / "pw.txt"
     with Listening() as address, replicating(tmp_path, to(address.port, elements=module)) as server:
-        assert server.logs("PasswordFileName nowhere.txt: No such file or directory")
+        assert server.logs("PasswordFileName pw.txt: No such file or directory")
+        file.write_text("\n")
+        assert server.logs("PasswordFileName pw.txt: it is empty")
+        file.unlink()
+        os.mkfifo(file)
+        assert server.logs("PasswordFileName pw.txt: it is a pipe and no file")
+        assert server.stop() == 0
+
+
+def test_a_command_that_writes_no_text_gives_no_password(tmp_path: Path) -> None:
+    """What cannot be read as UTF-8 is no password, and is not sent with other characters in it."""
+    with Listening() as address:
+        elements = LOADED + destination(to(address.port, elements=running(r"printf '\377'")))
+        with running_server(tmp_path, elements=elements) as server:
+            assert server.logs("has written what is no text in UTF-8")
 
 
 GUARDS = {

@@ -75,7 +75,7 @@ def test_two_instances_find_each_other(peer: ReplicationPeer) -> None:
     peer.greet()
     kind, hello = peer.receive()
     assert kind == HELLO
-    assert hello[:3] == [2, "test-instance", "test-instance"]
+    assert hello[:3] == [3, "test-instance", "test-instance"]
     kind, begin = peer.receive()
     assert kind == BEGIN
     assert begin[3] == "test-instance!peer@peers!sync!amps-replication"
@@ -85,7 +85,7 @@ def test_two_instances_find_each_other(peer: ReplicationPeer) -> None:
 REFUSED_GREETINGS = {
     "another version": (
         {"version": 9},
-        "peer speaks version 9 of the replication protocol, and test-instance speaks version 2",
+        "peer speaks version 9 of the replication protocol, and test-instance speaks version 3",
     ),
     "the same name": (
         {"instance": "test-instance"},
@@ -165,29 +165,29 @@ def test_what_is_no_greeting_ends_the_connection(
 ) -> None:
     peer.send_bytes(data)
     assert peer.is_disconnected()
-    assert server.logs("1E-0003 A replication link is closed, since 127.0.0.1:")
+    assert server.logs("1E-0003 test-instance closes a replication link, since 127.0.0.1:")
 
 
 def test_a_later_version_is_told_which_one_is_spoken(
     server: RunningServer, peer: ReplicationPeer
 ) -> None:
-    peer.send(HELLO, 3, "peer", ["new", "fields"])
-    assert "version 3 of the replication protocol; this program speaks 2" in peer.refusal()
+    peer.send(HELLO, 4, "peer", ["new", "fields"])
+    assert "version 4 of the replication protocol; this program speaks 3" in peer.refusal()
 
 
 def test_an_earlier_version_is_refused_and_both_ends_know_why(
     server: RunningServer, peer: ReplicationPeer
 ) -> None:
     peer.greet(version=1)
-    why = "peer speaks version 1 of the replication protocol, and test-instance speaks version 2"
+    why = "peer speaks version 1 of the replication protocol, and test-instance speaks version 3"
     assert why in peer.refusal()
     assert server.logs(why)
 
 
 LIES = {
-    "acks what was not sent": [frame(RESUME, 0, None), frame(ACK, 1 << 62, 1 << 62, [])],
+    "acks what was not sent": [frame(RESUME, 0, None), frame(ACK, 1 << 62, [])],
     "has more than there is": [frame(RESUME, 1 << 62, None)],
-    "has settled more than it stored": [frame(RESUME, 0, None), frame(ACK, 0, 5, [])],
+    "has settled more than it stored": [frame(RESUME, 0, None), frame(ACK, 0, [[0, 5]])],
     "says twice who it is": [frame(HELLO, 1, "peer", "peers", "log of peer", 1)],
     "knows without having been asked": [frame(KNOWLEDGE, [], True)],
     "sends entries out of turn": [struct.pack("<IBB", 26, BATCH, 0) + bytes(24)],

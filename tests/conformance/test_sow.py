@@ -125,7 +125,9 @@ def test_options_that_change_the_form_of_records(server: RunningServer) -> None:
     assert "k" not in header
 
 
-@pytest.mark.parametrize("options", ["none", "oof", "replace", "send_keys", "non_regex_topic"])
+@pytest.mark.parametrize(
+    "options", ["none", "oof", "replace", "send_keys", "send_empties", "non_regex_topic"]
+)
 def test_options_without_effect_on_a_query_are_accepted(
     server: RunningServer, options: str
 ) -> None:

@@ -123,7 +123,16 @@ def test_an_automatic_interval_delivers_to_a_client_that_keeps_up(server: Runnin
 
 @pytest.mark.parametrize(
     "options",
-    ["none", "live", "no_sowkey", "send_keys", "no_empties", "bookmark", "max_backlog=5"],
+    [
+        "none",
+        "live",
+        "no_sowkey",
+        "send_keys",
+        "send_empties",
+        "no_empties",
+        "bookmark",
+        "max_backlog=5",
+    ],
 )
 def test_options_that_ask_for_what_is_the_case_are_accepted(
     server: RunningServer, options: str

@@ -221,6 +221,7 @@ def cluster(
     topology: Topology,
     *,
     elements: str = ORDERS,
+    of_each: Mapping[str, str] | None = None,
     flush: str = "1ms",
     topics: str = ".*",
     preallocated: int = 2,
@@ -231,6 +232,7 @@ def cluster(
         directory: where each has a directory.
         topology: who replicates to whom.
         elements: further elements of each configuration.
+        of_each: elements of one of them, by the instance's name.
         flush: the FlushInterval of the logs.
         topics: the name or expression of what is replicated.
         preallocated: journals that are there in advance, the one in use included.
@@ -246,7 +248,7 @@ def cluster(
                 replication_port=replication_port,
                 flush=flush,
                 preallocated=preallocated,
-                elements=elements,
+                elements=elements + (of_each or {}).get(name, ""),
                 destinations="".join(
                     _destination(link, topology, topics, network, ports[link.destination][1])
                     for link in topology.links

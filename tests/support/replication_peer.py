@@ -12,7 +12,7 @@ import msgspec
 from tests.support.raw import Connection
 from tests.support.waiting import WAIT_SECONDS
 
-HELLO, REFUSED, BEAT, BEGIN, RESUME, KNOWLEDGE, ACK, BATCH = range(1, 9)
+HELLO, REFUSED, BEAT, BEGIN, RESUME, KNOWLEDGE, ACK, BATCH, WORD = range(1, 10)
 
 _HERE = {"file": "peer.xml", "line": 1}
 _HEAD = struct.Struct("<IBB")
@@ -84,7 +84,12 @@ class ReplicationPeer(Connection):
         port: where that listens.
         name: the peer's Name.
         group: its Group.
+
+    Attributes:
+        hears_mesh: whether words of the mesh count as frames that have come.
     """
+
+    hears_mesh = False
 
     def __init__(self, port: int, name: str = "peer", group: str = "peers") -> None:
         super().__init__(port)
@@ -101,7 +106,7 @@ class ReplicationPeer(Connection):
     def greet(self, **fields: Any) -> None:
         """Say who is there."""
         hello = {
-            "version": 2,
+            "version": 3,
             "instance": self.name,
             "group": self.group,
             "log": f"log of {self.name}",
@@ -124,7 +129,7 @@ class ReplicationPeer(Connection):
         self.socket.sendall(data)
 
     def receive(self, wait: float = WAIT_SECONDS) -> Came:
-        """The next frame that is no beat.
+        """The next frame that is no beat, and no word of the mesh, which come when it is time.
 
         Raises:
             TimeoutError: nothing came.
@@ -136,8 +141,11 @@ class ReplicationPeer(Connection):
             payload = self.take(length - 2)
             if flags:
                 payload = zlib.decompress(payload)
-            if kind != BEAT:
-                return Came(kind, payload if kind == BATCH else msgspec.msgpack.decode(payload))
+            if kind == BEAT:
+                continue
+            came = Came(kind, payload if kind == BATCH else msgspec.msgpack.decode(payload))
+            if kind != WORD or came.fields[3] != "mesh" or self.hears_mesh:
+                return came
 
     def pass_over(self, wait: float = WAIT_SECONDS) -> None:
         """See `Connection`."""

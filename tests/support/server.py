@@ -20,7 +20,6 @@ import pytest
 
 from tests.support.forked import ForkedProcess, Prepare, run_forked
 from tests.support.raw import RawPeer
-from tests.support.small_disk import SmallDisk
 from tests.support.waiting import WAIT_SECONDS, comes_true, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -270,13 +269,13 @@ def wait_until_started(server: RunningServer) -> None:
 def why_no_start(
     directory: Path,
     elements: str,
-    disk: SmallDisk | None = None,
+    prepare: Prepare | None = None,
     options: tuple[str, ...] = (),
 ) -> str:
     """What a server says that cannot start."""
     with (
         pytest.raises(ServerEnded) as ended,
-        running_server(directory, elements=elements, prepare=disk, options=options),
+        running_server(directory, elements=elements, prepare=prepare, options=options),
     ):
         pass
     assert ended.value.code == 1

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from server.journal import storage
+
 
 @dataclass(frozen=True)
 class Trouble:
@@ -38,3 +40,5 @@ class Trouble:
             return open_(path, flags, *rest, **further)
 
         os.pread, os.open = read, open_file
+        # What the system has in memory is read without Python's knowledge: it has nothing there.
+        vars(storage)["read_in_memory"] = lambda *_: None
