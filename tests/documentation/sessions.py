@@ -38,6 +38,7 @@ RUNS_ON: Final = re.compile(
     r"(?P<server>make run|ampServer (?!.*--))|spark (subscribe|sow_and_subscribe)|curl -sN"
 )
 _SERVES: Final = "initialization completed"
+_OF_MAKE: Final = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"}
 _SUBSCRIBED: Final = " entered: subscription id "
 
 _PORT: Final = re.compile(r"(?<=[:>=])(8085|9[01]\d\d)\b")
@@ -137,7 +138,7 @@ class Session:
         self.directory = directory
         self._ports = ports
         self._running: list[RunsOn] = []
-        self._environment = os.environ | {
+        self._environment = _outside_make() | {
             "PATH": f"{BIN}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
@@ -252,6 +253,11 @@ class Session:
             lambda: matches(what, self._ports.restored(running.printed()), beginning=True),
             lambda: complaint(what, self._ports.restored(running.printed())),
         )
+
+
+def _outside_make() -> dict[str, str]:
+    """The environment without what make tells a make that it starts, which says where it is."""
+    return {name: value for name, value in os.environ.items() if name not in _OF_MAKE}
 
 
 def matches(what: Typed, printed: str, *, beginning: bool = False) -> bool:
