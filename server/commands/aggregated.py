@@ -144,7 +144,8 @@ def query_and_subscribe(session: Subscribing, header: Header, options: Mapping[s
         groups = None
         if not follower.page.results.is_complete:
             groups = _all_groups(command, topic, terms, follower)
-        found = PageQuery(follower.page, groups, replaced, remember, tested(topic))
+        inherit = subscribe.remember(session, subscription, from_before=True)
+        found = PageQuery(follower.page, groups, replaced, inherit, tested(topic))
     command.begin([Asked(Followed(found, follower), command.presentation)], sent=remember)
 
 

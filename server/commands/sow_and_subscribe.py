@@ -90,13 +90,14 @@ def _query_and_subscribe(session: Subscribing, header: Header, behind: list[byte
     )
     topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
     remember = subscribe.remember(session, subscription)
+    inherit = subscribe.remember(session, subscription, from_before=True)
     queries: list[Asked]
     has = _matches(session, subscription)
     current = page_of(session, subscription)
     if current is None:
         queries = command.queries(topics)
     else:
-        query = _page_query(command, terms, topics[0], current, replaced, remember)
+        query = _page_query(command, terms, topics[0], current, replaced, inherit)
         queries, has = [command.asked(topics[0], query)], lambda record: record.key in query.cut
     if before is None or not before.began_with_query:
         command.begin(queries, sent=remember)
@@ -109,8 +110,8 @@ def _query_and_subscribe(session: Subscribing, header: Header, behind: list[byte
     def wanted(record: Record) -> bool:
         if not had(record):
             return True
-        if remember is not None:
-            remember(record)  # as if it was sent: its client has it
+        if inherit is not None:
+            inherit(record)
         return False
 
     command.begin(queries, wanted, remember, leavers)
@@ -122,13 +123,13 @@ def _page_query(
     topic: Selected,
     page: Page,
     replaced: Page | None,
-    remember: Callable[[Record], None] | None,
+    inherit: Callable[[Record], None] | None,
 ) -> PageQuery:
     """A query for the records of a page; it looks for them only if they are not known yet."""
     scan = None
     if not page.results.is_complete:
         scan = command.matching(topic, terms.filter, terms.keys)
-    return PageQuery(page, scan, replaced, remember, tested(topic))
+    return PageQuery(page, scan, replaced, inherit, tested(topic))
 
 
 def _matches(session: Subscribing, subscription: Subscription) -> Callable[[Record], bool]:

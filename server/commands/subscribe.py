@@ -392,15 +392,26 @@ def has_records(session: Subscribing, selector: TopicSelector) -> bool:
     return bool(session.engine.stores.select(session.message_type, selector))
 
 
-def remember(session: Subscribing, subscription: Subscription) -> Callable[[Record], None] | None:
-    """Keeps what a client is sent of a query, where that is needed when it goes out of focus."""
+def remember(
+    session: Subscribing, subscription: Subscription, *, from_before: bool = False
+) -> Callable[[Record], None] | None:
+    """Keeps what a client has of records, where that is needed when they go out of focus.
+
+    Args:
+        session: whose subscription it is.
+        subscription: what they are for.
+        from_before: what it has from the subscription before this one, instead of what it is sent.
+            What was kept for that one is what it was really sent, and remains.
+    """
     received = None if subscription.conflater is None else subscription.conflater.received
     if received is None or not subscription.tracks_focus:
         return None
 
     def remember(record: Record) -> None:
-        body = _presentation(session, subscription, record.topic).cut(record.body)
-        received.put((record.topic, record.key), body)
+        key = record.topic, record.key
+        if from_before and received.get(key) is not None:
+            return
+        received.put(key, _presentation(session, subscription, record.topic).cut(record.body))
 
     return remember
 

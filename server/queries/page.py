@@ -114,7 +114,7 @@ class PageQuery:
         page.inherit(replaced)
         if self._inherited is not None:
             for key in replaced.keys:
-                record = page.state(key)
+                record = page.known(key)
                 if record is not None:
                     self._inherited(record)
         return replaced.keys if replaced.is_live else set()

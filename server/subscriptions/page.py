@@ -22,7 +22,7 @@ again, or called back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.sow.records import Record
@@ -101,7 +101,7 @@ class Page:
         self._suspects: Final[set[str]] = set()  # keys that may have come or gone
         self._stale: Final[set[str]] = set()  # keys of what its client may have as it is no more
         self._held = 0
-        self._former: Final[dict[str, Record]] = {}  # as they were before it was cut
+        self._former: Final[dict[str, Record]] = {}  # as its client has them from before
 
     def results_in(self, order_by: tuple[OrderTerm, ...]) -> ResultSet | None:
         """What it is cut from, if that is complete and in some order."""
@@ -125,18 +125,24 @@ class Page:
         """A record as it was when the page was cut; None if there was none."""
         return self._states[key] if key in self._states else self._find(key)
 
+    def known(self, key: str) -> Record | None:
+        """A record as its client has it from the page before; None if there was none."""
+        return self._former.get(key) or self.state(key)
+
     def inherit(self, replaced: Page) -> None:
         """Take over the client of a page that has ended, with the records that it has."""
         self._suspects.update(replaced.keys)
         self.keys.update(replaced.keys)
         if not replaced.is_live:
             self._stale.update(replaced.keys)
-            for states in (replaced._former, replaced._states):
+            for states in (replaced._states, replaced._former):
                 self._former.update((key, state) for key, state in states.items() if state)
 
-    def sent(self, keys: Iterable[str]) -> None:
+    def sent(self, keys: Sequence[str]) -> None:
         """Take note that some of the page's first records are on their way."""
         self._stale.difference_update(keys)
+        for key in keys:
+            self._former.pop(key, None)
 
     def unsent(self, keys: Iterable[str]) -> None:
         """Take note that some of the page's first records will never be sent."""
@@ -235,7 +241,7 @@ class Page:
 
     def _departure(self, key: str) -> RecordMessage:
         """What there is to say about a record that has gone while the page was held back."""
-        last = self._states.get(key) or self._former.get(key) or Record(key, b"", "")
+        last = self._former.get(key) or self._states.get(key) or Record(key, b"", "")
         return RecordMessage.about(last, DELETED, self._differ)
 
     def _tell(self, form: Form, message: RecordMessage) -> None:
