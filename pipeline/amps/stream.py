@@ -35,8 +35,9 @@ from pipeline.amps.offsets import (
     ranges_of,
 )
 from pipeline.amps.options import AmpsOptions
-from pipeline.amps.replay import replayed
+from pipeline.amps.replay import replayed, replayed_blocks
 from pipeline.amps.selection import command_options
+from pipeline.arrived import Arrived, gathered
 from pipeline.errors import PipelineError, option_error
 from pipeline.rows import RowFormat
 from pipeline.workers import settle
@@ -149,9 +150,9 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         rows = self._row_format()
         found: list[str] = []
-        for messages in self._messages(partition.range):
-            found += [message.bookmark or "" for message in messages]
-            yield rows.batch(messages)
+        for arrived in self._arrived(partition.range):
+            found += (bookmark or "" for bookmark in arrived.header("bookmark").to_pylist())
+            yield rows.batch(arrived)
         if self._options.fail_on_data_loss:
             _check(partition.range, found)
 
@@ -174,7 +175,7 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._follower = Follower(self._options, self._command_options)
         return self._follower
 
-    def _messages(self, range_: Range) -> Iterator[list[Message]]:
+    def _arrived(self, range_: Range) -> Iterator[Arrived]:
         options = self._options
         with connected(options, "read", patient=True, place=range_.begin) as client:
             if not (options.fail_on_data_loss or _has(client, options, range_.end)):
@@ -183,16 +184,10 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if options.fail_on_data_loss and range_.digest is not None:
                 # At another server, the last of these messages need not come last.
                 span, most = f"[{range_.begin}:{NOW}]", range_.rows
-            waiting: list[Message] = []
-            for messages in replayed(
+            blocks = replayed_blocks(
                 client, options, span, command_options=self._command_options, top_n=most
-            ):
-                waiting += messages
-                if len(waiting) >= _ROWS_A_BATCH:
-                    yield waiting
-                    waiting = []
-            if waiting:
-                yield waiting
+            )
+            yield from gathered(blocks, _ROWS_A_BATCH)
 
 
 def _check(range_: Range, found: Sequence[str]) -> None:
