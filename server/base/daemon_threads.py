@@ -63,7 +63,7 @@ class DaemonThreads(ThreadPoolExecutor):
                 threading.Thread(target=self._work, name=self._name, daemon=True).start()
         return future
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - Executor's
         """Take no more calls. Those that are under way are not waited for, others not begun."""
         with self._changed:
             self._is_closed = True

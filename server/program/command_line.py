@@ -135,7 +135,7 @@ class PrintCompletion(argparse.Action):
         parser: argparse.ArgumentParser,
         namespace: argparse.Namespace,  # noqa: ARG002 - actions get it
         values: object,
-        option_string: str | None = None,  # noqa: ARG002
+        option_string: str | None = None,  # noqa: ARG002 - argparse.Action's
     ) -> NoReturn:
         """See `argparse.Action`."""
         sys.stdout.write(script(str(values), parser.prog, line_of(parser, _KINDS)))

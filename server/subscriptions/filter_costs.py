@@ -136,7 +136,7 @@ class Looks:
         if now - self._mark[0] > _RATE_SECONDS:
             self._earlier, self._mark = self._mark, (now, self.messages)
         between = min(self.count**2, _MOST_BETWEEN)
-        self.due_at = self.messages + 1 + int(between * (0.5 + random.random()))  # noqa: S311
+        self.due_at = self.messages + 1 + int(between * (0.5 + random.random()))  # noqa: S311 - a sample, no secret
         return Look()
 
     def end(self, look: Look) -> None:
@@ -178,7 +178,7 @@ class Look:
     def timed(self, tests: int) -> range:
         """Which of so many tests are to be timed; its step is the number that one stands for."""
         step = 1 + (tests - 1) // _MOST_TIMED
-        return range(random.randrange(step), tests, step) if tests else range(0)  # noqa: S311
+        return range(random.randrange(step), tests, step) if tests else range(0)  # noqa: S311 - a sample, no secret
 
     def took(self, begun: float) -> float:
         """Seconds that something took that has just ended, without what it takes to find out.

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from websockets.exceptions import ProtocolError
+from websockets.extensions import Extension
 from websockets.extensions.permessage_deflate import (
     PerMessageDeflate,
     ServerPerMessageDeflateFactory,
@@ -52,10 +53,10 @@ class DeflateFactory(ServerPerMessageDeflateFactory):
     """Agrees to the extension, as the library's own factory does."""
 
     def process_request_params(
-        self, params: Sequence[ExtensionParameter], accepted_extensions: Sequence[object]
+        self, params: Sequence[ExtensionParameter], accepted_extensions: Sequence[Extension]
     ) -> tuple[list[ExtensionParameter], PerMessageDeflate]:
         """See the library."""
-        response, agreed = super().process_request_params(params, accepted_extensions)  # type: ignore[arg-type]
+        response, agreed = super().process_request_params(params, accepted_extensions)
         return response, _Deflate(
             agreed.remote_no_context_takeover,
             agreed.local_no_context_takeover,

@@ -53,7 +53,7 @@ class Groups(StatefulProcessor):
         self,
         key: tuple[str],
         rows: Iterator[Row],
-        timerValues: TimerValues,  # noqa: ARG002, N803
+        timerValues: TimerValues,  # noqa: ARG002, N803 - Spark's name
     ) -> Iterator[Row]:
         """All changes of a group in a micro-batch."""
         view = self._view

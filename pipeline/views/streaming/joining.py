@@ -78,7 +78,7 @@ class Join(StatefulProcessor):
         self,
         key: tuple[str],
         rows: Iterator[Row],
-        timerValues: TimerValues,  # noqa: ARG002, N803
+        timerValues: TimerValues,  # noqa: ARG002, N803 - Spark's name
     ) -> Iterator[Row]:
         """Everything of a micro-batch that has the same fields."""
         together = in_order(rows)

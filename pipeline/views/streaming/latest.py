@@ -147,7 +147,7 @@ class Latest(StatefulProcessor):
         self,
         key: tuple[str, str],  # noqa: ARG002 - the record, whose state this is
         rows: Iterator[Row],
-        timerValues: TimerValues,  # noqa: N803
+        timerValues: TimerValues,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
         """Only the last event of a micro-batch counts."""
         last = max(rows, key=lambda one: one.sequence)
@@ -173,8 +173,8 @@ class Latest(StatefulProcessor):
     def handleExpiredTimer(  # noqa: N802 - Spark's name
         self,
         key: tuple[str, str],  # noqa: ARG002 - the record, whose state this is
-        timerValues: TimerValues,  # noqa: ARG002, N803
-        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
+        timerValues: TimerValues,  # noqa: ARG002, N803 - Spark's name
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
         """The record has come to its end."""
         before = self._kept.get()

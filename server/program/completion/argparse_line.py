@@ -25,7 +25,7 @@ def line_of(parser: argparse.ArgumentParser, kinds: Kinds) -> Line:
         arguments=tuple(
             _argument(one, kinds)
             for one in actions
-            if not one.option_strings and not isinstance(one, argparse._SubParsersAction)  # noqa: SLF001
+            if not one.option_strings and not isinstance(one, argparse._SubParsersAction)  # noqa: SLF001 - argparse names it nowhere else
         ),
         commands=dict(_commands(actions, kinds)),
     )
@@ -33,7 +33,7 @@ def line_of(parser: argparse.ArgumentParser, kinds: Kinds) -> Line:
 
 def _commands(actions: list[argparse.Action], kinds: Kinds) -> Iterator[tuple[str, Line]]:
     for action in actions:
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - argparse names it nowhere else
             for name, parser in action.choices.items():
                 yield name, line_of(parser, kinds)
 
@@ -41,7 +41,7 @@ def _commands(actions: list[argparse.Action], kinds: Kinds) -> Iterator[tuple[st
 def _option(action: argparse.Action, kinds: Kinds) -> Option:
     names = tuple(action.option_strings)
     text = " ".join((action.help or "").split())
-    repeatable = isinstance(action, argparse._AppendAction)  # noqa: SLF001
+    repeatable = isinstance(action, argparse._AppendAction)  # noqa: SLF001 - argparse names it nowhere else
     value = None if action.nargs == 0 else _value(action, kinds)
     return Option(names, text, value, repeatable)
 

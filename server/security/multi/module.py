@@ -92,7 +92,7 @@ class ByDirectory:
     def __init__(self, spec: DirectorySpec) -> None:
         self._directory = Directory(spec)
 
-    async def decide(self, credentials: Credentials, exchange: MultiExchange) -> Admission:  # noqa: ARG002
+    async def decide(self, credentials: Credentials, exchange: MultiExchange) -> Admission:  # noqa: ARG002 - see `Mechanism`
         """See `Mechanism`."""
         user, password = credentials.user, credentials.password
         problem = _unfit(user, password)

@@ -10,6 +10,7 @@ import glob
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -68,7 +69,7 @@ def examine(spec: InstanceSpec, found: Examination) -> None:
                 "see --work-dir, where relative paths begin",
             )
         for path in names[:_MOST_FILES]:
-            found.attempt(AREA, lambda path=path: _examine_file(path, found))  # type: ignore[misc]
+            found.attempt(AREA, partial(_examine_file, path, found))
 
 
 def examine_lines(name: str, lines: Iterable[bytes], found: Examination) -> None:
