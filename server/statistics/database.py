@@ -309,7 +309,7 @@ class Database:
                 self.connection.execute(f"ALTER TABLE {table} ADD COLUMN {layout.column(one)}")
 
     def _find_out(self) -> None:
-        self._newest = self._number(f"SELECT max(timestamp) FROM {layout.SAMPLES}") or None
+        self._newest = self._number(f"SELECT max(timestamp) FROM {layout.SAMPLES}")
         self._writings = [self._writing(one) for one in layout.RECORDED if one != LIFETIMES]
 
     def _writing(self, resource: Resource) -> _Writing:
@@ -330,13 +330,13 @@ class Database:
             layout.insert_static(resource),
             layout.insert_dynamic(resource),
             itemgetter(*places) if len(places) > 1 else _only(places),
-            1 + self._number(f"SELECT max(static_id) FROM {static}"),
+            1 + (self._number(f"SELECT max(static_id) FROM {static}") or 0),
             alive,
         )
 
     def _number(self, query: str, *values: int) -> int:
         [number] = self.connection.execute(query, values).fetchone()
-        return int(number or 0)
+        return number  # type: ignore[no-any-return]  # SQLite's values have any type
 
     def _pragma(self, name: str) -> int:
         return self._number(f"PRAGMA {name}")
