@@ -22,7 +22,7 @@ from tests.recovery.stable_storage import Watch, fail_power
 from tests.support.server import RunningServer, ServerEnded, running_server
 from tests.support.waiting import WAIT_SECONDS
 
-KILLS_OF_ONE_LOG: Final = 5
+KILLS_OF_ONE_LOG: Final = 10
 """After so many kills a fresh log is begun: every check reads all of it."""
 
 
