@@ -63,7 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--crash-runs",
         type=int,
-        default=50,
+        default=40,
         help="how often servers are killed, and as often the journal alone; thousands take an hour",
     )
     parser.addoption(

@@ -21,11 +21,12 @@ from typing import Final
 
 from config_schema import schema
 from server import cli
+from server.message_types.registry import DECLARED, MessageTypes
 from server.program import launch
 from tests.support.processes import STARTED
 
-STANDS_BY: Final = (launch, schema.elements())
-"""What takes long and is the same for all: the modules of a server, and the schema."""
+STANDS_BY: Final = (launch, schema.elements(), tuple(map(MessageTypes().get, DECLARED)))
+"""What takes long and is the same for all: modules of a server, the schema, and message types."""
 
 Prepare = Callable[[], None]
 """What the process does before it becomes a server; has to be importable by its name."""

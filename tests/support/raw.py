@@ -20,6 +20,8 @@ QUICK_ACKS = "ack_conflation=1ms"
 SILENCE_SECONDS = 0.2
 """How long a test listens to find that nothing comes."""
 
+_DECODER = json.JSONDecoder()
+
 
 def frame(header: dict[str, Any], body: bytes = b"") -> bytes:
     """One frame, as the protocol describes it."""
@@ -122,9 +124,9 @@ class RawPeer(Connection):
         finally:
             self.socket.settimeout(WAIT_SECONDS)  # what is sent next has its own time
         content = self.take(end_of_frame)[4:]
-        text = content.decode("latin-1")
-        _, end = json.JSONDecoder().raw_decode(text)
-        return json.loads(content[:end]), content[end:]
+        header, end = _DECODER.raw_decode(content.decode("latin-1"))
+        text, body = content[:end], content[end:]
+        return header if text.isascii() else json.loads(text), body
 
     def pass_over(self, wait: float = WAIT_SECONDS) -> None:
         """See `Connection.pass_over`."""

@@ -1,0 +1,1 @@
+"""Kerberos with a real KDC."""

@@ -1,0 +1,1 @@
+"""LDAP, with a real directory and ones that misbehave."""

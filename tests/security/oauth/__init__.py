@@ -1,0 +1,1 @@
+"""OAuth: codes and bearer tokens."""
