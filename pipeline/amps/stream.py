@@ -1,39 +1,30 @@
 """`spark.readStream.format("amps")`: messages of the transaction log, in its order.
 
-The driver follows the log and decides what a micro-batch is; the offset says so in full
-(`offsets.py`). A batch that has just been seen and is small travels to its tasks as rows, so that
-it is read once and without delay. Any other is read again by its tasks, from the log: large ones,
-and those that a restarted query has to repeat.
+The driver asks the server how much there is, and decides what a micro-batch is (`ahead.py`); the
+offset says so in full (`offsets.py`). A small batch travels to its tasks as rows, so that they need
+no connections. Any other is read by its tasks, from the log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from time import time
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
     ReadLimit,
-    ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
 from client import EPOCH, NOW, Client, CommandError, Message
+from pipeline.amps.ahead import Ahead
 from pipeline.amps.connection import NOT_FOUND, connected
-from pipeline.amps.follower import Follower
-from pipeline.amps.offsets import (
-    BatchPlan,
-    Offset,
-    Range,
-    bookmark_of,
-    digest_of,
-    end_of,
-    initial,
-    ranges_of,
-)
+from pipeline.amps.followed import Followed
+from pipeline.amps.limits import default_limit, limits_of
+from pipeline.amps.offsets import Offset, Range, digest_of, initial, ranges_of
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
 from pipeline.amps.selection import command_options
@@ -42,9 +33,6 @@ from pipeline.rows import RowFormat
 from pipeline.workers import settle
 
 _ROWS_A_BATCH: Final = 10_000
-_ROWS_KEPT: Final = 10_000
-_BYTES_KEPT: Final = 8 << 20
-"""What may travel to a task as rows."""
 
 
 class AmpsRange(InputPartition):
@@ -79,8 +67,9 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         rows = self._row_format()
         self._command_options: Final = _of_replays(command_options(options, rows) or "", options)
-        self._follower: Follower | None = None
-        self._seen: tuple[str, list[Message]] | None = None
+        plan = Ahead if len(options.servers) == 1 else Followed
+        self._source: Final[Ahead | Followed] = plan(options, self._command_options)
+        self._planned: Offset | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Where a new query begins: at the bookmark given, else with the first message there is."""
@@ -88,12 +77,11 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """How large a micro-batch may be."""
-        most = self._options.max_rows_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        return default_limit(self._options)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Read up to where the log ends now, and no further."""
-        self._following().stop_at_end()
+        self._source.stop_at_end()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Where the next micro-batch ends; at its start if there is nothing.
@@ -101,40 +89,36 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             PipelineError: the server refuses, or has been away for too long.
         """
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        plan = BatchPlan(has_digests=len(self._options.servers) > 1)
-        seen: list[Message] = []
-        size = 0
-        follower = self._following()
-        for messages in follower.take(bookmark_of(start), most, end_of(start)):
-            plan.add([message.bookmark or "" for message in messages])
-            if plan.rows <= _ROWS_KEPT:
-                size += sum(len(message.body) for message in messages)
-                seen += messages
-        if not plan.rows:
-            return start
-        end = plan.offset(self._options.partitions)
-        if follower.end is not None:
-            end["read"] = list(follower.end)
-        is_kept = len(seen) == plan.rows and size <= _BYTES_KEPT
-        self._seen = (bookmark_of(end), seen) if is_kept else None
+        end = self._source.latest(start, limits_of(self._options, limit))
+        if end is not start:
+            self._planned = end
         return end
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """Where the log ends, and how much of the topic is behind the last micro-batch."""
+        behind = self._source.behind()
+        if behind is None:
+            return None
+        return {
+            "bookmark": behind.end,
+            "rows_behind": behind.rows,
+            "bytes_behind": behind.size,
+            "seconds_behind": round(max(time() - behind.oldest, 0.0), 3) if behind.rows else 0.0,
+        }
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The tasks of a micro-batch, the same for the same offsets."""
         if start == end:
             return []
         ranges = ranges_of(end)
-        if self._seen is None or self._seen[0] != bookmark_of(end):
-            return [AmpsRange(one) for one in ranges]
+        known = self._source.messages(end) if end == self._planned else None
+        if known is None or [len(some) for some in known] != [one.rows for one in ranges]:
+            return [AmpsRange(one) for one in ranges]  # whose tasks say what is missing
         rows = self._row_format()
-        parts: list[InputPartition] = []
-        position = 0
-        for one in ranges:
-            messages = self._seen[1][position : position + one.rows]
-            position += one.rows
-            parts.append(AmpsRange(one, rows.batch(messages)))
-        return parts
+        return [
+            AmpsRange(one, rows.batch(messages))
+            for one, messages in zip(ranges, known, strict=True)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a range.
@@ -155,24 +139,13 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.fail_on_data_loss:
             _check(partition.range, found)
 
-    def commit(self, end: Offset) -> None:
-        """What has been dealt with needs not be kept."""
-        if self._seen is not None and self._seen[0] == bookmark_of(end):
-            self._seen = None
-
     def stop(self) -> None:
         """Close the connection."""
-        if self._follower is not None:
-            self._follower.close()
+        self._source.close()
 
     def _row_format(self) -> RowFormat:
         options = self._options
         return RowFormat(self._schema, options.message_type, options.tolerance)
-
-    def _following(self) -> Follower:
-        if self._follower is None:
-            self._follower = Follower(self._options, self._command_options)
-        return self._follower
 
     def _messages(self, range_: Range) -> Iterator[list[Message]]:
         options = self._options
