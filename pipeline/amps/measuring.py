@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from client import Client, ClientError
@@ -122,6 +123,17 @@ def measure(
         told["places"],
         [Part(place, int(count)) for place, _, count in cut],
         int(told["oldest"]) / _MICROSECONDS,
-        told.get("lost", ""),
+        _said(told.get("lost", "")),
         "more" not in told,
     )
+
+
+def _said(lost: str) -> str:
+    """What the server says of the last message that has been removed, for people."""
+    if not lost:
+        return ""
+    place, _, timestamp = lost.rpartition(":")
+    if timestamp == "0":
+        return f"the entries up to {place} are gone, and it is not known whether others were there"
+    moment = datetime.fromtimestamp(int(timestamp) / _MICROSECONDS, UTC)
+    return f"its messages until {moment:%Y-%m-%dT%H:%M:%SZ}, up to {place}, are gone"

@@ -93,9 +93,10 @@ def _tell(session: Subscribing, header: Header, log: TransactionLog, counted: Co
         f"begin={number}|{counted.begin}|",
         f"bytes={counted.size}",
         f"oldest={counted.oldest}",
-        f"first={number}|{log.journal.first_txid - 1}|",
         f"parts=[{parts.rstrip(',')}]",
     ]
+    if counted.lost is not None:
+        told.append(f"lost=[{number}|{counted.lost.txid}|:{counted.lost.timestamp}]")
     if not counted.is_whole:
         told.append("more")
     acknowledge(session, header, "completed", matches=counted.rows, long_options=",".join(told))

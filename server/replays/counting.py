@@ -91,6 +91,7 @@ class Count:
         size: their bytes.
         begin: the txid behind which they are.
         end: the txid up to which they are.
+        lost: the last message that has been removed behind `begin`; None for none.
         oldest: when the first was recorded, in microseconds since the Unix epoch; 0 for none.
         is_whole: whether it has got to the end of the part, or of the log.
     """
@@ -118,6 +119,7 @@ class Count:
         self._topics = LoggedTopics(listener.engine)
         self._topics.attach(subscription)
         self._needs_bodies = span.before is not None or bool(span.until)
+        self.lost: Final = log.journal.lost(self._topics.wants, span.after)
         self._cursor = self._read_from(span.after)
         self._marks: list[tuple[int, int]] = []
         """Some of the messages: how many there are up to one, and its txid."""
