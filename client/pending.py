@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from client.blocks import Block, block_of
 from client.errors import ClientError
 from client.message import Message
 from client.queue_acks import AckRules
@@ -19,6 +20,8 @@ class Inbox:
         id: the subscription or query id.
         opened_by: the command that it was made for, once that is sent.
         messages: what arrived, oldest first.
+        blocks: messages and records that arrived, for who takes them so, and without `messages`;
+            None for everybody else.
         put: takes a message that arrives.
         on_done: takes the bookmark of a message that has been dealt with; None if nobody minds.
         ack_rules: how messages that come from queues are acknowledged.
@@ -31,6 +34,7 @@ class Inbox:
     __slots__ = (
         "ack_rules",
         "backlog",
+        "blocks",
         "ended",
         "error",
         "id",
@@ -45,6 +49,7 @@ class Inbox:
         self.id = inbox_id
         self.opened_by: Request | None = None
         self.messages: deque[Message] = deque()
+        self.blocks: deque[Block] | None = None
         self.put: Callable[[Message], None] = self.messages.append
         self.on_done: Callable[[str], None] | None = None
         self.ack_rules = AckRules()
@@ -52,6 +57,17 @@ class Inbox:
         self.redelivery = Redelivery()
         self.ended = False
         self.error: ClientError | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait to be taken."""
+        # Another thread may take a block meanwhile.
+        return len(self.messages) + sum(map(len, list(self.blocks or ())))
+
+    def take_blocks(self) -> None:
+        """From now on, have messages as blocks."""
+        blocks = self.blocks = deque()
+        self.put = lambda message: blocks.append(block_of((message,)))
 
     def end(self, error: ClientError | None = None) -> None:
         """Expect nothing more. The first reason stands."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from client.blocks import block_of_publications, block_of_records
 from client.command_methods import Commands
 from client.commands import AckType, acks_to_hand_out, encoded, publish_header
 from client.errors import (
@@ -75,6 +76,7 @@ class ClientProtocol(Commands):
         self._last_id = 0
         self._closed: ClientError | None = None
         self._has_logged_on = False
+        self._has_blocks = False  # whether any inbox takes blocks
         self._last_refusal: CommandError | None = None  # of what nobody waits for
 
     @property
@@ -95,7 +97,18 @@ class ClientProtocol(Commands):
     @property
     def queued(self) -> int:
         """How many messages wait to be taken, in all inboxes."""
-        return sum(len(inbox.messages) for inbox in self._inboxes.values())
+        return sum(inbox.waiting for inbox in self._inboxes.values())
+
+    def in_blocks(self, request: Request) -> Request:
+        """Have the messages of a command that has just been given come as blocks.
+
+        Args:
+            request: a query, or a subscription to what is no queue.
+        """
+        if request.inbox is not None:
+            request.inbox.take_blocks()
+            self._has_blocks = True
+        return request
 
     # Signs of life
 
@@ -119,8 +132,11 @@ class ClientProtocol(Commands):
             run = self._reader.take_run()
             if run is not None:
                 self._take_run(run)
-            for parts in frames:
-                self._take(parts)
+            if self._has_blocks:
+                self._take_in_blocks(frames)
+            else:
+                for parts in frames:
+                    self._take(parts)
             if self._reader.error is not None:
                 raise self._reader.error
         except (FrameError, HeaderError) as error:
@@ -338,6 +354,24 @@ class ClientProtocol(Commands):
         for parts in frames:
             self._take(parts)
 
+    def _take_in_blocks(self, frames: list[Frame]) -> None:
+        """Take frames; publications for who wants blocks together."""
+        place = 0
+        while place < len(frames):
+            found = block_of_publications(frames, place)
+            if found is None:
+                self._take(frames[place])
+                place += 1
+                continue
+            ids, block = found
+            inbox = self._inboxes.get(ids)
+            if inbox is not None and inbox.blocks is not None:
+                inbox.blocks.append(block)
+            else:
+                for parts in frames[place : place + len(block)]:
+                    self._take(parts)
+            place += len(block)
+
     def _take(self, parts: Frame) -> None:
         header, body = decode_frame(*parts)
         command = header.command
@@ -348,7 +382,9 @@ class ClientProtocol(Commands):
             self._take_ack(header)
         elif command == "sow":
             inbox = self._inboxes.get(header.query_id or "")
-            if inbox is not None:
+            if inbox is not None and inbox.blocks is not None:
+                inbox.blocks.append(block_of_records(header, body))
+            elif inbox is not None:
                 inbox.messages.extend(split_batch(header, body))
         elif command == "oof":
             self._deliver(header.sids or header.sub_id or header.query_id, Message(header, body))

@@ -11,6 +11,7 @@ Neither name costs anything until it is called: PySpark is imported then.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +19,76 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["read", "register", "session"]
+__all__ = ["archive", "catalogue", "read", "register", "session"]
+
+
+def archive(path: str | os.PathLike[str]) -> str:
+    """Write Amperage, and the libraries that it needs, into an archive for the executors of Spark.
+
+    They need the same system and version of Python as this program has, and of libraries numpy and
+    pyarrow. What Spark has to be told besides: `spark.executorEnv.PYTHONPATH=amperage`.
+
+    Args:
+        path: a new file, whose name ends in `.tar.gz` or `.tgz`.
+
+    Returns:
+        What the option `--archives` and `SparkContext.addArchive` take: the path, `#` and the name
+        of the directory, `amperage`, that executors unpack it in.
+
+    Raises:
+        PipelineError: the file is there already, or has another name; Amperage is not installed.
+        OSError: it cannot be written.
+    """
+    from pathlib import Path
+
+    from pipeline.shipping import make_archive
+
+    return make_archive(Path(path))
+
+
+def catalogue(
+    spark: SparkSession,
+    server: str,
+    config: str | os.PathLike[str],
+    *,
+    sample: int = 1000,
+    **options: Any,
+) -> list[str]:
+    """Make a temporary view of each topic with records that a configuration names.
+
+    `SHOW TABLES`, `DESCRIBE` and queries in SQL have them. A view is called like its topic, or
+    `topic!message_type` where there are several of that name; each query reads what there is then.
+    Its columns are the fields of a sample of the records as they are now. Where there are no
+    records, their fields have values of several types, or the message type is not json, they are
+    those of whole messages. Topics with a Pattern are left out: the configuration does not have
+    their names.
+
+    Args:
+        spark: a session that the formats are registered with.
+        server: the server's URI, such as `tcp://localhost:9007/amps`; each view has its message
+            type.
+        config: the file of the configuration.
+        sample: from how many records columns are taken.
+        options: those of `format("amps")` for all views, such as `user`.
+
+    Returns:
+        The names of the views.
+
+    Raises:
+        PipelineError: the configuration cannot be used, the server cannot be reached, or it refuses
+            a query.
+    """
+    from pipeline.listing import make_catalogue
+
+    return make_catalogue(spark, server, os.fspath(config), sample=sample, options=options)
 
 
 def register(spark: SparkSession) -> None:
     """Make the formats `amps` and `amps-journal` known to a session.
 
     On this machine (a master that begins with `local`), tasks run with this program's Python. On a
-    cluster they run with what PYSPARK_PYTHON names, which has to have Amperage.
+    cluster they run with what PYSPARK_PYTHON names, which has to have Amperage; a line in the log
+    says so, unless there is an archive of it (`archive`).
 
     Args:
         spark: the session. Its settings stay.

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from pipeline.errors import PipelineError
-from pipeline.files import FOLDER
+from pipeline.files import FOLDER, read_state
 from pipeline.journal.columns import METADATA
 from pipeline.journal.log import snapshot
 from pipeline.journal.planning import PlannedLog
@@ -111,6 +111,12 @@ class Source:
                 raise PipelineError(
                     f"option {option}={text!r}: is for journals; {self.path} is an export"
                 )
+        state = read_state(self.path / FOLDER / "state.json")
+        if state is not None and state.columns:
+            raise PipelineError(
+                f"{self.path}: has fields of messages (export --columns), and whole messages are"
+                " wanted; export without --columns, or name the journals"
+            )
         fields = [StructField(name, kind) for name, kind in METADATA.items()]
         schema = StructType(
             [StructField(BODY, BinaryType()), *fields, StructField("date", StringType())]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-OF_TABLES: Final = frozenset(
+_OF_TABLES: Final = frozenset(
     {"provider", "owner", "comment", "collation", "external", "is_managed_location", "location"}
 )
 """What Spark says of a table, among the options of its source."""
+
+_REPEATED: Final = "option."
+"""What the names of a table's options begin with where Spark says them a second time."""
 
 INSTEAD_OF_TABLES: Final = (
     "in SQL, use CREATE TEMPORARY VIEW name USING format OPTIONS (...), or SELECT ... FROM name"
@@ -30,6 +33,15 @@ class UnfitError(PipelineError):
     def __init__(self, text: str, number: int) -> None:
         super().__init__(text)
         self.number = number
+
+
+def is_asked(name: str) -> bool:
+    """Whether an option is somebody's, and not what Spark adds where a table is made.
+
+    Args:
+        name: in lower case.
+    """
+    return name not in _OF_TABLES and not name.startswith(_REPEATED)
 
 
 def option_error(option: str, value: object, problem: str) -> PipelineError:

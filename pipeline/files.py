@@ -1,8 +1,11 @@
 """Files that a job leaves behind: complete, or not there.
 
-A job writes what it makes into a folder of its own inside the target, whose name begins with an
-underscore, so that neither Spark nor Arrow takes it for data. Then it stores a list of what has to
+A job writes what it makes into a folder beside the target, so that nobody who looks for files below
+the target, however that is done, finds one that is half-made. Then it stores a list of what has to
 be moved where, and moves it. If it dies in between, the next run finds the list and moves the rest.
+
+A new file comes into its place at once. Where files replace others, the whole folder that they are
+in changes places with one that has been made: whoever lists it sees the one or the other.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -18,9 +22,10 @@ from typing import Final
 import msgspec
 
 from pipeline.errors import PipelineError
+from pipeline.exchanging import take_place
 
 FOLDER: Final = "_amps_pipeline"
-"""The folder in the target that is the job's own."""
+"""The folder in the target that is the job's own: what it remembers. Others hold data."""
 
 _VERSION: Final = 1
 
@@ -34,15 +39,35 @@ class State(msgspec.Struct):
         id: of the work that the runs continue.
         source: what the job reads.
         reached: for each instance the last txid that has been dealt with.
-        files: what is in the target because of the last run, where a run replaces them.
+        runs: how many have left files behind.
+        batch: the last micro-batch of the stream that has been dealt with, if there is one.
+        columns: the fields of messages that the files have; empty if they have whole messages.
+        partition_by: the field that the files are divided by, beside topic and date; empty if none.
     """
 
     job: str
     id: str
     source: str
     reached: dict[str, int] = {}
-    files: list[str] = []
+    runs: int = 0
+    batch: int = -1
+    columns: str = ""
+    partition_by: str = ""
     version: int = _VERSION
+
+
+class Swap(msgspec.Struct):
+    """A folder that takes the place of another one.
+
+    Attributes:
+        made: the new one, relative to the target.
+        place: where it belongs, relative to the target.
+        mark: a file that is in the new one, and never was in the other.
+    """
+
+    made: str
+    place: str
+    mark: str
 
 
 class Commit(msgspec.Struct):
@@ -50,13 +75,15 @@ class Commit(msgspec.Struct):
 
     Attributes:
         moves: files, from the staging folder, to where they belong; both relative to the target.
-        removals: files that they replace.
+        removals: files and folders that go, relative to the target.
         state: what is to be remembered then.
+        swaps: folders that take the place of others.
     """
 
     moves: list[tuple[str, str]]
     removals: list[str]
     state: State
+    swaps: list[Swap] = []
 
 
 class Target:
@@ -64,14 +91,23 @@ class Target:
 
     Args:
         path: the directory; made if it is not there.
+
+    Attributes:
+        path: the directory.
+        work: a folder on the same file system for what is being made; it is emptied when a run
+            begins, and whenever something has come into its place.
+        staging: in there, where a run puts its files.
+        checkpoint: where a stream keeps its place.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._own = path / FOLDER
-        self.staging = self._own / "staging"
         self._state = self._own / "state.json"
         self._commit = self._own / "commit.json"
+        self.work = _beside(path)
+        self.staging = self.work / "staging"
+        self.checkpoint = self._own / "checkpoint"
 
     @contextlib.contextmanager
     def possession(self) -> Iterator[None]:
@@ -88,8 +124,8 @@ class Target:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._complete()
-            shutil.rmtree(self.staging, ignore_errors=True)
             yield
+            self._clear()
         except BlockingIOError:
             raise PipelineError(f"{self.path}: another run is writing to it") from None
         finally:
@@ -103,43 +139,113 @@ class Target:
         """
         return read_state(self._state)
 
-    def finish(self, state: State, *, replaces: bool = False) -> int:
-        """Put what is in the staging folder in its place.
+    def finish(self, state: State) -> int:
+        """Add what is in the staging folder to what is there.
 
         Args:
             state: to be remembered.
-            replaces: whether the files of the run before go away.
 
         Returns:
             How many files there were.
         """
-        found = [path for path in sorted(self.staging.rglob("*.parquet")) if path.is_file()]
-        inside = [str(path.relative_to(self.staging)) for path in found]
-        before = self.state()
-        removals = before.files if replaces and before is not None else []
-        state.files = inside if replaces else []
-        staging = self.staging.relative_to(self.path)
-        moves = [(str(staging / name), name) for name in inside]
-        for path in found:
-            _sync(path)
-        store(self._commit, msgspec.json.encode(Commit(moves, removals, state)))
+        staged = self._staged()
+        state.runs += 1
+        moves = []
+        for name in staged:
+            # Names of later runs come behind those of earlier ones.
+            new = Path(name).with_name(f"{state.runs:08}-{Path(name).name}")
+            moves.append((self._inside(self.staging / name), str(new)))
+        self.commit(Commit(moves, [], state))
+        return len(staged)
+
+    def replace(self, state: State) -> int:
+        """Have what is in the staging folder, and nothing else; see `finish`."""
+        staged = self._staged()
+        state.runs += 1
+        swaps: dict[str, Swap] = {}
+        for name in staged:
+            place, *inside = Path(name).parts
+            made = self._inside(self.staging / place)
+            swaps.setdefault(place, Swap(made, place, str(Path(*inside))))
+        gone = {path.name for path in self.path.glob("topic=*")} - swaps.keys()
+        self.commit(Commit([], sorted(gone), state, list(swaps.values())))
+        return len(staged)
+
+    def swap(self, made: Path, place: Path, mark: str, state: State) -> None:
+        """Put a folder into the place of another one.
+
+        Args:
+            made: the new one, below `work`.
+            place: where it belongs.
+            mark: the name of a file in it that is not in the other one.
+            state: to be remembered.
+        """
+        swap = Swap(self._inside(made), self._inside(place), mark)
+        self.commit(Commit([], [], state, [swap]))
+
+    def commit(self, commit: Commit) -> None:
+        """Make what has been staged visible: all of it, whatever happens meanwhile."""
+        store(self._commit, msgspec.json.encode(commit))
         self._complete()
-        shutil.rmtree(self.staging, ignore_errors=True)
-        return len(found)
 
     def _complete(self) -> None:
-        if not self._commit.exists():
-            return
-        commit = msgspec.json.decode(self._commit.read_bytes(), type=Commit)
-        for old, new in commit.moves:
-            target = self.path / new
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):  # it has been moved already
-                (self.path / old).replace(target)
-        for name in set(commit.removals) - {new for _, new in commit.moves}:
-            (self.path / name).unlink(missing_ok=True)
-        store(self._state, msgspec.json.encode(commit.state))
-        self._commit.unlink()
+        if self._commit.exists():
+            commit = msgspec.json.decode(self._commit.read_bytes(), type=Commit)
+            changed = {self._move(old, new) for old, new in commit.moves}
+            changed |= {self._swap(swap) for swap in commit.swaps}
+            for name in set(commit.removals) - {new for _, new in commit.moves}:
+                self._remove(name)
+            for folder in changed:
+                _sync(folder)
+            store(self._state, msgspec.json.encode(commit.state))
+            self._commit.unlink()
+        self._clear()
+
+    def _move(self, old: str, new: str) -> Path:
+        """Put a file into its place, if it has not been put there; gives the folder."""
+        place = self.path / new
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            (self.path / old).replace(place)
+        return place.parent
+
+    def _swap(self, swap: Swap) -> Path:
+        """Put a folder into its place, if it has not been put there; gives the one around it."""
+        place = self.path / swap.place
+        if not (place / swap.mark).exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            take_place(self.path / swap.made, place)
+        return place.parent
+
+    def _remove(self, name: str) -> None:
+        """Take a file or folder away at once."""
+        self.work.mkdir(exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            (self.path / name).rename(self.work / uuid.uuid4().hex)
+
+    def _clear(self) -> None:
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def _staged(self) -> list[str]:
+        """The files in the staging folder, relative to it, all of them on stable storage."""
+        found = [path for path in sorted(self.staging.rglob("*.parquet")) if path.is_file()]
+        for path in found:
+            _sync(path)
+        return [str(path.relative_to(self.staging)) for path in found]
+
+    def _inside(self, path: Path) -> str:
+        return os.path.relpath(path, self.path)
+
+
+def _beside(path: Path) -> Path:
+    """A folder on the file system of a target that nobody looks into who looks into the target.
+
+    Beside a target that is a file system of its own there is none.
+    """
+    path = path.resolve()
+    if path.is_mount():
+        return path / FOLDER / "work"
+    return path.with_name(f".{path.name}{FOLDER}")
 
 
 def read_state(path: Path) -> State | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Final
 
@@ -12,6 +13,7 @@ from pyspark.sql.utils import is_remote
 from pipeline.amps.source import AmpsDataSource
 from pipeline.journal.source import AmpsJournalDataSource
 from pipeline.reads import FilterListener
+from pipeline.shipping import DIRECTORY
 
 FORMATS: Final[tuple[type[DataSource], ...]] = (
     AmpsDataSource,
@@ -28,12 +30,22 @@ def register_formats(spark: SparkSession) -> None:
 
 
 def _use_this_python(spark: SparkSession) -> None:
-    """Have tasks on this machine run where the pipeline is.
+    """Have tasks on this machine run where the pipeline is, and say what others need.
 
     Spark would take `python3` of PATH, which in an environment that is not activated is another
     one.
     """
     if is_remote() or not sys.executable:
         return
-    if (spark.sparkContext.master or "").startswith("local"):
-        spark.sparkContext.pythonExec = sys.executable
+    context = spark.sparkContext
+    if (context.master or "").startswith("local"):
+        context.pythonExec = sys.executable
+    elif f"#{DIRECTORY}" not in context.getConf().get("spark.archives", ""):
+        logging.getLogger("pipeline").warning(
+            "pipeline: executors of %s run %s, which has to have Amperage there; if it has not,"
+            " send them --archives of pipeline.archive(path), with --conf"
+            " spark.executorEnv.PYTHONPATH=%s",
+            context.master,
+            context.pythonExec,
+            DIRECTORY,
+        )

@@ -23,6 +23,10 @@ from pipeline.rows import BODY, METADATA
 _MOST = 2**63
 
 
+class NothingToInferError(PipelineError):
+    """There are no messages, they have no fields, or fields with values of several types."""
+
+
 def infer_schema(bodies: Iterable[bytes]) -> StructType:
     """Find the fields that some bodies of type json have, and their types.
 
@@ -33,8 +37,8 @@ def infer_schema(bodies: Iterable[bytes]) -> StructType:
         The fields in the order in which they first occur. One that is NULL throughout is a text.
 
     Raises:
-        PipelineError: there is nothing to infer from, or a field has values of several types or
-            the name of another column.
+        NothingToInferError: there is nothing to infer from, or a field has values of several types.
+        PipelineError: a field has the name of another column, or a message is no JSON.
     """
     found: DataType = NullType()
     for body in bodies:
@@ -46,7 +50,7 @@ def infer_schema(bodies: Iterable[bytes]) -> StructType:
             ) from None
         found = _joined(found, _type_of(value), "the body")
     if not isinstance(found, StructType) or not found.fields:
-        raise PipelineError(
+        raise NothingToInferError(
             "option sample: the topic has no messages with fields to infer a schema from;"
             " give one with .schema()"
         )
@@ -96,7 +100,7 @@ def _joined(one: DataType, other: DataType, where: str) -> DataType:
             known = fields.get(field.name, NullType())
             fields[field.name] = _joined(known, field.dataType, f"field {field.name!r}")
         return StructType([StructField(name, kind) for name, kind in fields.items()])
-    raise PipelineError(
+    raise NothingToInferError(
         f"option sample: {where} is {one.simpleString()} in one message and"
         f" {other.simpleString()} in another; give a schema with .schema(), or read the bodies"
     )

@@ -7,6 +7,7 @@ from typing import Self, overload
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 Places = npt.NDArray[np.int64]
 
@@ -36,6 +37,37 @@ class Bodies(Sequence[memoryview]):
         starts[1:] = ends[:-1]
         return cls(b"".join(bodies), starts, ends)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Bodies]) -> Bodies:
+        """Put pieces of memory one behind the other."""
+        if len(parts) == 1:
+            return parts[0]
+        shifts = np.cumsum([0, *(len(part.data) for part in parts)])[:-1]
+        shifted = list(zip(parts, shifts, strict=True))
+        return cls(
+            b"".join(part.data for part in parts),
+            np.concatenate([part.starts + shift for part, shift in shifted]),
+            np.concatenate([part.ends + shift for part, shift in shifted]),
+        )
+
+    def between(self, start: int, stop: int) -> Self:
+        """Those from a place to before another one."""
+        return type(self)(self.data, self.starts[start:stop], self.ends[start:stop])
+
+    def column(self) -> pa.Array:
+        """The bodies as they lie there, without being copied.
+
+        Where other things lie between the bodies, these become values of the array as well, and
+        every other value is taken.
+        """
+        count = len(self)
+        if count == 0 or np.array_equal(self.starts[1:], self.ends[:-1]):
+            offsets = np.append(self.starts, self.ends[-1:] if count else 0).astype(np.int32)
+            return _binary(offsets, self.data)
+        borders = np.stack((self.starts, self.ends), axis=1).reshape(-1).astype(np.int32)
+        every_other = pa.array(np.arange(0, len(borders) - 1, 2))
+        return _binary(borders, self.data).take(every_other)
+
     def some(self, places: Iterable[int]) -> Self:
         """Those at some places."""
         chosen = np.fromiter(places, np.int64)
@@ -57,3 +89,8 @@ class Bodies(Sequence[memoryview]):
         if isinstance(place, slice):
             return [self[one] for one in range(*place.indices(len(self)))]
         return self._view[self.starts[place] : self.ends[place]]
+
+
+def _binary(offsets: npt.NDArray[np.int32], data: bytes) -> pa.Array:
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)

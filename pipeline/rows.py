@@ -14,9 +14,8 @@ none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -30,6 +29,7 @@ from pyspark.sql.types import (
 )
 
 from client import Message
+from pipeline.arrived import Arrived
 from pipeline.arrow import check_names, require_values
 from pipeline.errors import PipelineError
 from pipeline.fields import READABLE, FieldReader, read_fields
@@ -40,12 +40,13 @@ TEXT_TYPES: Final = ("json", "fix", "nvfix", "xml")
 """Message types whose bodies are texts."""
 
 BODY: Final = "body"
-_METADATA: Final[dict[str, tuple[DataType, Callable[[Message], Any]]]] = {
-    "topic": (StringType(), lambda message: message.header.topic),
-    "sow_key": (StringType(), lambda message: message.header.sow_key),
-    "bookmark": (StringType(), lambda message: message.header.bookmark),
-    "timestamp": (TimestampType(), lambda message: _moment(message.header.timestamp)),
-    "correlation_id": (StringType(), lambda message: message.header.correlation_id),
+_TIMESTAMP: Final = "timestamp"
+_METADATA: Final[dict[str, DataType]] = {
+    "topic": StringType(),
+    "sow_key": StringType(),
+    "bookmark": StringType(),
+    _TIMESTAMP: TimestampType(),
+    "correlation_id": StringType(),
 }
 METADATA: Final = tuple(_METADATA)
 _ADVICE: Final = (
@@ -57,7 +58,7 @@ _ADVICE: Final = (
 def default_schema(message_type: str | None) -> StructType:
     """Bodies, and all metadata columns."""
     body = StringType() if message_type in TEXT_TYPES else BinaryType()
-    columns = [StructField(name, kind) for name, (kind, _) in _METADATA.items()]
+    columns = [StructField(name, kind) for name, kind in _METADATA.items()]
     return StructType([StructField(BODY, body), *columns])
 
 
@@ -89,9 +90,9 @@ class RowFormat:
         if self.has_bodies:
             _check_bodies(schema, known)
         self.metadata = frozenset(known[name] for name in schema.names if name in known)
-        self._known = {name: _METADATA[known[name]][1] for name in schema.names if name in known}
-        for name in self._known:
-            _check_type(schema[name], _METADATA[known[name]][0])
+        self._known = {name: known[name] for name in schema.names if name in known}
+        for name, header in self._known.items():
+            _check_type(schema[name], _METADATA[header])
         self._corrupt = None if self.has_bodies else tolerance.corrupt_column(schema)
         rest = [
             field
@@ -105,41 +106,40 @@ class RowFormat:
                 self.fields, message_type, _ADVICE, timestamps=tolerance.timestamps
             )
 
-    def batch(self, messages: Sequence[Message]) -> pa.RecordBatch:
+    def batch(self, messages: Sequence[Message] | Arrived) -> pa.RecordBatch:
         """Make a batch of rows.
 
         Raises:
             PipelineError: a body has no such fields, or none that must not be NULL.
         """
+        arrived = messages if isinstance(messages, Arrived) else Arrived.of(messages)
 
         def make(start: int, stop: int, *, fits: bool) -> pa.RecordBatch:
-            return self._batch(messages[start:stop], fits=fits)
+            return self._batch(arrived, start, stop, fits=fits)
 
-        batches = list(tolerated(make, len(messages), self._mode))
+        batches = list(tolerated(make, len(arrived), self._mode))
         if len(batches) == 1:
             return batches[0]
         return pa.concat_batches(batches or [self._schema.empty_table().to_batches()[0]])
 
-    def _batch(self, messages: Sequence[Message], *, fits: bool) -> pa.RecordBatch:
+    def _batch(self, arrived: Arrived, start: int, stop: int, *, fits: bool) -> pa.RecordBatch:
+        bodies = arrived.bodies.between(start, stop)
         fields: dict[str, pa.Array] = {}
         if self._reader is not None and fits:
-            fields = self._reader.columns(Bodies.of([message.body for message in messages]))
+            fields = self._reader.columns(bodies)
+        if self.has_bodies:
+            fields[BODY] = _whole(self._schema.field(BODY), bodies)
         if self._corrupt is not None and not fits:
-            fields[self._corrupt] = _bodies(self._schema.field(self._corrupt), messages)
-        columns = [self._column(field, messages, fields) for field in self._schema]
+            fields[self._corrupt] = _whole(self._schema.field(self._corrupt), bodies)
+        for name, header in self._known.items():
+            column = arrived.timestamps if header == _TIMESTAMP else arrived.header(header)
+            fields[name] = column.slice(start, stop - start)
+        columns = [
+            fields.get(field.name, pa.nulls(len(bodies), field.type)) for field in self._schema
+        ]
         for column, field in zip(columns, self._schema, strict=True):
             require_values(column, field)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-    def _column(
-        self, field: pa.Field, messages: Sequence[Message], fields: dict[str, pa.Array]
-    ) -> pa.Array:
-        if self.has_bodies and field.name == BODY:
-            return _bodies(field, messages)
-        read = self._known.get(field.name)
-        if read is not None:
-            return pa.array([read(message) for message in messages], field.type)
-        return fields.get(field.name, pa.nulls(len(messages), field.type))
 
 
 def name_is_field(name: str, has_bodies: bool) -> bool:
@@ -147,9 +147,9 @@ def name_is_field(name: str, has_bodies: bool) -> bool:
     return not has_bodies and not (name.startswith("_") and name[1:] in METADATA)
 
 
-def _bodies(field: pa.Field, messages: Sequence[Message]) -> pa.Array:
+def _whole(field: pa.Field, bodies: Bodies) -> pa.Array:
     """Bodies as they are: like those of Spark's own texts, a string need not be UTF-8."""
-    return pa.array([message.body for message in messages], pa.binary()).view(field.type)
+    return bodies.column().view(field.type)
 
 
 def _check_bodies(schema: StructType, known: dict[str, str]) -> None:
@@ -172,7 +172,3 @@ def _check_type(field: StructField, expected: DataType) -> None:
             f"schema: column {field.name!r} is {field.dataType.simpleString()},"
             f" expected {expected.simpleString()}"
         )
-
-
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)

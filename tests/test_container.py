@@ -31,7 +31,16 @@ from tests.support.sow import query
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 SAMPLES = ROOT / "sample_configs" / "container"
-PACKAGES = ("actions", "amperage", "client", "config_schema", "pipeline", "server")
+PACKAGES = (
+    "actions",
+    "amperage",
+    "client",
+    "config_schema",
+    "pipeline",
+    "pyspark_amps",
+    "pyspark_amps_journal",
+    "server",
+)
 BUILDERS = ("podman", "docker", "buildah")
 LONGEST_BUILD = 1200
 

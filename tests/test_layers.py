@@ -20,7 +20,7 @@ def layers() -> list[str]:
 
 def test_the_picture_has_the_layers_of_the_contract() -> None:
     blocks = [fence.text.splitlines() for fence in fences("text", page="docs/architecture.md")]
-    (picture,) = (block for block in blocks if block[0].startswith("amperage "))
+    (picture,) = (block for block in blocks if block[1].startswith("amperage "))
     assert [line.split("  ")[0] for line in picture] == layers()
 
 

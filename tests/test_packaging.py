@@ -39,6 +39,16 @@ COMPLETIONS = {
 }
 """Where shells look for what completes commands."""
 
+PACKAGES = (
+    "actions",
+    "amperage",
+    "client",
+    "config_schema",
+    "pipeline",
+    "pyspark_amps",
+    "pyspark_amps_journal",
+    "server",
+)
 SHIPPED_FOLDERS = (
     "benchmarks",
     "completions",
@@ -122,7 +132,7 @@ def test_a_wheel_is_built_from_the_source_distribution(checkout: Path, wheel: Pa
     for folder in ("docs", "sample_configs", "schemas"):
         for path in (ROOT / folder).rglob("*.*"):
             assert f"amperage/{path.relative_to(ROOT)}" in shared
-    for package in ("actions", "amperage", "client", "config_schema", "pipeline", "server"):
+    for package in PACKAGES:
         files = {path for path in (checkout / package).rglob("*") if path.is_file()}
         compiled = {path for path in files if path.suffix in (".pyx", ".pxd")}
         assert {str(path.relative_to(checkout)) for path in files - compiled} - {*names} == set()

@@ -13,10 +13,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from client import Client, Message
+from client.block_client import BlockClient
+from client.blocks import Block
 from pipeline.amps.connection import connected
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.selection import command_options
+from pipeline.arrived import gathered
 from pipeline.pushdown import push_down
 from pipeline.rows import RowFormat
 from pipeline.tolerance import PERMISSIVE
@@ -81,22 +83,16 @@ class AmpsReader(DataSourceReader):
         settle()
         rows = RowFormat(self._schema, self._options.message_type, self._options.tolerance)
         with connected(self._options, "read", patient=True) as client:
-            waiting: list[Message] = []
-            for messages in self._query(client, partition.filter, self._options.top_n):
-                waiting += messages
-                if len(waiting) >= ROWS_A_BATCH:
-                    yield rows.batch(waiting)
-                    waiting = []
-            if waiting:
-                yield rows.batch(waiting)
+            blocks = self._query(client, partition.filter, self._options.top_n)
+            yield from map(rows.batch, gathered(blocks, ROWS_A_BATCH))
 
     def _query(
-        self, client: Client, part: str | None, top_n: int | None
-    ) -> Iterator[list[Message]]:
+        self, client: BlockClient, part: str | None, top_n: int | None
+    ) -> Iterator[list[Block]]:
         options = self._options
         tests = [test for test in (options.filter, self._pushed, part) if test is not None]
         rows = RowFormat(self._schema, options.message_type, options.tolerance)
-        stream = client.sow(
+        stream = client.query_blocks(
             options.read_topic,
             filter=" AND ".join(f"({test})" for test in tests) or None,
             options=command_options(options, rows),
@@ -105,8 +101,8 @@ class AmpsReader(DataSourceReader):
             batch_size=options.batch_size,
             top_n=top_n,
         )
-        while messages := stream.batch(options.timeout):
-            yield messages
+        while blocks := stream.blocks(options.timeout):
+            yield blocks
 
 
 def _can_filter(options: AmpsOptions) -> bool:

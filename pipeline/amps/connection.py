@@ -24,6 +24,7 @@ from client import (
     ServerUri,
     TimedOutError,
 )
+from client.block_client import BlockClient
 from client.blocking_commands import BlockingCommands
 from pipeline.amps.options import AmpsOptions
 from pipeline.errors import PipelineError, option_error
@@ -59,7 +60,7 @@ _PAUSE: Final = 0.2
 
 
 @contextmanager
-def session(options: AmpsOptions, role: str, *, patient: bool = False) -> Iterator[Client]:
+def session(options: AmpsOptions, role: str, *, patient: bool = False) -> Iterator[BlockClient]:
     """A session with the server, closed in the end.
 
     Args:
@@ -76,14 +77,14 @@ def session(options: AmpsOptions, role: str, *, patient: bool = False) -> Iterat
         yield client
 
 
-def new_client(options: AmpsOptions, name: str) -> Client:
+def new_client(options: AmpsOptions, name: str) -> BlockClient:
     """A client that opens connections as the options say.
 
     Raises:
         TlsFileError: a file with certificates cannot be used here.
     """
     login = options.login
-    return Client(
+    return BlockClient(
         name,
         timeout=options.timeout,
         authenticator=login.authenticator(),
@@ -94,7 +95,7 @@ def new_client(options: AmpsOptions, name: str) -> Client:
 @contextmanager
 def connected(
     options: AmpsOptions, role: str, *, patient: bool = False, place: str | None = None
-) -> Iterator[Client]:
+) -> Iterator[BlockClient]:
     """A session whose errors say which option is to blame; see `session` and `explained`.
 
     Raises:

@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from client import Client, ClientError
+from client import Client, ClientError, CommandError
 from pipeline.amps.options import AmpsOptions
+from pipeline.errors import option_error
 
 _VALUE: Final = re.compile(r"(?:^|,)(\w+)(?:=(?:\[([^\]]*)\]|([^,\[]*)))?")
 _PASSED_ON: Final = frozenset({"bookmark_not_found", "fully_durable", "non_regex_topic"})
+_NOT_LOGGED: Final = "only what is in a transaction log can be counted"
 _MICROSECONDS: Final = 1e6
 
 
@@ -86,6 +88,7 @@ def measure(
         is_filtered: whether the filter is asked; without, all messages of the topic count.
 
     Raises:
+        PipelineError: the topic is not in the log.
         ClientError: the server refuses, or has gone.
     """
     given = [
@@ -96,15 +99,22 @@ def measure(
     wanted = ["count", f"count_parts={parts}", *given]
     if size is not None:
         wanted.append(f"count_bytes={size}")
-    with client.subscribe(
-        options.read_topic,
-        filter=options.filter if is_filtered else None,
-        options=",".join(wanted),
-        bookmark=span,
-        top_n=rows,
-        acks=("completed",),
-    ) as stream:
-        ack = stream.next(options.timeout)
+    try:
+        with client.subscribe(
+            options.read_topic,
+            filter=options.filter if is_filtered else None,
+            options=",".join(wanted),
+            bookmark=span,
+            top_n=rows,
+            acks=("completed",),
+        ) as stream:
+            ack = stream.next(options.timeout)
+    except CommandError as error:
+        if error.reason != "invalid option" or _NOT_LOGGED not in (error.detail or ""):
+            raise
+        raise option_error(
+            "topic", options.read_topic, "it is not in the server's TransactionLog"
+        ) from None
     if ack is None:
         raise ClientError("the server has not said how much there is")
     told = {

@@ -13,7 +13,7 @@ from client import ClientError, ServerUri, parse_uri
 from pipeline import tolerance
 from pipeline.amps.login import Login
 from pipeline.amps.uri import several
-from pipeline.errors import INSTEAD_OF_TABLES, OF_TABLES, PipelineError, option_error
+from pipeline.errors import INSTEAD_OF_TABLES, PipelineError, is_asked, option_error
 from pipeline.filters import OPTION, PUSHDOWN, read_filters, refuse_pushdown
 from pipeline.tolerance import STRICT, Tolerance, read_tolerance
 
@@ -130,7 +130,7 @@ def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
     """
     values: dict[str, Any] = {}
     for name, text in given.items():
-        if name in OF_TABLES:
+        if not is_asked(name):
             continue
         if name in _OF_SINKS and _WRITES.issuperset(uses):
             continue

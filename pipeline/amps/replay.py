@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from client import Client, Message
+from client.block_client import BlockClient
+from client.blocks import Block
 from pipeline.amps.options import AmpsOptions
 
 
@@ -46,3 +48,24 @@ def replayed(
                 messages.pop()
             if messages:
                 yield messages
+
+
+def replayed_blocks(
+    client: BlockClient,
+    options: AmpsOptions,
+    span: str,
+    *,
+    command_options: str | None = None,
+    top_n: int | None = None,
+) -> Iterator[list[Block]]:
+    """The same for who reads many messages; see `replayed`."""
+    stream = client.replay_blocks(
+        options.read_topic,
+        span,
+        filter=options.filter,
+        options=command_options,
+        top_n=top_n,
+        acks=("completed",),
+    )
+    while blocks := stream.blocks(options.timeout):
+        yield blocks

@@ -7,7 +7,7 @@ no connections. Any other is read by its tasks, from the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from time import time
 from typing import Any, Final
 
@@ -19,34 +19,14 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from client import EPOCH, NOW, Client, CommandError, Message
+from client import EPOCH
 from pipeline.amps.ahead import Ahead
-from pipeline.amps.connection import NOT_FOUND, connected
 from pipeline.amps.followed import Followed
 from pipeline.amps.limits import default_limit, limits_of
-from pipeline.amps.offsets import Offset, Range, digest_of, initial, ranges_of
+from pipeline.amps.offsets import Offset, initial, ranges_of
 from pipeline.amps.options import AmpsOptions
-from pipeline.amps.replay import replayed
-from pipeline.amps.selection import command_options
-from pipeline.errors import PipelineError, option_error
-from pipeline.rows import RowFormat
-from pipeline.workers import settle
-
-_ROWS_A_BATCH: Final = 10_000
-
-
-class AmpsRange(InputPartition):
-    """One task's share of a micro-batch.
-
-    Args:
-        range_: which messages.
-        rows: the messages as rows, if they are known.
-    """
-
-    def __init__(self, range_: Range, rows: pa.RecordBatch | None = None) -> None:
-        super().__init__(range_)
-        self.range = range_
-        self.rows = rows
+from pipeline.amps.ranges import AmpsRange, RangeReader
+from pipeline.errors import option_error
 
 
 class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -64,11 +44,9 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.bookmark is not None and options.bookmark.strip()[0] in "[(":
             raise option_error("bookmark", options.bookmark, "a stream has a beginning and no end")
         self._options = options
-        self._schema = schema
-        rows = self._row_format()
-        self._command_options: Final = _of_replays(command_options(options, rows) or "", options)
+        self._ranges: Final = RangeReader(options, schema)
         plan = Ahead if len(options.servers) == 1 else Followed
-        self._source: Final[Ahead | Followed] = plan(options, self._command_options)
+        self._source: Final[Ahead | Followed] = plan(options, self._ranges.command_options)
         self._planned: Offset | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
@@ -114,7 +92,7 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = self._source.messages(end) if end == self._planned else None
         if known is None or [len(some) for some in known] != [one.rows for one in ranges]:
             return [AmpsRange(one) for one in ranges]  # whose tasks say what is missing
-        rows = self._row_format()
+        rows = self._ranges.row_format()
         return [
             AmpsRange(one, rows.batch(messages))
             for one, messages in zip(ranges, known, strict=True)
@@ -126,102 +104,8 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             PipelineError: the log does not have all its messages any more.
         """
-        assert isinstance(partition, AmpsRange)  # noqa: S101 - see partitions
-        settle()
-        if partition.rows is not None:
-            yield partition.rows
-            return
-        rows = self._row_format()
-        found: list[str] = []
-        for messages in self._messages(partition.range):
-            found += [message.bookmark or "" for message in messages]
-            yield rows.batch(messages)
-        if self._options.fail_on_data_loss:
-            _check(partition.range, found)
+        yield from self._ranges.read(partition)
 
     def stop(self) -> None:
         """Close the connection."""
         self._source.close()
-
-    def _row_format(self) -> RowFormat:
-        options = self._options
-        return RowFormat(self._schema, options.message_type, options.tolerance)
-
-    def _messages(self, range_: Range) -> Iterator[list[Message]]:
-        options = self._options
-        with connected(options, "read", patient=True, place=range_.begin) as client:
-            if not (options.fail_on_data_loss or _has(client, options, range_.end)):
-                return
-            span, most = range_.span, None
-            if options.fail_on_data_loss and range_.digest is not None:
-                # At another server, the last of these messages need not come last.
-                span, most = f"[{range_.begin}:{NOW}]", range_.rows
-            waiting: list[Message] = []
-            for messages in replayed(
-                client, options, span, command_options=self._command_options, top_n=most
-            ):
-                waiting += messages
-                if len(waiting) >= _ROWS_A_BATCH:
-                    yield waiting
-                    waiting = []
-            if waiting:
-                yield waiting
-
-
-def _check(range_: Range, found: Sequence[str]) -> None:
-    """See that the messages of a range are those that they were, in whichever order.
-
-    Args:
-        range_: the range.
-        found: the bookmarks of the messages that have come.
-
-    Raises:
-        PipelineError: they are not.
-    """
-    if len(found) != range_.rows:
-        raise PipelineError(
-            f"the transaction log has {len(found)} of the {range_.rows} messages of"
-            f" {range_.span}: journal files have been removed, or the options topic or filter have"
-            " changed since the checkpoint was made; the option fail_on_data_loss=false goes on"
-            " with what there is"
-        )
-    if range_.digest not in (None, digest_of(found)):
-        raise PipelineError(
-            f"the instance that is there now has other messages behind the first of {range_.span}"
-            " than the one where this micro-batch was begun: several publishers were connected to"
-            " different instances. Repeat it where it was begun (the first of the option server"
-            " that can be reached is taken), or here, with what there is, with the option"
-            " fail_on_data_loss=false"
-        )
-
-
-def _has(client: Client, options: AmpsOptions, bookmark: str) -> bool:
-    """Whether the log has a message still.
-
-    Journals go from the first on, so that without its last message nothing of a range is left. The
-    server would wait for that message to come, and send all others meanwhile.
-    """
-    span = f"[{bookmark}:{bookmark}]"
-    try:
-        for _ in replayed(client, options, span, command_options="bookmark_not_found=fail"):
-            pass
-    except CommandError as error:
-        if error.reason != NOT_FOUND:
-            raise
-        return False
-    return True
-
-
-def _of_replays(chosen: str, options: AmpsOptions) -> str:
-    """Say what else the server is to do.
-
-    A bookmark that is not in the log it is to refuse, instead of beginning elsewhere; or to begin
-    with the first entry there is. Of several servers, each is to give only what all of them have:
-    the query may go on at another one.
-    """
-    parts = [chosen] if chosen else []
-    if "bookmark_not_found" not in chosen:
-        parts.append(f"bookmark_not_found={'fail' if options.fail_on_data_loss else 'epoch'}")
-    if len(options.servers) > 1 and "fully_durable" not in chosen:
-        parts.append("fully_durable")
-    return ",".join(parts)

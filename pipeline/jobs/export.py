@@ -1,29 +1,31 @@
-"""`amps-pipeline export`: journals, or a SOW topic of a server, to Parquet files.
+"""`amps-pipeline export`: journals, or a topic of a server, to Parquet files.
 
 The files lie in folders by topic and date. An export of journals is incremental: each run adds what
-has come since the one before. An export of a SOW topic replaces the one before.
+has come since the one before. An export of a SOW topic replaces the one before. With `--follow` the
+files are kept in step with what is published (`export_follow`).
 """
 
 from __future__ import annotations
 
+import json
 import uuid
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from client.uri import without_passwords
 from pipeline.errors import PipelineError
-from pipeline.files import State, Target, read_state
+from pipeline.files import FOLDER, State, Target, read_state
 
 if TYPE_CHECKING:
     import argparse
 
-    from pyspark.sql import DataFrame
-
+    from pipeline.jobs.export_frames import Wanted
     from pipeline.jobs.run import Run
-    from pipeline.journal.log import Log
 
-HELP: Final = "write journals, or a SOW topic, to Parquet files by topic and date"
+HELP: Final = "write journals, or a topic, to Parquet files by topic and date"
 _JOB: Final = "export"
+_PAUSE: Final = 10.0
+_MOST: Final = 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,9 +38,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--filter", default="", help="content filter")
     parser.add_argument(
+        "--columns",
+        default="",
+        help="fields of the messages to have as columns: 'id BIGINT, symbol STRING';"
+        " whole messages if left out",
+    )
+    parser.add_argument(
+        "--partition-by",
+        default="",
+        metavar="FIELD",
+        help="field to divide the files by, below topic and date",
+    )
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of format('amps') or format('amps-journal'), such as mode=permissive",
+    )
+    parser.add_argument(
         "--accept-gap",
         action="store_true",
         help="go on although journals have been removed that were not exported",
+    )
+    parser.add_argument(
+        "--follow", action="store_true", help="go on with what comes, until interrupted"
+    )
+    parser.add_argument(
+        "--every",
+        type=float,
+        default=_PAUSE,
+        metavar="SECONDS",
+        help=f"with --follow: how often to look for more; {_PAUSE:g} if left out",
+    )
+    parser.add_argument(
+        "--max-rows",
+        type=int,
+        default=_MOST,
+        metavar="COUNT",
+        help=f"with --follow: entries to write at a time; {_MOST:,} if left out",
+    )
+    parser.add_argument(
+        "--until-caught-up",
+        action="store_true",
+        help="end --follow at the end of the log as it is now",
     )
 
 
@@ -48,130 +91,154 @@ def run(options: argparse.Namespace, run: Run) -> None:
     Raises:
         PipelineError: it cannot be done; nothing has changed.
     """
-    if "://" in options.source:
-        _export_topic(options, run)
-    else:
-        _export_journals(options, run)
-
-
-def _export_journals(options: argparse.Namespace, run: Run) -> None:
-    from pipeline.journal.log import snapshot
-
-    logs = snapshot(Path(options.source), options.archive)
-    target = Target(options.target)
+    wanted = _wanted(options, run)
+    _check(options, wanted)
     if run.is_dry:
-        state = read_state(options.target / "_amps_pipeline" / "state.json") or _new_state(options)
-        for log in logs:
-            first, last = _range(log, state, options)
-            run.say(f"{log.instance}: {max(last - first, 0)} entries to export, up to {last}")
+        _tell(options, wanted, run)
         return
+    target = Target(options.target)
     with target.possession():
-        state = target.state() or _new_state(options)
-        _check_state(state, options)
-        ranges = {log.instance: _range(log, state, options) for log in logs}
-        new = {name: one for name, one in ranges.items() if one[1] > one[0]}
-        if not new:
-            run.say("nothing new")
-            return
-        frame = reduce(_union, [_entries(options, run, name, *one) for name, one in new.items()])
-        count = _write(frame, target)
-        state.reached |= {name: last for name, (_, last) in new.items()}
-        files = target.finish(state)
-        run.say(f"{count} entries in {files} files")
+        state = target.state() or _new_state(wanted, target)
+        _check_state(state, wanted, target)
+        state.columns = _columns(wanted)
+        if options.follow:
+            from pipeline.jobs.export_follow import follow
+
+            follow(options, run, wanted, target, state)
+        elif wanted.is_of_server:
+            _check_stays_followed(state, target)
+            _export_topic(wanted, run, target, state)
+        else:
+            from pipeline.jobs.export_journals import export_round, logs_of
+
+            logs = logs_of(wanted)
+            if not export_round(wanted, run, target, state, logs, accepts_gap=options.accept_gap):
+                run.say("nothing new")
 
 
-def _union(one: DataFrame, other: DataFrame) -> DataFrame:
-    return one.unionByName(other)
+def _wanted(options: argparse.Namespace, run: Run) -> Wanted:
+    from pipeline.jobs.export_frames import Wanted, read_columns
+
+    more = {}
+    for text in options.option:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise PipelineError(f"--option={text}: expected NAME=VALUE")
+        more[name] = value
+    if options.columns:
+        run.spark()  # which reads types
+    columns = read_columns(options.columns, options.partition_by)
+    return Wanted(
+        options.source,
+        options.archive,
+        options.topic,
+        options.filter,
+        columns,
+        options.partition_by,
+        more,
+    )
 
 
-def _entries(
-    options: argparse.Namespace, run: Run, instance: str, first: int, last: int
-) -> DataFrame:
-    """The entries of one instance behind `first` up to `last`."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.datasource import GreaterThan, LessThanOrEqual
-
-    from pipeline.filters import OPTION, write_filters
-
-    given = {
-        "archive": "" if options.archive is None else str(options.archive.resolve()),
-        "topic": options.topic,
-        "filter": options.filter,
-        "instance": instance,
-        "commands": "all",
-        OPTION: write_filters([GreaterThan(("txid",), first), LessThanOrEqual(("txid",), last)]),
-    }
-    reader = run.spark().read.format("amps-journal")
-    frame = reader.options(**{name: text for name, text in given.items() if text})
-    entries = frame.load(str(Path(options.source).resolve()))
-    return entries.where((F.col("txid") > first) & (F.col("txid") <= last))
-
-
-def _export_topic(options: argparse.Namespace, run: Run) -> None:
-    if not options.topic:
+def _check(options: argparse.Namespace, wanted: Wanted) -> None:
+    if wanted.is_of_server and not wanted.topic:
         raise PipelineError("--topic: missing: which topic of the server")
-    if run.is_dry:
-        run.say(f"{options.source}: the records of {options.topic}")
+    if options.until_caught_up and not options.follow:
+        raise PipelineError("--until-caught-up: needs --follow")
+    if options.every <= 0:
+        raise PipelineError(f"--every={options.every:g}: expected seconds")
+    if options.max_rows < 1:
+        raise PipelineError(f"--max-rows={options.max_rows}: expected a number from 1")
+
+
+def _tell(options: argparse.Namespace, wanted: Wanted, run: Run) -> None:
+    """Say what would be done."""
+    if wanted.is_of_server:
+        what = "what is published to" if options.follow else "the records of"
+        run.say(f"{without_passwords(wanted.source)}: {what} {wanted.topic}")
         return
-    target = Target(options.target)
-    with target.possession():
-        state = target.state() or _new_state(options)
-        _check_state(state, options)
-        reader = run.spark().read.format("amps").option("server", options.source)
-        reader = reader.option("topic", options.topic)
-        if options.filter:
-            reader = reader.option("filter", options.filter)
-        count = _write(reader.load(), target)
-        files = target.finish(state, replaces=True)
-        run.say(f"{count} records in {files} files")
+    from pipeline.jobs.export_journals import logs_of, range_of
+
+    state = read_state(options.target / FOLDER / "state.json") or State(_JOB, "", "")
+    for log in logs_of(wanted):
+        first, last = range_of(log, state, wanted, accepts_gap=options.accept_gap)
+        run.say(f"{log.instance}: {max(last - first, 0)} entries to export, up to {last}")
 
 
-def _write(frame: DataFrame, target: Target) -> int:
-    """Write entries into the staging folder; gives how many there were."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F
+def _export_topic(wanted: Wanted, run: Run, target: Target, state: State) -> None:
+    from pipeline.jobs.export_frames import records, write
 
-    seen = Observation("written")
-    moment = F.coalesce(F.col("timestamp"), F.current_timestamp())
-    dated = frame.withColumn("date", F.date_format(moment, "yyyy-MM-dd"))
-    counted = dated.observe(seen, F.count(F.lit(1)).alias("rows"))
-    counted.write.partitionBy("topic", "date").parquet(str(target.staging.resolve()))
-    return int(seen.get["rows"])
+    count = write(records(run.spark(), wanted), target.staging, wanted.partition_by)
+    files = target.replace(state)
+    run.say(f"{count} records in {files} files")
 
 
-def _range(log: Log, state: State, options: argparse.Namespace) -> tuple[int, int]:
-    """The txid behind which to go on, and the last one."""
-    first = log.files[0].first_txid - 1
-    last = max(file.end_txid or 0 for file in log.files) - 1
-    reached = state.reached.get(log.instance)
-    if reached is None:
-        return first, last
-    if reached < first and not options.accept_gap:
+def _new_state(wanted: Wanted, target: Target) -> State:
+    if target.checkpoint.exists():
         raise PipelineError(
-            f"{options.source}: the entries {reached + 1} to {first} of {log.instance} have not "
-            "been exported, and their journals are gone; name the directory where they were "
-            "archived (--archive), or go on without them (--accept-gap)"
+            f"{target.path}: what was exported there is not remembered any more; export to"
+            " another directory"
         )
-    if reached > last:
+    return State(
+        _JOB,
+        uuid.uuid4().hex,
+        _source(wanted),
+        columns=_columns(wanted),
+        partition_by=wanted.partition_by,
+    )
+
+
+def _source(wanted: Wanted) -> str:
+    if wanted.is_of_server:
+        where = without_passwords(wanted.source)
+    else:
+        where = str(Path(wanted.source).resolve())
+    return f"{where} topic={wanted.topic} filter={wanted.filter}"
+
+
+def _columns(wanted: Wanted) -> str:
+    return "" if wanted.columns is None else wanted.columns.json()
+
+
+def _check_state(state: State, wanted: Wanted, target: Target) -> None:
+    if without_passwords(state.source) != _source(wanted):
         raise PipelineError(
-            f"{options.source}: the journals of {log.instance} end at entry {last}, but the export "
-            f"has {reached}: they belong to another log; export to another directory"
+            f"{target.path}: holds the export of {without_passwords(state.source)}; "
+            f"export {_source(wanted)} to another directory"
         )
-    return max(first, reached), last
-
-
-def _new_state(options: argparse.Namespace) -> State:
-    return State(_JOB, uuid.uuid4().hex, _source(options))
-
-
-def _source(options: argparse.Namespace) -> str:
-    where = options.source if "://" in options.source else str(Path(options.source).resolve())
-    return f"{where} topic={options.topic} filter={options.filter}"
-
-
-def _check_state(state: State, options: argparse.Namespace) -> None:
-    if state.source != _source(options):
+    if state.partition_by != wanted.partition_by:
         raise PipelineError(
-            f"{options.target}: holds the export of {state.source}; "
-            f"export {_source(options)} to another directory"
+            f"{target.path}: its files are divided by {state.partition_by or 'topic and date only'}"
+            f", and --partition-by is {wanted.partition_by or 'not given'}; export to another"
+            " directory"
         )
+    _check_columns(state, wanted, target)
+
+
+def _check_stays_followed(state: State, target: Target) -> None:
+    """What a stream adds to has its messages; the records of a moment cannot take their place."""
+    if state.batch >= 0:
+        raise PipelineError(
+            f"{target.path}: it follows what is published; go on with --follow, or export the"
+            " records that there are now to another directory"
+        )
+
+
+def _check_columns(state: State, wanted: Wanted, target: Target) -> None:
+    """Columns may be added; those that are there have to stay what they are."""
+    from pyspark.sql.types import StructType
+
+    if bool(state.columns) != (wanted.columns is not None):
+        has = "fields of messages" if state.columns else "whole messages"
+        raise PipelineError(
+            f"{target.path}: holds {has}; with or without --columns, as before, or export to"
+            " another directory"
+        )
+    if wanted.columns is None:
+        return
+    kinds = {one.name: one.dataType for one in wanted.columns}
+    for one in StructType.fromJson(json.loads(state.columns)):
+        if kinds.get(one.name) != one.dataType:
+            raise PipelineError(
+                f"{target.path}: has the column {one.name} {one.dataType.simpleString()}, and"
+                " --columns has not; columns may be added, or export to another directory"
+            )

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import signal
-from contextlib import contextmanager
-from threading import Event, current_thread, main_thread
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pipeline.errors import PipelineError
+from pipeline.jobs.watching import interruption, watch
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
-
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from config_schema.spec import InstanceSpec, TopicRef
-    from pipeline.jobs.run import Progress, Run
+    from pipeline.jobs.run import Run
     from pipeline.views.streaming.sources import Source
     from pipeline.views.streaming.targets import Target
-
-_LOOK: Final = 1
-"""Seconds between two looks at how far it is."""
 
 
 def follow(options: argparse.Namespace, run: Run, spec: InstanceSpec, view: TopicRef) -> None:
@@ -62,42 +54,13 @@ def follow(options: argparse.Namespace, run: Run, spec: InstanceSpec, view: Topi
         options.checkpoint,
         until_caught_up=options.until_caught_up,
     )
-    with _interruption() as is_interrupted, query as running:
-        _watch(running, progress, is_interrupted)
+    with interruption() as interrupted, query as running:
+        watch(running, progress, interrupted)
     progress.end()
-    if is_interrupted():
+    if interrupted.is_set():
         raise KeyboardInterrupt
     if options.output is not None or options.publish:
         run.say(f"{progress.done} entries taken in, {target.name} is up to date")
-
-
-def _watch(query: StreamingQuery, progress: Progress, is_interrupted: Callable[[], bool]) -> None:
-    """Show how far a query is until it ends."""
-    seen = -1
-    is_over = False
-    while not (is_over or is_interrupted()):
-        is_over = bool(query.awaitTermination(_LOOK))
-        for batch in query.recentProgress:
-            if batch.batchId > seen:
-                seen = batch.batchId
-                progress.add(batch.numInputRows)
-
-
-@contextmanager
-def _interruption() -> Iterator[Callable[[], bool]]:
-    """Takes note of being interrupted; gives whether that has happened.
-
-    Spark's own way with an interrupt is to call Java from within a call of Java, which fails.
-    """
-    interrupted = Event()
-    if current_thread() is not main_thread():  # only that one is interrupted
-        yield interrupted.is_set
-        return
-    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
-    try:
-        yield interrupted.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _source(options: argparse.Namespace) -> Source:

@@ -19,6 +19,7 @@ from pyspark.sql.types import (
 
 from pipeline.journal.pieces import Block, Names, Records
 from pipeline.journal.predicates import ORDERINGS, Predicate
+from pipeline.packed import Bodies
 from server.journal.entry import Kind
 from server.journal.layout import unpack_extras
 
@@ -60,24 +61,8 @@ def metadata_column(name: str, block: Block) -> pa.Array:
 
 
 def body_column(block: Block) -> pa.Array:
-    """The bodies of a block as they lie there, without being copied.
-
-    Where other things lie between the bodies, these become values of the array as well, and every
-    other value is taken.
-    """
-    ends = block.starts + block.lengths
-    count = len(ends)
-    if count == 0 or np.array_equal(block.starts[1:], ends[:-1]):
-        offsets = np.append(block.starts, ends[-1:] if count else 0).astype(np.int32)
-        return _binary(offsets, block.data)
-    borders = np.stack((block.starts, ends), axis=1).reshape(-1).astype(np.int32)
-    every_other = pa.array(np.arange(0, len(borders) - 1, 2))
-    return _binary(borders, block.data).take(every_other)
-
-
-def _binary(offsets: npt.NDArray[np.int32], data: bytes) -> pa.Array:
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+    """The bodies of a block."""
+    return Bodies(block.data, block.starts, block.starts + block.lengths).column()
 
 
 def is_quick(predicate: Predicate) -> bool:

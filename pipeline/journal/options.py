@@ -12,7 +12,7 @@ from pyspark.sql.datasource import Filter
 
 from config_schema.units import UnitError, parse_size
 from pipeline import tolerance
-from pipeline.errors import INSTEAD_OF_TABLES, OF_TABLES, PipelineError, option_error
+from pipeline.errors import INSTEAD_OF_TABLES, PipelineError, is_asked, option_error
 from pipeline.filters import OPTION, PUSHDOWN, read_filters, refuse_pushdown
 from pipeline.journal.columns import COMMANDS
 from pipeline.tolerance import STRICT, Tolerance, read_tolerance
@@ -88,7 +88,7 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
     """
     given = {name.lower(): value for name, value in options.items()}
     refuse_pushdown(given.pop(PUSHDOWN, "false"))
-    for name in given.keys() - _KNOWN - OF_TABLES:
+    for name in filter(is_asked, given.keys() - _KNOWN):
         near = get_close_matches(name, _KNOWN, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise PipelineError(f"option {name}: there is no such option{hint}")

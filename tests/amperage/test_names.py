@@ -78,3 +78,40 @@ def test_types_are_shipped_with_every_package() -> None:
     code, said, complained = run(ROOT, "-c", text)
     assert code == 0, complained
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(said.split())
+
+
+@pytest.mark.parametrize("name", ["amps", "amps-journal"])
+def test_a_format_that_spark_finds_says_who_has_the_name_of_its_package(
+    tmp_path: Path, name: str
+) -> None:
+    """An error when Spark imports it would take everybody's formats away."""
+    (tmp_path / "pipeline").mkdir()
+    (tmp_path / "pipeline" / "__init__.py").write_text("")
+    program = USE.format(name=name, package=f"pyspark_{name.replace('-', '_')}")
+    code, said, complained = run(tmp_path, "-c", program, PYTHONPATH=str(ROOT))
+    assert (code, said) == (0, ""), complained
+    assert f"format {name}: {tmp_path}" in complained
+    assert "has the name of Amperage's package pipeline and comes before it" in complained
+
+
+def test_a_format_that_spark_finds_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "pyarrow.py").write_text("raise ImportError('there is no Arrow')")
+    program = USE.format(name="amps", package="pyspark_amps")
+    code, said, complained = run(tmp_path, "-c", program, PYTHONPATH=str(ROOT))
+    assert (code, said) == (0, ""), complained
+    assert "format amps: there is no Arrow; it takes PySpark 4.3 or newer" in complained
+    assert "pip install 'amperage[pipeline]'" in complained
+
+
+USE = """
+import sys
+from {package} import DefaultSource
+assert DefaultSource.name() == "{name}"
+for use in ("schema", "reader", "streamReader"):
+    try:
+        getattr(DefaultSource({{}}), use)(*[None] * (use != "schema"))
+    except Exception as error:
+        print(error, file=sys.stderr)
+    else:
+        print("no error")
+"""

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
-import pyspark
-
-from pipeline.java import java_home
 from tests.pipeline.journals import journal
-from tests.pipeline.topics import QUICK_JAVA
+from tests.pipeline.spark_commands import run_spark
 
 PROGRAM = """
 import json
@@ -42,33 +38,24 @@ def test_what_spark_submit_was_told_stays(tmp_path: Path) -> None:
         writer.publish("t", b'{"id":1}')
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    home = Path(pyspark.__file__).parent
-    told = {
-        "spark.sql.shuffle.partitions": "5",
-        "spark.sql.session.timeZone": "America/New_York",
-        "spark.ui.enabled": "true",
-        "spark.ui.port": "0",
-        "spark.driver.extraJavaOptions": QUICK_JAVA,
-    }
-    command = [str(home / "bin" / "spark-submit"), "--master", "local[1]", "--name", "mine"]
-    for name, value in told.items():
-        command += ["--conf", f"{name}={value}"]
-    environment = os.environ | {
-        "SPARK_HOME": str(home),
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYSPARK_PYTHON": "/bin/false",
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    java = java_home(tmp_path)
-    if java is not None:
-        environment["JAVA_HOME"] = str(java)
-    run = subprocess.run(
-        [*command, str(program), str(tmp_path / "journals")],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+    run = run_spark(
+        "spark-submit",
+        "--master",
+        "local[1]",
+        "--name",
+        "mine",
+        "program.py",
+        str(tmp_path / "journals"),
+        directory=tmp_path,
+        conf={
+            "spark.sql.shuffle.partitions": "5",
+            "spark.sql.session.timeZone": "America/New_York",
+            "spark.ui.enabled": "true",
+            "spark.ui.port": "0",
+        },
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+        PYSPARK_PYTHON="/bin/false",
+        PYTHONPATH=os.environ["PYTHONPATH"],
     )
     assert run.returncode == 0, run.stderr[-3000:]
     submitted, again, count = json.loads(run.stdout.splitlines()[-1])

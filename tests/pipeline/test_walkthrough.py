@@ -83,9 +83,10 @@ def blocks_with_output(page: str) -> list[tuple[str, str]]:
 
 def adapted(code: str, directory: Path, port: int) -> str:
     """A block for another port, and for a session that was started in another directory."""
-    for name in ("journal", "export", "then"):
+    for name in ("journal", "export", "then", "table"):
         code = code.replace(f'"{name}"', f'"{directory}/{name}"')
-    code = code.replace(f'main(["{directory}/export"', 'main(["export"')
+    for before in ("main([", "table = ["):
+        code = code.replace(f'{before}"{directory}/export"', f'{before}"export"')
     return code.replace("localhost:9007", f"127.0.0.1:{port}")
 
 

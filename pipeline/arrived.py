@@ -1,0 +1,134 @@
+"""Messages that have arrived, as Arrow columns of their headers, and their bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from client import Message
+from client.blocks import Block, block_of
+from pipeline.packed import Bodies
+
+_ENOUGH_BYTES: Final = 32 << 20
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+
+_COMPACT: Final = "YYYYMMDDThhmmss.ffffffZ"
+_EXTENDED: Final = "YYYY-MM-DDThh:mm:ss.ffffffZ"
+_PLACES: Final = [place for place, one in enumerate(_EXTENDED) if one not in "-:"]
+"""Where the characters of the former are in the latter."""
+
+
+class Arrived:
+    """Messages as columns.
+
+    Args:
+        blocks: the messages.
+
+    Attributes:
+        bodies: their bodies.
+    """
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self._blocks = blocks
+        self.bodies = Bodies.joined(
+            [
+                Bodies(
+                    block.data,
+                    np.frombuffer(block.starts, np.int64),
+                    np.frombuffer(block.ends, np.int64),
+                )
+                for block in blocks
+            ]
+        )
+        self._headers: dict[str, pa.Array] = {}
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> Self:
+        """Messages that came one by one."""
+        return cls([block_of(messages)])
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    def header(self, name: str) -> pa.Array:
+        """A field of the headers, as texts."""
+        column = self._headers.get(name)
+        if column is None:
+            column = pa.concat_arrays([_header(block, name) for block in self._blocks])
+            self._headers[name] = column
+        return column
+
+    @cached_property
+    def timestamps(self) -> pa.Array:
+        """When the server took them."""
+        texts = self.header("timestamp")
+        moments = _moments(texts.drop_null())
+        if not texts.null_count:
+            return moments
+        valid = texts.is_valid().to_numpy(zero_copy_only=False)
+        return moments.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
+
+
+def gathered(arriving: Iterable[Sequence[Block]], rows: int) -> Iterator[Arrived]:
+    """Put what arrives together, until it is worth to be made rows of.
+
+    Args:
+        arriving: blocks, as many at a time as have arrived.
+        rows: how many are enough.
+    """
+    waiting: list[Block] = []
+    count = size = 0
+    for blocks in arriving:
+        waiting += blocks
+        count += sum(map(len, blocks))
+        size += sum(len(block.data) for block in blocks)
+        if count >= rows or size >= _ENOUGH_BYTES:
+            yield Arrived(waiting)
+            waiting, count, size = [], 0, 0
+    if waiting:
+        yield Arrived(waiting)
+
+
+def _header(block: Block, name: str) -> pa.Array:
+    texts, common = block.texts.get(name), block.common.get(name)
+    if texts is None:
+        return pa.repeat(pa.scalar(common, pa.string()), len(block))
+    count = len(block)
+    is_there = np.frombuffer(texts.valid, np.bool_)
+    mask = None if is_there.all() else pa.py_buffer(np.packbits(is_there, bitorder="little"))
+    buffers = [mask, pa.py_buffer(texts.offsets), pa.py_buffer(texts.text)]
+    column = pa.Array.from_buffers(pa.string(), count, buffers)
+    return column if common is None else pc.fill_null(column, common)
+
+
+def _moments(texts: pa.Array) -> pa.Array:
+    """The moments that some texts are, of which none is NULL."""
+    made = _compact_moments(texts)
+    if made is None:
+        made = pa.array([datetime.fromisoformat(text.as_py()) for text in texts], TIMESTAMP)
+    return made
+
+
+def _compact_moments(texts: pa.Array) -> pa.Array | None:
+    """The same of texts as servers write them; None if one is not."""
+    size, (_, offsets, data) = len(_COMPACT), texts.buffers()
+    borders = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    if not len(texts) or (np.diff(borders) != size).any():
+        return None
+    characters = np.frombuffer(data, np.uint8)[borders[0] : borders[-1]].reshape(-1, size)
+    extended = np.tile(np.frombuffer(_EXTENDED.encode(), np.uint8), (len(texts), 1))
+    extended[:, _PLACES] = characters
+    buffers = [np.arange(len(texts) + 1, dtype=np.int32) * len(_EXTENDED), extended]
+    strings = pa.Array.from_buffers(
+        pa.string(), len(texts), [None, *(pa.py_buffer(one) for one in buffers)]
+    )
+    try:
+        return strings.cast(TIMESTAMP)
+    except pa.ArrowInvalid:
+        return None

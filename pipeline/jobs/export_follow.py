@@ -1,0 +1,120 @@
+"""`amps-pipeline export --follow`: Parquet files that are kept in step with what is published.
+
+Journals are looked at again and again; each look adds what it finds (`export_journals`).
+A server is followed by a stream. Either way what has been written and how far that is become
+visible together, so that whatever ends a run, the next one goes on exactly there.
+"""
+
+from __future__ import annotations
+
+from threading import Event
+from typing import TYPE_CHECKING
+
+from pipeline.compacting import compact
+from pipeline.errors import PipelineError
+from pipeline.jobs.export_frames import Wanted, published, write
+from pipeline.jobs.export_journals import export_round, logs_of
+from pipeline.jobs.watching import interruption, watch
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import DataFrame
+
+    from pipeline.files import State, Target
+    from pipeline.jobs.run import Run
+
+
+def follow(
+    options: argparse.Namespace, run: Run, wanted: Wanted, target: Target, state: State
+) -> None:
+    """Keep a table in step, until it has caught up or is interrupted.
+
+    Args:
+        options: the arguments of the job `export`.
+        run: the run.
+        wanted: what to export.
+        target: where to, which the caller possesses.
+        state: how far it is.
+
+    Raises:
+        PipelineError: it cannot be done. What has been written stays, and the next run goes on.
+    """
+    with interruption() as interrupted:
+        if wanted.is_of_server:
+            _follow_server(options, run, wanted, target, state, interrupted)
+        else:
+            _follow_journals(options, run, wanted, target, state, interrupted)
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+
+
+def _follow_journals(
+    options: argparse.Namespace,
+    run: Run,
+    wanted: Wanted,
+    target: Target,
+    state: State,
+    interrupted: Event,
+) -> None:
+    progress = run.progress("export", 0)
+    logs = logs_of(wanted)
+    while not interrupted.is_set():
+        count = export_round(
+            wanted,
+            run,
+            target,
+            state,
+            logs,
+            accepts_gap=options.accept_gap,
+            most=options.max_rows,
+        )
+        if count:
+            compact(target, state)
+            progress.add(count)
+            continue
+        if options.until_caught_up:
+            break
+        interrupted.wait(options.every)
+        logs = logs_of(wanted)
+    progress.end()
+
+
+def _follow_server(
+    options: argparse.Namespace,
+    run: Run,
+    wanted: Wanted,
+    target: Target,
+    state: State,
+    interrupted: Event,
+) -> None:
+    if state.batch >= 0 and not target.checkpoint.exists():
+        raise PipelineError(
+            f"{target.checkpoint}: is gone, which said how far this export is; export to another"
+            " directory"
+        )
+
+    def take(frame: DataFrame, batch: int) -> None:
+        """Add a micro-batch, unless it has been added before Spark could note that down."""
+        if batch <= state.batch:
+            return
+        count = write(frame, target.staging, wanted.partition_by)
+        state.batch = batch
+        files = target.finish(state)
+        compact(target, state)
+        if count:
+            run.say(f"{count} entries in {files} files")
+
+    writer = published(run.spark(), wanted, options.max_rows).writeStream.foreachBatch(take)
+    writer = writer.option("checkpointLocation", str(target.checkpoint.resolve()))
+    if options.until_caught_up:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{options.every} seconds")
+    progress = run.progress("export", 0)
+    query = writer.start()
+    try:
+        watch(query, progress, interrupted)
+    finally:
+        query.stop()
+    progress.end()

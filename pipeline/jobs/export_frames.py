@@ -1,0 +1,212 @@
+"""What an export writes: entries of journals or messages of a topic, as DataFrames and as files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import GreaterThan, LessThanOrEqual
+from pyspark.sql.types import BinaryType, DataType, StructField, StructType
+
+from pipeline.errors import PipelineError
+from pipeline.filters import OPTION, write_filters
+from pipeline.journal.columns import METADATA
+from pipeline.rows import BODY, default_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FOLDERS: Final = ("topic", "date")
+"""Columns that are folders."""
+
+_WHOLE: Final = StructType(
+    [
+        StructField(BODY, BinaryType()),
+        *(StructField(name, kind) for name, kind in METADATA.items()),
+    ]
+)
+"""Entries of journals with everything that is known of them."""
+
+_TIMES: Final = "spark.sql.parquet.outputTimestampType"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is exported, and as what.
+
+    Attributes:
+        source: a directory of journals, or the URI of a server.
+        archive: where other journals have been moved to.
+        topic: a topic or a regular expression; empty for all.
+        filter: a content filter; empty for none.
+        columns: the fields of messages that become columns; None for whole messages.
+        partition_by: the field among them that files are divided by; empty for none.
+        options: further options of the format.
+    """
+
+    source: str
+    archive: Path | None = None
+    topic: str = ""
+    filter: str = ""
+    columns: StructType | None = None
+    partition_by: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_of_server(self) -> bool:
+        """Whether it comes from a running server."""
+        return "://" in self.source
+
+    @property
+    def schema(self) -> StructType | None:
+        """The columns, with all metadata; None for those that the format has without being told."""
+        if self.columns is None:
+            return None
+        known = default_schema(None) if self.is_of_server else _WHOLE
+        more = [StructField(f"_{one.name}", one.dataType) for one in known if one.name != BODY]
+        return StructType([*self.columns, *more])
+
+    def given(self, **more: str) -> dict[str, str]:
+        """The options of the format."""
+        known = {"topic": self.topic, "filter": self.filter, **more}
+        return {**self.options, **{name: text for name, text in known.items() if text}}
+
+
+def read_columns(text: str, partition_by: str) -> StructType | None:
+    """The columns that the command line names.
+
+    Raises:
+        PipelineError: they cannot be.
+    """
+    if not text:
+        if partition_by:
+            raise PipelineError(f"--partition-by={partition_by}: needs --columns, with this field")
+        return None
+    try:
+        columns = DataType.fromDDL(text)
+    except PySparkException as problem:
+        reason = str(problem).strip().splitlines()[0]
+        raise PipelineError(
+            f"--columns={text!r}: expected names and types, such as 'id BIGINT, symbol STRING':"
+            f" {reason}"
+        ) from None
+    if not isinstance(columns, StructType):
+        raise PipelineError(f"--columns={text!r}: expected several names and types")
+    taken = [name for name in columns.names if name.lower() in FOLDERS]
+    if taken:
+        raise PipelineError(
+            f"--columns: {taken[0]} is what the folders are called; leave that field out"
+        )
+    if BODY in columns.names:
+        raise PipelineError("--columns: leave it out to have whole messages in the column body")
+    if partition_by and partition_by not in columns.names:
+        known = ", ".join(columns.names)
+        raise PipelineError(f"--partition-by={partition_by}: expected one of --columns: {known}")
+    return columns
+
+
+def journal_entries(
+    spark: SparkSession, wanted: Wanted, instance: str, first: int, last: int
+) -> DataFrame:
+    """The entries of one instance behind `first` up to `last`, deletions among them.
+
+    With whole messages, the body of a deletion has the keys of the records, as in the journal. With
+    fields, each record that is deleted is a row, whose fields are NULL.
+    """
+    if wanted.schema is None:
+        return _entries(spark, wanted, None, "all", instance, first, last)
+    published = _entries(
+        spark, wanted, wanted.schema, "publish,delta_publish", instance, first, last
+    )
+    deletes = _entries(spark, wanted, _WHOLE, "sow_delete", instance, first, last)
+    keys = F.from_json(F.col(BODY).cast("string"), "array<string>")
+    deleted = deletes.withColumn("sow_key", F.explode(keys)).drop(BODY)
+    named = deleted.toDF(*(f"_{name}" for name in deleted.columns))
+    return published.unionByName(named, allowMissingColumns=True)
+
+
+def _entries(
+    spark: SparkSession,
+    wanted: Wanted,
+    schema: StructType | None,
+    commands: str,
+    instance: str,
+    first: int,
+    last: int,
+) -> DataFrame:
+    given = wanted.given(
+        archive="" if wanted.archive is None else str(wanted.archive.resolve()),
+        instance=instance,
+        commands=commands,
+    )
+    given[OPTION] = write_filters(
+        [GreaterThan(("txid",), first), LessThanOrEqual(("txid",), last)]
+        if schema is None or BODY in schema.names
+        else [GreaterThan(("_txid",), first), LessThanOrEqual(("_txid",), last)]
+    )
+    reader = spark.read.format("amps-journal").options(**given)
+    if schema is not None:
+        reader = reader.schema(schema)
+    entries = reader.load(str(Path(wanted.source).resolve()))
+    txid = F.col("txid" if "txid" in entries.columns else "_txid")
+    return entries.where((txid > first) & (txid <= last))
+
+
+def records(spark: SparkSession, wanted: Wanted) -> DataFrame:
+    """The records that a topic of a server has now."""
+    reader = spark.read.format("amps").options(**wanted.given(server=wanted.source))
+    return (reader if wanted.schema is None else reader.schema(wanted.schema)).load()
+
+
+def published(spark: SparkSession, wanted: Wanted, most: int) -> DataFrame:
+    """What is published to a topic of a server, as a stream.
+
+    Args:
+        spark: reads it.
+        wanted: what to read.
+        most: rows in a micro-batch.
+    """
+    given = wanted.given(server=wanted.source, max_rows_per_trigger=str(most))
+    reader = spark.readStream.format("amps").options(**given)
+    return (reader if wanted.schema is None else reader.schema(wanted.schema)).load()
+
+
+def write(frame: DataFrame, staging: Path, partition_by: str) -> int:
+    """Write rows into folders.
+
+    Args:
+        frame: the rows.
+        staging: where; it is not there yet.
+        partition_by: the field that comes below the topic and the date; empty for none.
+
+    Returns:
+        How many rows there were.
+    """
+    prefix = "" if BODY in frame.columns else "_"
+    seen = Observation("written")
+    moment = F.coalesce(F.col(f"{prefix}timestamp"), F.current_timestamp())
+    dated = frame.withColumn("date", F.date_format(moment, "yyyy-MM-dd"))
+    named = dated.withColumnRenamed("_topic", "topic")
+    counted = named.observe(seen, F.count(F.lit(1)).alias("rows"))
+    folders = [*FOLDERS, *([partition_by] if partition_by else [])]
+    conf = frame.sparkSession.conf
+    before = conf.get(_TIMES)
+    conf.set(_TIMES, "TIMESTAMP_MICROS")  # which everybody reads; Spark's own is older than that
+    try:
+        counted.write.partitionBy(*folders).parquet(str(staging.resolve()))
+    finally:
+        conf.set(_TIMES, str(before))
+    return int(seen.get["rows"])
+
+
+def united(frames: Iterable[DataFrame]) -> DataFrame:
+    """The rows of some frames with the same columns."""
+    first, *others = frames
+    for other in others:
+        first = first.unionByName(other)
+    return first

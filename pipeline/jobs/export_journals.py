@@ -1,0 +1,90 @@
+"""What journals have, and a table has not, is added to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.errors import PipelineError
+from pipeline.jobs.export_frames import Wanted, journal_entries, united, write
+from pipeline.journal.log import Log, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pipeline.files import State, Target
+    from pipeline.jobs.run import Run
+
+
+def export_round(
+    wanted: Wanted,
+    run: Run,
+    target: Target,
+    state: State,
+    logs: Sequence[Log],
+    *,
+    accepts_gap: bool,
+    most: int | None = None,
+) -> int:
+    """Export what journals have, and the target has not.
+
+    Args:
+        wanted: what to export.
+        run: has Spark.
+        target: where to, which the caller possesses.
+        state: how far it is; it is changed.
+        logs: the journals; what comes later is left for another round.
+        accepts_gap: whether entries may be missing.
+        most: entries of an instance at most; None for all.
+
+    Returns:
+        How many entries there were, also of those that are not wanted; 0 if nothing is new.
+
+    Raises:
+        PipelineError: it cannot be done; nothing has changed.
+    """
+    ranges = {}
+    for log in logs:
+        first, last = range_of(log, state, wanted, accepts_gap=accepts_gap)
+        if last > first:
+            ranges[log.instance] = (first, last if most is None else min(last, first + most))
+    if not ranges:
+        return 0
+    spark = run.spark()
+    frame = united([journal_entries(spark, wanted, name, *one) for name, one in ranges.items()])
+    count = write(frame, target.staging, wanted.partition_by)
+    state.reached |= {name: last for name, (_, last) in ranges.items()}
+    files = target.finish(state)
+    if count or most is None:
+        run.say(f"{count} entries in {files} files")
+    return sum(last - first for first, last in ranges.values())
+
+
+def logs_of(wanted: Wanted) -> list[Log]:
+    """The journals as they are now.
+
+    Raises:
+        PipelineError: they cannot be read.
+    """
+    return snapshot(Path(wanted.source), wanted.archive)
+
+
+def range_of(log: Log, state: State, wanted: Wanted, *, accepts_gap: bool) -> tuple[int, int]:
+    """The txid behind which to go on, and the last one."""
+    first = log.files[0].first_txid - 1
+    last = max(file.end_txid or 0 for file in log.files) - 1
+    reached = state.reached.get(log.instance)
+    if reached is None:
+        return first, last
+    if reached < first and not accepts_gap:
+        raise PipelineError(
+            f"{wanted.source}: the entries {reached + 1} to {first} of {log.instance} have not "
+            "been exported, and their journals are gone; name the directory where they were "
+            "archived (--archive), or go on without them (--accept-gap)"
+        )
+    if reached > last:
+        raise PipelineError(
+            f"{wanted.source}: the journals of {log.instance} end at entry {last}, but the export "
+            f"has {reached}: they belong to another log; export to another directory"
+        )
+    return max(first, reached), last

@@ -1,0 +1,46 @@
+"""Watches what goes on until somebody interrupts it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, current_thread, main_thread
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from pipeline.jobs.run import Progress
+
+_LOOK: Final = 1
+"""Seconds between two looks at how far it is."""
+
+
+def watch(query: StreamingQuery, progress: Progress, interrupted: Event) -> None:
+    """Show how far a query is until it ends, or somebody interrupts."""
+    seen = -1
+    is_over = False
+    while not (is_over or interrupted.is_set()):
+        is_over = bool(query.awaitTermination(_LOOK))
+        for batch in query.recentProgress:
+            if batch.batchId > seen:
+                seen = batch.batchId
+                progress.add(batch.numInputRows)
+
+
+@contextmanager
+def interruption() -> Iterator[Event]:
+    """Takes note of being interrupted; gives what says so.
+
+    Spark's own way with an interrupt is to call Java from within a call of Java, which fails.
+    """
+    interrupted = Event()
+    if current_thread() is not main_thread():  # only that one is interrupted
+        yield interrupted
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)

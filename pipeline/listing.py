@@ -1,0 +1,59 @@
+"""Temporary views of an instance's topics, so that SQL finds them by their names.
+
+The protocol has no command that lists topics; the configuration does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from config_schema.spec import ConflatedTopicSpec, InstanceSpec, TopicRef, TopicSpec, ViewSpec
+from pipeline.amps.source import AmpsDataSource
+from pipeline.amps.uri import with_message_type
+from pipeline.configuration import read_configuration
+from pipeline.inference import NothingToInferError
+from pipeline.rows import default_schema
+
+
+def make_catalogue(
+    spark: SparkSession, server: str, config: str, *, sample: int, options: Mapping[str, Any]
+) -> list[str]:
+    """Make the views; see `pipeline.catalogue`."""
+    topics = list(_topics(read_configuration(config)))
+    common = {name: str(value) for name, value in options.items()}
+    times = Counter(topic.name for topic in topics)
+    made = []
+    for topic in topics:
+        name = topic.name if times[topic.name] == 1 else f"{topic.name}!{topic.message_type}"
+        given = {
+            **common,
+            "server": with_message_type(server, topic.message_type),
+            "topic": topic.name,
+        }
+        reader = spark.read.format(AmpsDataSource.name()).schema(_schema(given, topic, sample))
+        reader.load(**given).createOrReplaceTempView(f"`{name.replace('`', '``')}`")
+        made.append(name)
+    return made
+
+
+def _topics(spec: InstanceSpec) -> Iterator[TopicRef]:
+    """The topics with records whose names the configuration has."""
+    for one in spec.sow:
+        match one:
+            case TopicSpec(pattern=None) | ViewSpec() | ConflatedTopicSpec(topic_format=None):
+                yield one.ref
+
+
+def _schema(given: Mapping[str, str], topic: TopicRef, sample: int) -> StructType:
+    """The fields that records have, as far as they can be told; else whole bodies."""
+    if topic.message_type == "json":
+        try:
+            return AmpsDataSource({**given, "sample": str(sample)}).schema()
+        except NothingToInferError:
+            pass
+    return default_schema(topic.message_type)

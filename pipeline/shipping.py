@@ -1,0 +1,88 @@
+"""What executors need of the pipeline, in one file that Spark brings to them.
+
+Spark imports Python out of zip files (`--py-files`), but no compiled modules, which the pipeline
+has as well. An archive it unpacks, in the directory where an executor runs.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterator
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Final
+
+from pipeline.errors import PipelineError
+from pipeline.files import new_path
+
+DIRECTORY: Final = "amperage"
+"""Where executors have what the archive has."""
+
+_US: Final = "amperage"
+_HOME: Final = Path(__file__).parents[1]
+_PACKAGES: Final = (
+    "actions",
+    "amperage",
+    "client",
+    "config_schema",
+    "pipeline",
+    "pyspark_amps",
+    "pyspark_amps_journal",
+    "server",
+)
+_NOT_SHIPPED: Final = frozenset({".c", ".pxd", ".pyx", ".pyc"})
+_OF_SPARK: Final = frozenset({"numpy", "pyarrow"})
+"""Libraries that executors need for whatever is written in Python, and that are large."""
+_SUFFIXES: Final = (".tar.gz", ".tgz")
+_NAME: Final = re.compile(r"[\w.-]+", re.ASCII)
+_QUICK: Final = 1
+"""How much to compress: it is sent once."""
+
+
+def make_archive(path: Path) -> str:
+    """Write the archive; see `pipeline.archive`."""
+    if not path.name.endswith(_SUFFIXES):
+        raise PipelineError(f"{path}: expected a name that ends in {' or '.join(_SUFFIXES)}")
+    try:
+        ours = distribution(_US)
+    except PackageNotFoundError:
+        raise PipelineError(
+            "Amperage is not installed in this environment, so that nobody knows what it needs;"
+            " install it with pip"
+        ) from None
+    with (
+        new_path(path) as temporary,
+        tarfile.open(temporary, "w:gz", compresslevel=_QUICK) as archive,
+    ):
+        for source, name in _files(ours):
+            archive.add(source, name, recursive=False)
+    return f"{path}#{DIRECTORY}"
+
+
+def _files(ours: Distribution) -> Iterator[tuple[Path, str]]:
+    """What goes into the archive, and where it is there."""
+    for package in _PACKAGES:
+        for path in sorted((_HOME / package).rglob("*")):
+            if path.is_file() and path.suffix not in _NOT_SHIPPED:
+                yield path, str(path.relative_to(_HOME))
+    for library in _libraries(ours, {_US}):
+        for file in library.files or ():
+            if file.parts[0] != ".." and file.suffix not in _NOT_SHIPPED:
+                yield Path(str(file.locate())), str(file)
+
+
+def _libraries(needing: Distribution, seen: set[str]) -> Iterator[Distribution]:
+    """The libraries that one needs, without its extras, and those that these need."""
+    for requirement in needing.requires or ():
+        found = _NAME.match(requirement)
+        name = "" if found is None else re.sub(r"[-_.]+", "-", found[0]).lower()
+        if name in seen or name in _OF_SPARK or "extra ==" in requirement:
+            continue
+        seen.add(name)
+        try:
+            library = distribution(name)
+        except PackageNotFoundError:  # for another system, or another Python
+            continue
+        yield library
+        yield from _libraries(library, seen)

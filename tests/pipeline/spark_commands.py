@@ -1,0 +1,63 @@
+"""The commands of Spark: spark-submit, spark-sql and others, as users type them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pyspark
+
+from pipeline.java import java_home
+from tests.pipeline.topics import QUICK_JAVA
+
+HOME = Path(pyspark.__file__).parent
+AT_START = Path(__file__).parent / "at_start"
+
+
+def run_spark(
+    command: str,
+    *words: str,
+    directory: Path,
+    conf: Mapping[str, str] | None = None,
+    **environment: str,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of Spark's to its end.
+
+    Args:
+        command: such as "spark-submit".
+        words: what comes behind the settings.
+        directory: where it runs.
+        conf: settings.
+        environment: variables on top of this process's. The path of Python has nothing of ours
+            unless it is among them.
+    """
+    given = {
+        "spark.driver.extraJavaOptions": QUICK_JAVA,
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+    }
+    settings = given | dict(conf or {})
+    variables = os.environ | {
+        "SPARK_HOME": str(HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": str(AT_START),
+    }
+    java = java_home(directory)
+    if java is not None:
+        variables["JAVA_HOME"] = str(java)
+    return subprocess.run(
+        [str(HOME / "bin" / command), *_options(settings), *words],
+        cwd=directory,
+        env=variables | environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+def _options(settings: Mapping[str, str]) -> Iterator[str]:
+    for name, value in settings.items():
+        yield from ("--conf", f"{name}={value}")

@@ -1,0 +1,141 @@
+"""What readers of an exported table see while it changes, and after a crash at any point."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.compacting import TOGETHER, compact
+from pipeline.files import State, Target
+
+DAY = Path("topic=orders") / "date=2026-01-02"
+KILLED = 9
+
+
+def rows(table: Path) -> list[int]:
+    """What whoever looks for Parquet files with a plain pattern finds, whatever the folder."""
+    found = duckdb.read_parquet(f"{table}/**/*.parquet").project("id").fetchall()
+    same = ds.dataset(table, partitioning="hive", format="parquet").to_table(["id"])
+    assert sorted(same["id"].to_pylist()) == sorted(one for (one,) in found)
+    return sorted(one for (one,) in found)
+
+
+def stage(target: Target, ids: range, day: Path = DAY) -> None:
+    """Do what a run of an export does before it is finished."""
+    folder = target.staging / day
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"id": list(ids)}), folder / f"part-{ids.start:06}.parquet")
+
+
+def state_of(target: Target) -> State:
+    return target.state() or State("export", "one", "journals")
+
+
+def some_files(table: Path, count: int) -> None:
+    """A table that some runs have added ten rows each to."""
+    target = Target(table)
+    with target.possession():
+        for number in range(count):
+            stage(target, range(10 * number, 10 * number + 10))
+            target.finish(state_of(target))
+
+
+def add(table: Path) -> None:
+    """What has not been added yet."""
+    target = Target(table)
+    with target.possession():
+        if "A" in state_of(target).reached:
+            return
+        stage(target, range(1000, 1010))
+        shutil.copytree(target.staging / DAY, target.staging / "topic=other" / "date=2026-01-02")
+        state = state_of(target)
+        state.reached["A"] = 1010
+        target.finish(state)
+
+
+def put_together(table: Path) -> None:
+    target = Target(table)
+    with target.possession():
+        compact(target, state_of(target))
+
+
+def replace(table: Path) -> None:
+    target = Target(table)
+    with target.possession():
+        stage(target, range(2000, 2010))
+        target.replace(state_of(target))
+
+
+def killed_at(step: int, change: Callable[[Path], None], table: Path) -> bool:
+    """Change a table in a process that is gone at its so-manieth step; whether it came so far."""
+    pid = os.fork()
+    if pid == 0:
+        count = itertools.count(1)
+
+        def end(event: str, _: object) -> None:
+            what = event.startswith(("os.", "shutil.", "open", "ctypes.")) and event != "os.fork"
+            if what and next(count) == step:
+                os._exit(KILLED)
+
+        sys.addaudithook(end)
+        try:
+            change(table)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert status in (0, KILLED)
+    return status == KILLED
+
+
+ADDED = [*range(1000, 1010)] * 2
+"""In two topics."""
+BEFORE = [*range(10 * TOGETHER)]
+
+
+@pytest.mark.parametrize(
+    ("change", "seen", "after"),
+    [
+        pytest.param(add, [[], ADDED[:10], ADDED], [*BEFORE, *ADDED], id="files are added"),
+        pytest.param(put_together, [[]], BEFORE, id="files are put together"),
+        pytest.param(replace, [[], None], [*range(2000, 2010)], id="files are replaced"),
+    ],
+)
+def test_no_row_is_lost_or_doubled_wherever_a_run_is_killed(
+    tmp_path: Path,
+    change: Callable[[Path], None],
+    seen: list[list[int] | None],
+    after: list[int],
+) -> None:
+    """Whatever is between what was there and what is there: readers see one or the other."""
+    whole = tmp_path / "whole"
+    some_files(whole, TOGETHER)
+    allowed = [after if one is None else sorted(BEFORE + one) for one in seen]
+    states = set()
+    for step in itertools.count(1):
+        table = tmp_path / "table"
+        shutil.copytree(whole, table)
+        was_killed = killed_at(step, change, table)
+        found = rows(table)
+        assert found in allowed, step
+        states.add(len(found))
+        change(table)  # as the next run does
+        left = sorted(path.name for path in table.iterdir() if not path.name.startswith("topic="))
+        assert left == ["_amps_pipeline"]
+        assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+        assert rows(table) == sorted(after)
+        shutil.rmtree(table)
+        if not was_killed:
+            break
+    assert step > 20
+    assert states == {len(one) for one in allowed}
