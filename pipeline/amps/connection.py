@@ -203,17 +203,27 @@ def explained(options: AmpsOptions, error: ClientError, place: str | None = None
     return option_error(option, getattr(options, option), str(error))
 
 
-def data_loss(options: AmpsOptions, place: str) -> PipelineError:
+def data_loss(options: AmpsOptions, place: str, lost: str = "") -> PipelineError:
     """The error of a stream that is to go on where the log does not go back to any more.
 
     Args:
         options: what it reads.
         place: where it is to go on.
+        lost: what is gone, as far as the server says it.
     """
+    if lost:
+        what = (
+            f"the transaction log does not have everything any more behind {place}, up to which"
+            f" this stream has read: {lost}"
+        )
+    else:
+        what = (
+            f"the transaction log does not have the place {place} any more, up to which this stream"
+            " has read: journal files have been removed since, or this is another server; what was"
+            f" published to {options.read_topic!r} between it and the first entry that the log has"
+            " now may be missing"
+        )
     return PipelineError(
-        f"the transaction log does not have the message {place} any more, up to which this stream"
-        " has read: journal files have been removed since, or this is another server; what was"
-        f" published to {options.read_topic!r} between it and the first entry that the log has now"
-        " may be missing; put the journals back, or go on with what there is with the option"
+        f"{what}; put the journals back, or go on with what there is with the option"
         " fail_on_data_loss=false"
     )

@@ -1,18 +1,21 @@
 """Offsets of a stream: which messages a micro-batch consists of, as small JSON.
 
-    {"bookmark": "77|9|", "ranges": {"[77|1|:77|4|]": 4, "[77|5|:77|9|]": 5}}
+    {"bookmark": "5|900|", "ranges": {"(5|700|:5|810|]": 4, "(5|810|:5|900|]": 5}, "bytes": 812}
 
-The bookmark is that of the last message, where the next batch goes on. The ranges are the batch
-itself: bookmark ranges of the transaction log, each with the number of messages in it. A range is
-one task. So a batch that is run again, by another process and years later, is divided in the same
-way and has the same rows in the same order; sinks that number what they write rely on it. The
-numbers tell whether the log still has everything.
+The bookmark is where the next batch goes on: a place in the transaction log, of which 5 is the
+number here. The ranges are the batch itself: parts of the log, each with the number of messages in
+it. A range is one task. So a batch that is run again, by another process and years later, is
+divided in the same way and has the same rows in the same order; sinks that number what they write
+rely on it. The numbers tell whether the log still has everything.
 
-Of a stream that may go on at another server, the offset also says which messages they were, for a
-server may have them in another order. There is a digest of the bookmarks of each range. And of the
-end of what has been read, a thousand messages or two, there are the first, their number, and their
-digest: a server that has these from the first on, in whichever order, and nothing else between
-them, has been read as far as that. Digests are sums: the order of messages makes no difference.
+Of a stream that may go on at another server, there are bookmarks of messages in the place of places
+of a log: of the last one, and of the first and the last of each range, as `[77|1|:77|4|]`. So there
+were in all offsets of earlier versions; they count as ever. The offset also says then which
+messages they were, for a server may have them in another order. There is a digest of the bookmarks
+of each range. And of the end of what has been read, a thousand messages or two, there are the
+first, their number, and their digest: a server that has these from the first on, in whichever
+order, and nothing else between them, has been read as far as that. Digests are sums: the order of
+messages makes no difference.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from itertools import repeat
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from xxhash import xxh3_128_intdigest
+
+from pipeline.amps.measuring import Measure
 
 Offset: TypeAlias = dict[str, Any]
 
@@ -130,6 +135,12 @@ def end_of(offset: Offset) -> End | None:
 def initial(bookmark: str) -> Offset:
     """Where a stream begins that has not read anything."""
     return {"bookmark": bookmark, "ranges": {}}
+
+
+def measured(found: Measure) -> Offset:
+    """The end of a batch of which the server has said how much it is."""
+    ranges = found.ranges() if found.rows else {}
+    return {"bookmark": found.end, "ranges": ranges, "bytes": found.size}
 
 
 def bookmark_of(offset: Offset) -> str:

@@ -58,6 +58,9 @@ class AmpsOptions:
         sample: how many records the schema is inferred from; None leaves them as bodies.
         where: filters of Spark's, which the server applies as far as it can, and Spark as well.
         max_rows_per_trigger: at most so many rows in a micro-batch; None for all there are.
+        max_bytes_per_trigger: a micro-batch ends after so many bytes of bodies; None for any.
+        min_rows_per_trigger: a micro-batch waits for so many rows; None for one.
+        max_trigger_delay: seconds that it waits for them at most.
         fail_on_data_loss: whether a stream stops where the log does not have everything any more.
         exactly_once: whether to insist on a topic where the server can tell what it has already;
             if not, a task that is tried again publishes all of its rows again.
@@ -84,6 +87,9 @@ class AmpsOptions:
     sample: int | None = None
     where: tuple[Filter, ...] = ()
     max_rows_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    min_rows_per_trigger: int | None = None
+    max_trigger_delay: float = 900.0
     fail_on_data_loss: bool = True
     exactly_once: bool = True
     order: str = "checked"
@@ -158,7 +164,23 @@ def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
         raise option_error(
             "partitions", options.partitions, f"{name} is for all records together: use 1"
         )
+    _check_limits(options, values)
     return options
+
+
+def _check_limits(options: AmpsOptions, given: Mapping[str, Any]) -> None:
+    """See that the limits of micro-batches go together.
+
+    Raises:
+        PipelineError: they do not.
+    """
+    least, most = options.min_rows_per_trigger, options.max_rows_per_trigger
+    if least is not None and most is not None and least > most:
+        raise option_error("min_rows_per_trigger", least, f"max_rows_per_trigger is {most}")
+    if least is None and "max_trigger_delay" in given:
+        raise option_error(
+            "max_trigger_delay", options.max_trigger_delay, "min_rows_per_trigger is missing"
+        )
 
 
 def _as(
@@ -264,6 +286,9 @@ _OPTIONS: Final[Mapping[str, tuple[frozenset[str], Callable[[str, str], Any]]]] 
     "prune": (_READS, _one_of(PRUNES)),
     "sample": (_READS, _count),
     "max_rows_per_trigger": (frozenset({"readStream"}), _count),
+    "max_bytes_per_trigger": (frozenset({"readStream"}), _count),
+    "min_rows_per_trigger": (frozenset({"readStream"}), _count),
+    "max_trigger_delay": (frozenset({"readStream"}), _seconds),
     "fail_on_data_loss": (frozenset({"readStream"}), _truth),
     "exactly_once": (_WRITES, _truth),
     "order": (_WRITES, _one_of(ORDERS)),

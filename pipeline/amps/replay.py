@@ -32,22 +32,22 @@ def replayed(
     Returns:
         The messages, as many at a time as have arrived.
     """
-    stream = client.subscribe(
+    with client.subscribe(
         topic or options.read_topic,
         filter=options.filter,
         options=command_options,
         bookmark=span,
         top_n=top_n,
         acks=("completed",),
-    )
-    is_complete = False
-    while not is_complete:
-        messages = stream.batch(options.timeout)
-        is_complete = not messages or messages[-1].command == "ack"
-        if messages and is_complete:
-            messages.pop()
-        if messages:
-            yield messages
+    ) as stream:
+        is_complete = False
+        while not is_complete:
+            messages = stream.batch(options.timeout)
+            is_complete = not messages or messages[-1].command == "ack"
+            if messages and is_complete:
+                messages.pop()
+            if messages:
+                yield messages
 
 
 def replayed_blocks(

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from client import EPOCH, NOW, InvalidTopicError, Message
 from pipeline.amps.batch import AmpsReader
 from pipeline.amps.connection import connected
+from pipeline.amps.log_range import LogRangeReader, is_range
 from pipeline.amps.options import AmpsOptions, read_options
 from pipeline.amps.replay import replayed
 from pipeline.amps.stream import AmpsStreamReader
@@ -40,9 +41,10 @@ class AmpsDataSource(DataSource):
             raise option_error("sample", options.sample, "schemas are inferred from json only")
         return infer_schema(message.body for message in _sample(options))
 
-    def reader(self, schema: StructType) -> AmpsReader:
-        """What reads a topic once."""
-        return AmpsReader(read_options(self._given, "read"), schema)
+    def reader(self, schema: StructType) -> AmpsReader | LogRangeReader:
+        """What reads a topic once: its records, or a part of the log."""
+        options = read_options(self._given, "read")
+        return (LogRangeReader if is_range(options.bookmark) else AmpsReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """What follows a topic."""

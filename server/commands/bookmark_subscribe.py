@@ -132,7 +132,7 @@ def make_subscription(
     return Subscription(
         session,
         sub_id,
-        _replayed_topics(session, selector),
+        replayed_topics(session, selector),
         restricted_to(read_filter(session, header, stable=page is not None), keys),
         replace(read_presentation(header, options, session), bookmark=True),
         conflater,
@@ -147,7 +147,7 @@ def make_subscription(
     )
 
 
-def _replayed_topics(session: Subscribing, selector: TopicSelector) -> TopicSelector:
+def replayed_topics(session: Subscribing, selector: TopicSelector) -> TopicSelector:
     """The topics that are replayed: those that feed it, of a queue.
 
     Source: AMPS User Guide, Bookmark Subscriptions to Queues.

@@ -79,6 +79,16 @@ HONOURED_BY_REPLAYS: Final = frozenset(
         "timestamp",
     }
 )
+HONOURED_BY_COUNTS: Final = frozenset(
+    {
+        "bookmark_not_found",
+        "count",
+        "count_bytes",
+        "count_parts",
+        "fully_durable",
+        "non_regex_topic",
+    }
+)
 _MOST_DIGITS: Final = 9
 AGGREGATING: Final = ("projection", "grouping")
 QUERYING: Final = frozenset({"sow_and_subscribe", "sow_and_delta_subscribe"})
@@ -102,6 +112,13 @@ WITHOUT_EFFECT_ON_REPLAYS: Final[Mapping[str, str]] = {
     "oof": "a replay sends what was published; it does not follow records",
     "send_empties": "a replay sends every message",
     "send_keys": "a message always has the fields that its SOW key is made from",
+}
+WITHOUT_EFFECT_ON_COUNTS: Final[Mapping[str, str]] = {
+    "none": "it is the same as no option",
+    "no_sowkey": "nothing is sent",
+    "places": "the place where it ends is told in any case",
+    "select": "what is counted are whole messages",
+    "timestamp": "nothing is sent",
 }
 WITHOUT_EFFECT_ON_QUERIES: Final[Mapping[str, str]] = {
     "none": "it is the same as no option",
@@ -237,6 +254,15 @@ def check_replay_options(header: Header, options: Mapping[str, str]) -> None:
     if header.command in QUERYING:
         honoured |= HONOURED_BY_QUERIES
     _check(header, options, honoured, WITHOUT_EFFECT_ON_REPLAYS, REFUSED_BY_REPLAYS)
+
+
+def check_count_options(header: Header, options: Mapping[str, str]) -> None:
+    """Check the options of a subscribe command that asks how much there is.
+
+    Raises:
+        CommandRefused: an option is unknown or cannot be honoured.
+    """
+    _check(header, options, HONOURED_BY_COUNTS, WITHOUT_EFFECT_ON_COUNTS, REFUSED_BY_REPLAYS)
 
 
 def check_options(text: str, command: Literal["subscribe", "sow"]) -> None:

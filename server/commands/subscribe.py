@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from server.base.limits import MOST_CONFLATED, MOST_PATTERNS, MOST_SELECT_LISTS
+from server.commands import counting
 from server.commands.acks import acknowledge
 from server.commands.attaching import attach_in_steps
 from server.commands.bookmark_subscribe import begin as begin_replay
@@ -96,6 +97,9 @@ def _subscribe(session: Subscribing, header: Header, behind: list[bytes]) -> Ste
             "invalid command", "a replay from a bookmark sends whole messages, not deltas"
         )
     options = read_options(header)
+    if header.command == "subscribe" and counting.is_asked_for(options):
+        yield from counting.count(session, header, options)
+        return
     if header.command == "subscribe" and pause_or_resume(session, header, options):
         return
     subscription = yield from place(session, header, options, behind)

@@ -56,6 +56,7 @@ from server.journal.errors import (
 )
 from server.journal.handles import Handles, OriginHandle, TopicHandle
 from server.journal.journal import Journal
+from server.journal.measured import Measured
 from server.journal.mending import Damaged, Mending
 from server.journal.missing import Missing, Note, decode_note, encode_note
 from server.journal.passage import Passage, Unread
@@ -87,6 +88,7 @@ __all__ = [
     "JournalUnavailable",
     "JournalUnreadable",
     "Kind",
+    "Measured",
     "Mending",
     "Missing",
     "NotFound",

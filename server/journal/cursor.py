@@ -41,9 +41,17 @@ from server.journal.layout import (
     FormatError,
     Row,
 )
+from server.journal.measured import NOTHING_MEASURED, Measured, measured_rows
 from server.journal.naming import TOPIC_INDEX, sibling
 from server.journal.passage import NO_PASSAGE, Passage, Unread
-from server.journal.records import Names, read_bodies, read_intact_bodies, read_rows
+from server.journal.records import (
+    CHUNK,
+    Names,
+    read_bodies,
+    read_intact_bodies,
+    read_intact_records,
+    read_rows,
+)
 from server.journal.storage import Source
 from server.journal.stretch import NOTHING, Stretch
 
@@ -53,7 +61,7 @@ _MOST_LOOKED_AT: Final = 8192
 _TXID_OF: Final = attrgetter("txid")
 _ATTEMPTS: Final = 3  # to open a file, which may be moved between being found and being opened
 
-_Found = TypeVar("_Found", Stretch, Passage)
+_Found = TypeVar("_Found", Stretch, Passage, Measured)
 
 Wanted = Callable[[Topic], bool]
 Entries = npt.NDArray[np.uint32]
@@ -194,6 +202,16 @@ class Cursor:
         except OSError as problem:
             raise JournalUnreadable(reason(problem)) from None
 
+    def measure(self) -> Measured:
+        """The same without bodies, for those who want to know how much there is.
+
+        What is damaged of bodies is not seen; moments and names in the span do not count.
+        """
+        try:
+            return self._search(self._measure) or NOTHING_MEASURED
+        except OSError as problem:
+            raise JournalUnreadable(reason(problem)) from None
+
     def _search(self, read: Callable[[_Open, int], _Found]) -> _Found | None:
         """Read on until something is found, the end is reached, or much has been looked at."""
         looked_at = 0
@@ -202,7 +220,8 @@ class Cursor:
             if self.position >= durable:
                 break
             place = self._enter()
-            if place is None:
+            self._check_last()  # where the log begins may be behind it
+            if place is None or self.is_finished:
                 break
             before = self.position
             found = read(place, durable)
@@ -327,6 +346,33 @@ class Cursor:
         self.position = first + reached - 1
         self._check_last()
         return stretch
+
+    def _measure(self, place: _Open, durable: int) -> Measured:
+        first = place.file.first_txid
+        start, end = self._bounds(place, durable)
+        stop = min(start + CHUNK, end)
+        records = None
+        if place.entries is None:
+            records = read_intact_records(place.source, first, start, stop)
+        if records is None:
+            found, stop = self._rows(place, start, end, CHUNK)
+            kinds, wanted = self._kinds, place.wanted
+            measured = measured_rows(
+                row for row in found if row[KIND] in kinds and wanted[row[TOPIC]]
+            )
+        else:
+            topics = [one for one in np.unique(records["topic"]).tolist() if place.wanted[one]]
+            chosen = records[
+                np.isin(records["topic"], topics) & np.isin(records["kind"], sorted(self._kinds))
+            ]
+            measured = Measured(
+                chosen["txid"].astype(np.int64),
+                chosen["body_length"].astype(np.int64),
+                int(chosen["timestamp"][0]) if len(chosen) else 0,
+            )
+        self.position = first + stop - 1
+        self._check_last()
+        return measured
 
     def _rows(self, place: _Open, start: int, end: int, most: int) -> tuple[list[Row], int]:
         """The next intact records of a file that may be wanted, and the number up to where."""

@@ -47,6 +47,7 @@ class Filing:
         disk: how to get at them.
         is_settled: whether a file is full, and nothing needs to be done to it any more.
         stored_to: tells the txid up to which the publishers' sequences are stored apart.
+        take_note: notes down what is in a file, before it is removed.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Filing:
         disk: Disk,
         is_settled: Callable[[int], bool],
         stored_to: Callable[[], int],
+        take_note: Callable[[JournalFile], None],
     ) -> None:
         self._instance = instance
         self._directory = directory
@@ -66,6 +68,7 @@ class Filing:
         self._disk = disk
         self._is_settled = is_settled
         self._stored_to = stored_to
+        self._take_note = take_note
         self._given_up = False
         self.lock: Final = threading.Lock()
 
@@ -137,6 +140,8 @@ class Filing:
                     f"{file.path}: cannot be removed before what it says about its publishers is "
                     "stored elsewhere"
                 )
+            with _explained(file, "removed"):
+                self._take_note(file)
             self._table.drop(number)
             try:
                 with _explained(file, "removed"):

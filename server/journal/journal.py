@@ -23,10 +23,11 @@ from server.journal.handles import OriginHandle, TopicHandle
 from server.journal.layout import PAGE, RECORD_SIZE, FileHeader, FormatError, pack_header
 from server.journal.lookup import Lookup
 from server.journal.mending import Mending
-from server.journal.naming import queues_name, replication_name
+from server.journal.naming import queues_name, removed_name, replication_name
 from server.journal.queue_points import QueuesCache, pack_queues, unpack_queues
 from server.journal.recovery import Found, Recovery
 from server.journal.reindexing import Reindexing
+from server.journal.removed import Gone, Removed
 from server.journal.restoring import Restoring
 from server.journal.settings import JournalSettings
 from server.journal.side_files import SideFile
@@ -129,6 +130,7 @@ class Journal:
             clock,
             self._notice,
             found.clients_stored_to,
+            self._note_removed,
         )
         live, position = self._place_to_write(found, size, disk)
         self._writer = Writer(
@@ -150,6 +152,8 @@ class Journal:
             self._file_is_full,
             self._notice,
         )
+        removed = SideFile(settings.directory / removed_name(settings.instance), disk)
+        self._removed = Removed(removed, self.first_txid)
         self._lookup = Lookup(self._table, self._cache, lambda: self._writer.durable)
         self.mending = Mending(self._table, self._cache, disk)
         self.restoring = Restoring(
@@ -369,6 +373,15 @@ class Journal:
             return sequence if sequence <= self.durable_txid else None
         return self._lookup.find(client, sequence)
 
+    def lost(self, wanted: Wanted, after: int) -> Gone | None:
+        """The last message that has been removed behind an entry; None if there was none.
+
+        Args:
+            wanted: says of a topic whether its messages matter.
+            after: the txid of the entry.
+        """
+        return self._removed.lost(wanted, after, self.first_txid)
+
     def find_again(self, client: int, sequence: int, txid: int) -> int | None:
         """The txid of an entry of the same name behind another one; None if there is none."""
         return self._lookup.find_again(client, sequence, txid)
@@ -497,6 +510,9 @@ class Journal:
         self._upkeep.later(partial(self._upkeep.seal, file, cache))
         text = f"{file.path}: is full"
         self._notice(Notice(Event.ROTATED, text, str(file.path), commit.last_txid))
+
+    def _note_removed(self, file: JournalFile) -> None:
+        self._removed.take_note(file, self._cache.open(file.path))
 
     def _relieve(self) -> None:
         if self._committer.is_running:

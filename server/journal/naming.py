@@ -44,6 +44,11 @@ def queues_name(instance: str) -> str:
     return f"{_as_file_name(instance)}.queues.ack"
 
 
+def removed_name(instance: str) -> str:
+    """The name of the note of what has been removed."""
+    return f"{_as_file_name(instance)}.removed.ack"
+
+
 def replication_name(instance: str) -> str:
     """The name of what replication remembers."""
     return f"{_as_file_name(instance)}.replication.ack"

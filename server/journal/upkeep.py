@@ -65,6 +65,7 @@ class Upkeep:
         clock: microseconds since the Unix epoch.
         notice: told of what does not work.
         stored_to: the txid up to which the stored table of publishers is true.
+        take_note: notes down what is in a file that is to be removed.
 
     Attributes:
         stored_to: the same, as it is now.
@@ -81,6 +82,7 @@ class Upkeep:
         clock: Callable[[], int],
         notice: Callable[[Notice], None],
         stored_to: int,
+        take_note: Callable[[JournalFile], None],
     ) -> None:
         self._place = place
         self._table = table
@@ -102,6 +104,7 @@ class Upkeep:
             disk,
             self.is_settled,
             lambda: self.stored_to,
+            take_note,
         )
 
     def start(self) -> None:

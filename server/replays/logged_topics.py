@@ -117,6 +117,11 @@ class LoggedTopics:
         topic = self._find(name)
         return topic is not None and topic.has_subscriptions
 
+    def chooses(self, name: TopicName) -> bool:
+        """Whether of a topic some messages are not wanted, or not as they are."""
+        topic = self._find(name)
+        return topic is not None and topic.chooses
+
     def deliver(self, stretch: Stretch) -> None:
         """Deliver messages to those who want them."""
         for run in stretch.runs():

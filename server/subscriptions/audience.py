@@ -73,6 +73,11 @@ class Audience:
         return bool(self._subscriptions)
 
     @property
+    def chooses(self) -> bool:
+        """Whether some messages go to some only, or not as they are."""
+        return bool(self._filters) or bool(self._limited)
+
+    @property
     def subscriptions(self) -> Collection[Subscription]:
         """Those that a message could go to."""
         if not self._limited:

@@ -12,7 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.pipeline.journals import journal
 from tests.pipeline.streams import read_all
 from tests.pipeline.topics import publish, streaming
-from tests.support.server import CONFIGURATION, free_port, running_configuration
+from tests.support.old_journals import PER_FILE, fill, make_old, on_topic, tell
+from tests.support.server import (
+    CONFIGURATION,
+    free_port,
+    running_configuration,
+    running_server,
+)
+from tests.support.waiting import wait_until
 
 LOG = """
 <TransactionLog>
@@ -52,6 +59,49 @@ def test_a_server_whose_journals_are_gone(spark: SparkSession, tmp_path: Path) -
             (stream / "checkpoint" / "commits" / name).unlink()
         lenient = streaming(spark, server, "log-quiet", fail_on_data_loss=False)
         assert ids(spark, lenient.schema("id INT").load(), stream) == [1, 2, 3]
+
+
+ACTIONS = f"""
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+  <PreallocatedJournalFiles>1</PreallocatedJournalFiles>
+  <Topic><Name>^(log-.*|orders)$</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+<Actions>{on_topic("remove")}</Actions>
+"""
+
+
+def test_journals_that_are_removed_take_something_of_some_topics_only(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A stream goes on where nothing of its topic was in them; else it says what is gone."""
+    with running_server(tmp_path, elements=ACTIONS) as server:
+        publish(server, "log-quiet", [{"id": 1}])
+        publish(server, "log-lost", [{"id": 1}])
+        frames = {
+            name: streaming(spark, server, name).schema("id INT").load()
+            for name in ("log-quiet", "log-lost", "log-.*")
+        }
+        streams = {name: tmp_path / name.replace(".*", "all") for name in frames}
+        for name, count in (("log-quiet", 1), ("log-lost", 1), ("log-.*", 2)):
+            assert len(ids(spark, frames[name], streams[name])) == count
+        publish(server, "log-lost", [{"id": 2}])
+        fill(server, 1, 2 * PER_FILE)
+        first = tmp_path / "journal" / "test-instance.0000000000.journal"
+        make_old(first)
+        tell(server, "remove", "1d")
+        wait_until(lambda: not first.exists())
+        for name in ("log-quiet", "log-lost"):
+            publish(server, name, [{"id": 3}])
+        assert ids(spark, frames["log-quiet"], streams["log-quiet"]) == [1, 3]
+        for name in ("log-lost", "log-.*"):
+            with pytest.raises(
+                PySparkException, match=r"its messages until 20.*Z, up to .* are gone"
+            ):
+                ids(spark, frames[name], streams[name])
+        lenient = streaming(spark, server, "log-lost", fail_on_data_loss=False)
+        found = ids(spark, lenient.schema("id INT").load(), streams["log-lost"])
+        assert found == [1, 3]
 
 
 def test_journals_that_are_gone(spark: SparkSession, tmp_path: Path) -> None:

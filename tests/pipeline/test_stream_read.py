@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
+import pytest
 from pyspark.sql import Row, SparkSession
+from pyspark.sql.types import StructType
 
+from pipeline.amps.options import read_options
+from pipeline.amps.stream import AmpsStreamReader
 from tests.pipeline.streams import read_all, until
-from tests.pipeline.topics import publish, streaming
+from tests.pipeline.topics import bookmarks, publish, streaming, uri
 from tests.support.server import RunningServer
 
 
@@ -75,3 +81,119 @@ def test_records_that_are_followed_have_their_keys(
     rows = read_all(spark, frame, tmp_path)
     assert sorted(row.id for row in rows) == [0, 0, 1, 1, 2, 2]
     assert len({(row.id, row._sow_key) for row in rows}) == 3
+
+
+def test_a_checkpoint_of_an_earlier_version_goes_on(
+    spark: SparkSession, server: RunningServer, tmp_path: Path
+) -> None:
+    """Its offsets have bookmarks of messages; one batch of them has to be repeated."""
+    publish(server, "log-older", [{"id": i} for i in range(8)])
+    frame = streaming(spark, server, "log-older", max_rows_per_trigger=3).schema("id INT").load()
+    marks = bookmarks(server, "log-older")
+    assert len(read_all(spark, frame, tmp_path)) == 8
+    for number, (first, last) in enumerate(((0, 2), (3, 5))):
+        path = tmp_path / "checkpoint" / "offsets" / str(number)
+        span = f"[{marks[first]}:{marks[last]}]"
+        rewrite(path, {"bookmark": marks[last], "ranges": {span: 3}})
+    for kind, numbers in (("offsets", "23456"), ("commits", "123456")):
+        for number in numbers:
+            for name in (number, f".{number}.crc"):
+                (tmp_path / "checkpoint" / kind / name).unlink(missing_ok=True)
+    shutil.rmtree(tmp_path / "rows")
+    assert sorted(row.id for row in read_all(spark, frame, tmp_path)) == [3, 4, 5, 6, 7]
+
+
+def rewrite(path: Path, offset: dict[str, Any]) -> None:
+    """Have another offset of its source stand in a file of a checkpoint."""
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:-1], json.dumps(offset)]))
+    path.with_name(f".{path.name}.crc").unlink()
+
+
+def test_offsets_get_on_where_others_publish(
+    spark: SparkSession, server: RunningServer, tmp_path: Path
+) -> None:
+    """So that a stream of a quiet topic does not need the journals that it has passed."""
+    publish(server, "log-still", [{"id": 1}])
+    frame = streaming(spark, server, "log-still").schema("id INT").load()
+    places = []
+    for _ in range(2):
+        assert [row.id for row in read_all(spark, frame, tmp_path)] == [1]
+        offsets = (tmp_path / "checkpoint" / "offsets").glob("[0-9]*")
+        last = max(offsets, key=lambda path: int(path.name)).read_text().splitlines()[-1]
+        places.append(int(json.loads(last)["bookmark"].split("|")[1]))
+        publish(server, "log-loud", [{"id": i} for i in range(10)])
+    assert places[1] >= places[0] + 10
+
+
+@pytest.mark.parametrize(
+    ("options", "batches"),
+    [
+        ({"max_rows_per_trigger": 40}, [40, 40, 20]),
+        ({"max_bytes_per_trigger": 300}, [30, 30, 30, 10]),
+        ({"max_bytes_per_trigger": 300, "max_rows_per_trigger": 25}, [25, 25, 25, 25]),
+        ({"max_bytes_per_trigger": 1}, [1] * 100),
+        ({"min_rows_per_trigger": 1000}, [100]),
+        ({"filter": "/id >= 50", "max_rows_per_trigger": 40}, [40, 20]),
+    ],
+    ids=str,
+)
+def test_limits_of_micro_batches(
+    server: RunningServer, options: dict[str, Any], batches: list[int]
+) -> None:
+    """A batch ends with the message that fills it; all there is comes in the end."""
+    topic = f"log-limits-{'-'.join(options)}-{batches[0]}"
+    publish(server, topic, [{"id": i} for i in range(10, 110)])  # ten bytes each, or eleven
+    given = {"server": uri(server), "topic": topic, **{k: str(v) for k, v in options.items()}}
+    reader = AmpsStreamReader(read_options(given, "readStream"), StructType().add("id", "int"))
+    reader.prepareForTriggerAvailableNow()
+    offset, found = reader.initialOffset(), []
+    try:
+        while (end := reader.latestOffset(offset, reader.getDefaultReadLimit())) != offset:
+            found.append(sum(end["ranges"].values()))
+            offset = end
+    finally:
+        reader.stop()
+    assert [rows for rows in found if rows] == batches
+
+
+def test_progress_tells_how_far_a_stream_is_behind(
+    spark: SparkSession, server: RunningServer, tmp_path: Path
+) -> None:
+    publish(server, "log-behind", [{"id": i} for i in range(10, 40)])
+    frame = streaming(spark, server, "log-behind", max_rows_per_trigger=10).schema("id INT").load()
+    writer = frame.writeStream.format("noop").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path)).start()
+    query.awaitTermination()
+    told = [
+        json.loads(progress["sources"][0]["latestOffset"])
+        for progress in query.recentProgress
+        if progress["numInputRows"]
+    ]
+    assert [(one["rows_behind"], one["bytes_behind"]) for one in told] == [
+        (20, 200),
+        (10, 100),
+        (0, 0),
+    ]
+    assert told[0]["seconds_behind"] > 0 == told[-1]["seconds_behind"]
+    assert len({one["bookmark"] for one in told}) == 1
+
+
+def test_a_micro_batch_waits_for_enough(server: RunningServer) -> None:
+    """Until it has waited for long enough."""
+    given = {"server": uri(server), "topic": "log-enough", "min_rows_per_trigger": "5"}
+    publish(server, "log-enough", [{"id": i} for i in range(4)])
+    assert planned(given | {"max_trigger_delay": "0.0001"}) == 4
+    assert planned(given) == 0
+    publish(server, "log-enough", [{"id": 4}])
+    assert planned(given) == 5
+
+
+def planned(given: dict[str, str]) -> int:
+    """How many rows the first micro-batch of a stream has."""
+    reader = AmpsStreamReader(read_options(given, "readStream"), StructType().add("id", "int"))
+    try:
+        end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+        return sum(end["ranges"].values())
+    finally:
+        reader.stop()

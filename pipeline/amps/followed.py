@@ -1,0 +1,74 @@
+"""Micro-batches of a stream that may go on at another server: which messages they are is noted.
+
+The logs of several servers have different places, and may have another order. So the driver reads
+what a micro-batch consists of (`follower.py`), and the offset says so in full (`offsets.py`).
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+from client import Message
+from pipeline.amps.follower import Follower
+from pipeline.amps.limits import Limits
+from pipeline.amps.offsets import BatchPlan, Offset, bookmark_of, end_of, ranges_of
+from pipeline.amps.options import AmpsOptions
+
+_ROWS_KEPT: Final = 10_000
+_BYTES_KEPT: Final = 8 << 20
+"""What may travel to a task as rows."""
+
+
+class Followed:
+    """Plans micro-batches by reading them.
+
+    Args:
+        options: servers, topic and filter.
+        command_options: the options field of the subscription.
+    """
+
+    def __init__(self, options: AmpsOptions, command_options: str) -> None:
+        self._options = options
+        self._follower = Follower(options, command_options)
+        self._seen: tuple[str, list[Message]] | None = None
+
+    def stop_at_end(self) -> None:
+        """See `Ahead.stop_at_end`."""
+        self._follower.stop_at_end()
+
+    def close(self) -> None:
+        """See `Ahead.close`."""
+        self._follower.close()
+
+    def latest(self, start: Offset, limits: Limits) -> Offset:
+        """See `Ahead.latest`."""
+        plan = BatchPlan(has_digests=True)
+        seen: list[Message] = []
+        size = 0
+        follower = self._follower
+        for messages in follower.take(bookmark_of(start), limits.rows, end_of(start)):
+            plan.add([message.bookmark or "" for message in messages])
+            size += sum(len(message.body) for message in messages)
+            if plan.rows <= _ROWS_KEPT:
+                seen += messages
+            if limits.size is not None and size >= limits.size:
+                break
+        if not plan.rows:
+            return start
+        end = plan.offset(self._options.partitions)
+        if follower.end is not None:
+            end["read"] = list(follower.end)
+        is_kept = len(seen) == plan.rows and size <= _BYTES_KEPT
+        self._seen = (bookmark_of(end), seen) if is_kept else None
+        return end
+
+    def behind(self) -> None:
+        """See `Ahead.behind`: the servers do not say it of one another's logs."""
+
+    def messages(self, end: Offset) -> list[list[Message]] | None:
+        """See `Ahead.messages`."""
+        if self._seen is None or self._seen[0] != bookmark_of(end):
+            return None
+        left = iter(self._seen[1])
+        return [list(islice(left, one.rows)) for one in ranges_of(end)]

@@ -1,0 +1,82 @@
+"""`spark.read.format("amps")` with a range of bookmarks: a part of the transaction log, once.
+
+No records are needed, only that the topic is in the log. Where the part ends is settled when it is
+planned, so that all tasks read of the same log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pipeline.amps.connection import connected
+from pipeline.amps.measuring import measure
+from pipeline.amps.offsets import Range
+from pipeline.amps.options import AmpsOptions
+from pipeline.amps.ranges import AmpsRange, RangeReader
+from pipeline.errors import PipelineError, option_error
+
+_OF_RECORDS = {"orderby": None, "top_n": None, "partition_by": "key"}
+"""Options that are for records alone, and what they are if nobody gives them."""
+
+
+def is_range(bookmark: str | None) -> bool:
+    """Whether a bookmark is a range."""
+    return bookmark is not None and bookmark.strip().startswith(("[", "("))
+
+
+class LogRangeReader(DataSourceReader):
+    """Reads the messages of a part of the log.
+
+    Args:
+        options: what to read.
+        schema: as what.
+
+    Raises:
+        PipelineError: an option is for records, or the schema cannot be had of the messages.
+    """
+
+    def __init__(self, options: AmpsOptions, schema: StructType) -> None:
+        for name, default in _OF_RECORDS.items():
+            if (value := getattr(options, name)) != default:
+                raise option_error(name, value, "it is for records, and the bookmark is a range")
+        self._options = options
+        self._ranges = RangeReader(options, schema)
+
+    def partitions(self) -> list[InputPartition]:
+        """Divide the part into ranges of about as many messages.
+
+        Raises:
+            PipelineError: the server refuses, or the log does not go back as far.
+        """
+        options, found = self._options, dict[str, int]()
+        span = (options.bookmark or "").strip()
+        with connected(options, "plan") as client:
+            while True:
+                some = measure(
+                    client,
+                    options,
+                    span,
+                    command_options=self._ranges.command_options,
+                    parts=options.partitions,
+                )
+                if some.lost:
+                    raise PipelineError(
+                        f"option bookmark={options.bookmark!r}: the transaction log does not go"
+                        f" back as far: {some.lost}; begin later, or read archived journals with"
+                        " the format amps-journal"
+                    )
+                found |= some.ranges() if some.rows else {}
+                if some.is_whole:
+                    break
+                span = f"({some.end}:{span.partition(':')[2]}"
+        if not found:  # Spark would have a task all the same, and not say what for
+            return [AmpsRange(Range(span, 0), self._ranges.row_format().batch(()))]
+        return [AmpsRange(Range(one, rows)) for one, rows in found.items()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one range."""
+        yield from self._ranges.read(partition)

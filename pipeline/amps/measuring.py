@@ -1,0 +1,149 @@
+"""How much there is in a part of the transaction log, as the server counts it.
+
+The option `count` of `subscribe` (docs/compatibility.md) sends no messages. It says how many there
+are, how many bytes, and at which places of the log they could be divided. A place is a bookmark in
+which the number of the log stands for the publisher, and the number of an entry for the sequence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from client import Client, ClientError, CommandError
+from pipeline.amps.options import AmpsOptions
+from pipeline.errors import option_error
+
+_VALUE: Final = re.compile(r"(?:^|,)(\w+)(?:=(?:\[([^\]]*)\]|([^,\[]*)))?")
+_PASSED_ON: Final = frozenset({"bookmark_not_found", "fully_durable", "non_regex_topic"})
+_NOT_LOGGED: Final = "only what is in a transaction log can be counted"
+_MICROSECONDS: Final = 1e6
+
+
+class Part(NamedTuple):
+    """A part of what was counted.
+
+    Attributes:
+        end: the place of the last entry that belongs to it.
+        rows: how many messages it has.
+    """
+
+    end: str
+    rows: int
+
+
+class Measure(NamedTuple):
+    """How much there is.
+
+    Attributes:
+        rows: messages.
+        size: their bytes.
+        begin: the place behind which they are.
+        end: the place up to which they are.
+        parts: about equal parts of them, in order.
+        oldest: when the first of them was recorded, in seconds since 1970; 0 if there is none.
+        lost: what is not in the log any more, as the server says it; empty for nothing.
+        is_whole: whether these are all that there are, and not only as many as were asked for.
+    """
+
+    rows: int
+    size: int
+    begin: str
+    end: str
+    parts: Sequence[Part]
+    oldest: float
+    lost: str
+    is_whole: bool
+
+    def ranges(self) -> dict[str, int]:
+        """The parts as ranges of bookmarks, with the number of messages in each."""
+        begins = [self.begin, *(part.end for part in self.parts)]
+        pairs = zip(begins, self.parts, strict=False)
+        return {f"({begin}:{part.end}]": part.rows for begin, part in pairs}
+
+
+def measure(
+    client: Client,
+    options: AmpsOptions,
+    span: str,
+    *,
+    command_options: str = "",
+    rows: int | None = None,
+    size: int | None = None,
+    parts: int = 1,
+    is_filtered: bool = True,
+) -> Measure:
+    """Count the messages of a part of the log.
+
+    Args:
+        client: a session.
+        options: the topic and the filter.
+        span: which part, as `[begin:end)` with bookmarks.
+        command_options: the options field of the replay that it is about.
+        rows: to end after so many messages.
+        size: to end after so many bytes.
+        parts: into how many parts to divide what there is at most.
+        is_filtered: whether the filter is asked; without, all messages of the topic count.
+
+    Raises:
+        PipelineError: the topic is not in the log.
+        ClientError: the server refuses, or has gone.
+    """
+    given = [
+        option.strip()
+        for option in command_options.split(",")
+        if option.strip().partition("=")[0] in _PASSED_ON
+    ]
+    wanted = ["count", f"count_parts={parts}", *given]
+    if size is not None:
+        wanted.append(f"count_bytes={size}")
+    try:
+        with client.subscribe(
+            options.read_topic,
+            filter=options.filter if is_filtered else None,
+            options=",".join(wanted),
+            bookmark=span,
+            top_n=rows,
+            acks=("completed",),
+        ) as stream:
+            ack = stream.next(options.timeout)
+    except CommandError as error:
+        if error.reason != "invalid option" or _NOT_LOGGED not in (error.detail or ""):
+            raise
+        raise option_error(
+            "topic", options.read_topic, "it is not in the server's TransactionLog"
+        ) from None
+    if ack is None:
+        raise ClientError("the server has not said how much there is")
+    told = {
+        name: listed or plain for name, listed, plain in _VALUE.findall(ack.header.options or "")
+    }
+    if "places" not in told:
+        raise ClientError(
+            "the server does not say how much there is: it does not know the option count of"
+            " subscribe; expected Amperage of the same version as the pipeline"
+        )
+    cut = (part.rpartition(":") for part in told["parts"].split(","))
+    return Measure(
+        int(ack.header.matches or 0),
+        int(told["bytes"]),
+        told["begin"],
+        told["places"],
+        [Part(place, int(count)) for place, _, count in cut],
+        int(told["oldest"]) / _MICROSECONDS,
+        _said(told.get("lost", "")),
+        "more" not in told,
+    )
+
+
+def _said(lost: str) -> str:
+    """What the server says of the last message that has been removed, for people."""
+    if not lost:
+        return ""
+    place, _, timestamp = lost.rpartition(":")
+    if timestamp == "0":
+        return f"the entries up to {place} are gone, and it is not known whether others were there"
+    moment = datetime.fromtimestamp(int(timestamp) / _MICROSECONDS, UTC)
+    return f"its messages until {moment:%Y-%m-%dT%H:%M:%SZ}, up to {place}, are gone"

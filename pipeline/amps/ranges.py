@@ -1,0 +1,168 @@
+"""Parts of the transaction log as rows: what tasks read, for streams and for single reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from client import NOW, Client, CommandError
+from pipeline.amps.connection import NOT_FOUND, connected
+from pipeline.amps.offsets import Range, digest_of
+from pipeline.amps.options import AmpsOptions
+from pipeline.amps.replay import replayed, replayed_blocks
+from pipeline.amps.selection import command_options
+from pipeline.arrived import Arrived, gathered
+from pipeline.errors import PipelineError, option_error
+from pipeline.rows import RowFormat
+from pipeline.workers import settle
+
+_ROWS_A_BATCH: Final = 10_000
+_OTHER_MESSAGES: Final = ("conflation", "rate", "live", "pause")
+"""Options of replays that send others than the log has, or never end."""
+
+
+class AmpsRange(InputPartition):
+    """One task's share of a part of the log.
+
+    Args:
+        range_: which messages.
+        rows: the messages as rows, if they are known.
+    """
+
+    def __init__(self, range_: Range, rows: pa.RecordBatch | None = None) -> None:
+        super().__init__(range_)
+        self.range = range_
+        self.rows = rows
+
+
+class RangeReader:
+    """Reads parts of the log.
+
+    Args:
+        options: what to read.
+        schema: as what.
+
+    Attributes:
+        command_options: the options field of replays.
+
+    Raises:
+        PipelineError: the schema cannot be had of the topic's messages.
+    """
+
+    def __init__(self, options: AmpsOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self.command_options: Final = _of_replays(
+            command_options(options, self.row_format()) or "", options
+        )
+
+    def row_format(self) -> RowFormat:
+        """What makes rows of messages."""
+        options = self._options
+        return RowFormat(self._schema, options.message_type, options.tolerance)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a part.
+
+        Raises:
+            PipelineError: the log does not have all its messages any more.
+        """
+        assert isinstance(partition, AmpsRange)  # noqa: S101 - nothing else is handed out
+        settle()
+        if partition.rows is not None:
+            yield partition.rows
+            return
+        range_, rows = partition.range, self.row_format()
+        found: list[str] = []
+        count = 0
+        for arrived in self._arrived(range_):
+            count += len(arrived)
+            if range_.digest is not None:
+                found += (bookmark or "" for bookmark in arrived.header("bookmark").to_pylist())
+            yield rows.batch(arrived)
+        if self._options.fail_on_data_loss:
+            _check(range_, count, found)
+
+    def _arrived(self, range_: Range) -> Iterator[Arrived]:
+        options = self._options
+        with connected(options, "read", patient=True, place=range_.begin) as client:
+            if not (options.fail_on_data_loss or _has(client, options, range_.end)):
+                return
+            span, most = range_.span, None
+            if options.fail_on_data_loss and range_.digest is not None:
+                # At another server, the last of these messages need not come last.
+                span, most = f"[{range_.begin}:{NOW}]", range_.rows
+            blocks = replayed_blocks(
+                client, options, span, command_options=self.command_options, top_n=most
+            )
+            yield from gathered(blocks, _ROWS_A_BATCH)
+
+
+def _check(range_: Range, count: int, found: Sequence[str]) -> None:
+    """See that the messages of a range are those that they were, in whichever order.
+
+    Args:
+        range_: the range.
+        count: how many have come.
+        found: their bookmarks, if the range has a digest.
+
+    Raises:
+        PipelineError: they are not.
+    """
+    if count != range_.rows:
+        raise PipelineError(
+            f"the transaction log has {count} of the {range_.rows} messages of"
+            f" {range_.span}: journal files have been removed, some of it is damaged, or the"
+            " options topic or filter have changed since the checkpoint was made; the option"
+            " fail_on_data_loss=false goes on with what there is"
+        )
+    if range_.digest not in (None, digest_of(found)):
+        raise PipelineError(
+            f"the instance that is there now has other messages behind the first of {range_.span}"
+            " than the one where this micro-batch was begun: several publishers were connected to"
+            " different instances. Repeat it where it was begun (the first of the option server"
+            " that can be reached is taken), or here, with what there is, with the option"
+            " fail_on_data_loss=false"
+        )
+
+
+def _has(client: Client, options: AmpsOptions, bookmark: str) -> bool:
+    """Whether the log has a message still.
+
+    Journals go from the first on, so that without its last message nothing of a range is left. The
+    server would wait for that message to come, and send all others meanwhile.
+    """
+    span = f"[{bookmark}:{bookmark}]"
+    try:
+        for _ in replayed(client, options, span, command_options="bookmark_not_found=fail"):
+            pass
+    except CommandError as error:
+        if error.reason != NOT_FOUND:
+            raise
+        return False
+    return True
+
+
+def _of_replays(chosen: str, options: AmpsOptions) -> str:
+    """Say what else the server is to do.
+
+    A bookmark that is not in the log it is to refuse, instead of beginning elsewhere; or to begin
+    with the first entry there is. Of several servers, each is to give only what all of them have:
+    the query may go on at another one.
+
+    Raises:
+        PipelineError: an option would have others sent than the log has.
+    """
+    for part in chosen.split(","):
+        if (name := part.strip().partition("=")[0]) in _OTHER_MESSAGES:
+            raise option_error("options", options.options, f"{name} is not for what Spark reads")
+    parts = [chosen] if chosen else []
+    if "bookmark_not_found" not in chosen:
+        parts.append(f"bookmark_not_found={'fail' if options.fail_on_data_loss else 'epoch'}")
+    if len(options.servers) > 1 and "fully_durable" not in chosen:
+        parts.append("fully_durable")
+    return ",".join(parts)
