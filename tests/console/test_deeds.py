@@ -53,6 +53,7 @@ def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
 
 
 def test_a_client_is_disconnected_when_that_is_confirmed(browser: Browser, admin: Admin) -> None:
+    browser.logs_are_expected = True  # what was asked about it when it went may be answered by then
     browser.port = admin.port
     with admin.server.log_on("unwanted") as peer:
         browser.open("clients?find=client_name=unwanted")
