@@ -29,7 +29,8 @@ from pipeline.json_columns import UNFIT, JsonReader
 from pipeline.kinds import field_type, hook, is_time
 from pipeline.packed import Bodies
 from pipeline.times import time_rule
-from server.message_types.base import MessageType, Value
+from server.message_types.base import BodyError, MessageType, Value
+from server.message_types.pretty import Readable
 from server.message_types.registry import MessageTypes
 
 if TYPE_CHECKING:
@@ -139,13 +140,15 @@ class _Converter:
         self._paths: list[tuple[str, ...]] = []
         self._times: list[int] = []
         """Which of the values are times."""
+        self._tree: Callable[[bytes], Any] | None = None
+        """What decodes whole bodies, where a column takes that; their last value then."""
 
     def extractor(self) -> Callable[[bytes], Sequence[Any]]:
         """What reads the values that the columns are made of."""
-        extract = self._kind.extractor(self._paths)
+        extract: Callable[[bytes], Sequence[Any]] = self._kind.extractor(self._paths)
         if self._module == "msgpack" and self._times:
-            return _with_extensions(extract, {slot: self._paths[slot] for slot in self._times})
-        return extract
+            extract = _with_extensions(extract, {slot: self._paths[slot] for slot in self._times})
+        return extract if self._tree is None else _with_tree(extract, self._tree)
 
     def column(self, kind: DataType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
         """What gives a column, or a member of one, of the values.
@@ -173,10 +176,7 @@ class _Converter:
         while isinstance(innermost, ArrayType):
             innermost = innermost.elementType
         if isinstance(innermost, (MapType, StructType)):
-            raise PipelineError(
-                f"schema: column {name!r}: of messages of type {self._kind.name}, only single"
-                " values, arrays of them and structs with them can be read"
-            )
+            return self._document(kind, path)
         slot = len(self._paths)
         self._paths.append(path)
         if is_time(innermost):
@@ -186,6 +186,31 @@ class _Converter:
         wanted = field_type(kind, name, own_times=True)
         lenient = field_type(kind, name, own_times=True, lenient=True)
         return lambda values: self._converted(values[slot], wanted, lenient, name)
+
+    def _document(self, kind: DataType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
+        """What gives a map, or an array with structs or maps."""
+        name = ".".join(path)
+        if not isinstance(self._kind, Readable):
+            raise PipelineError(
+                f"schema: column {name!r}: of messages of type {self._kind.name}, only single"
+                " values, arrays of them and structs with them can be read"
+            )
+        if _has_bytes(kind):
+            raise PipelineError(
+                f"schema: column {name!r}: bytes within maps and within arrays of structs cannot be"
+                " read; use string"
+            )
+        self._tree = self._kind.tree
+        wanted = field_type(kind, name, own_times=True)
+        lenient = field_type(kind, name, own_times=True, lenient=True)
+
+        def document(values: Sequence[Any]) -> Any:
+            found = values[-1]
+            for step in path:
+                found = found.get(step) if isinstance(found, dict) else None
+            return self._converted(found, wanted, lenient, name)
+
+        return document
 
     def _protobuf_time(
         self, kind: DataType, path: tuple[str, ...]
@@ -225,8 +250,33 @@ class _Converter:
                 ) from None
 
 
+def _has_bytes(kind: DataType) -> bool:
+    match kind:
+        case ArrayType():
+            return _has_bytes(kind.elementType)
+        case MapType():
+            return _has_bytes(kind.valueType)
+        case StructType():
+            return any(_has_bytes(member.dataType) for member in kind)
+    return isinstance(kind, BinaryType)
+
+
+def _with_tree(
+    extract: Callable[[bytes], Sequence[Any]], tree: Callable[[bytes], Any]
+) -> Callable[[bytes], Sequence[Any]]:
+    """Has the whole body behind the values; None where it cannot be decoded."""
+
+    def extended(body: bytes) -> Sequence[Any]:
+        try:
+            return [*extract(body), tree(body)]
+        except BodyError:
+            return [*extract(body), None]
+
+    return extended
+
+
 def _with_extensions(
-    extract: Callable[[bytes], Sequence[Value]], times: Mapping[int, tuple[str, ...]]
+    extract: Callable[[bytes], Sequence[Any]], times: Mapping[int, tuple[str, ...]]
 ) -> Callable[[bytes], Sequence[Any]]:
     """Has MessagePack's timestamps among the values, which are bytes to the server.
 
