@@ -58,10 +58,10 @@ def catalogue(
 
     `SHOW TABLES`, `DESCRIBE` and queries in SQL have them. A view is called like its topic, or
     `topic!message_type` where there are several of that name; each query reads what there is then.
-    Its columns are the fields of a sample of the records as they are now. Where there are no
-    records, their fields have values of several types, or the message type is not json, they are
-    those of whole messages. Topics with a Pattern are left out: the configuration does not have
-    their names.
+    Its columns are the fields of a sample of the records as they are now; or those of whole
+    messages, where there are no records, a field has values of several types, or messages do not
+    say of which types their values are (as json, bson, msgpack and bflat do). Topics with a Pattern
+    are left out: the configuration does not have their names.
 
     Args:
         spark: a session that the formats are registered with.

@@ -8,8 +8,8 @@ be a text. What does not fit is looked at a second time: whole numbers may be wr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Final, Protocol
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -18,6 +18,7 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     DataType,
+    DateType,
     MapType,
     StructType,
 )
@@ -28,11 +29,18 @@ from pipeline.json_columns import UNFIT, JsonReader
 from pipeline.kinds import field_type, hook, is_time
 from pipeline.packed import Bodies
 from pipeline.times import time_rule
-from server.message_types.base import Value
+from server.message_types.base import BodyError, MessageType, Value
+from server.message_types.pretty import Readable
 from server.message_types.registry import MessageTypes
+
+if TYPE_CHECKING:
+    from pipeline.expressions.environment import Environment
 
 READABLE: Final = ("json", "fix", "nvfix", "xml", "bson", "msgpack", "bflat")
 """Message types whose fields can be read without knowing the server's configuration."""
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class FieldReader(Protocol):
@@ -52,6 +60,7 @@ def read_fields(
     advice: str = "",
     *,
     timestamps: str | None = None,
+    environment: Environment | None = None,
 ) -> FieldReader:
     """Make a reader of fields.
 
@@ -60,25 +69,41 @@ def read_fields(
         message_type: of the bodies, None if it is not known.
         advice: what else to do if they cannot be read of such bodies.
         timestamps: what is a time, one of `times.TIMESTAMPS`; None goes by the message type.
+        environment: has the message types of a configuration; None where there is none.
 
     Raises:
         PipelineError: there is no way to read such fields of such bodies.
     """
-    if message_type == "json":
-        return JsonReader(schema, time_rule(message_type, timestamps))
-    if message_type in READABLE:
-        return _ValueReader(schema, message_type, timestamps)
+    module = message_type
+    if environment is not None and message_type is not None:
+        module = environment.module(message_type)
+    if module == "json":
+        return JsonReader(schema, time_rule(module, timestamps))
+    if module is not None and message_type is not None:
+        kind = _message_type(message_type, environment)
+        if kind is not None:
+            return _ValueReader(schema, kind, module, timestamps)
     raise PipelineError(
         f"schema: the fields {', '.join(schema.names)} cannot be read of messages of type"
         f" {message_type or 'unknown'}; read the column body instead{advice}"
     )
 
 
+def _message_type(name: str, environment: Environment | None) -> MessageType | None:
+    """What reads bodies of a type; None if they have no fields that can be read."""
+    if environment is None:
+        return MessageTypes().get(name) if name in READABLE else None
+    kind = environment.message_type(name)
+    return kind if kind.capabilities.fields else None
+
+
 class _ValueReader:
     """Single values by their paths; columns that are structs are put together from them."""
 
-    def __init__(self, schema: StructType, message_type: str, timestamps: str | None) -> None:
-        convert = _Converter(message_type, timestamps)
+    def __init__(
+        self, schema: StructType, kind: MessageType, module: str, timestamps: str | None
+    ) -> None:
+        convert = _Converter(kind, module, timestamps)
         self._fields = to_arrow_schema(schema, timezone="UTC")
         self._values = [convert.column(one.dataType, (one.name,)) for one in schema]
         self._extract = convert.extractor()
@@ -103,23 +128,27 @@ class _Converter:
     """Makes columns of the values that a message type reads.
 
     Args:
-        message_type: of the bodies.
+        kind: of the bodies.
+        module: what its bodies are like.
         timestamps: what is a time; None goes by the message type.
     """
 
-    def __init__(self, message_type: str, timestamps: str | None) -> None:
-        self._message_type = message_type
-        self._hook = hook(time_rule(message_type, timestamps), from_text=True)
+    def __init__(self, kind: MessageType, module: str, timestamps: str | None) -> None:
+        self._kind = kind
+        self._module = module
+        self._hook = hook(time_rule(module, timestamps), from_text=True)
         self._paths: list[tuple[str, ...]] = []
         self._times: list[int] = []
         """Which of the values are times."""
+        self._tree: Callable[[bytes], Any] | None = None
+        """What decodes whole bodies, where a column takes that; their last value then."""
 
     def extractor(self) -> Callable[[bytes], Sequence[Any]]:
         """What reads the values that the columns are made of."""
-        extract = MessageTypes().get(self._message_type).extractor(self._paths)
-        if self._message_type == "msgpack" and self._times:
-            return _with_extensions(extract, {slot: self._paths[slot] for slot in self._times})
-        return extract
+        extract: Callable[[bytes], Sequence[Any]] = self._kind.extractor(self._paths)
+        if self._module == "msgpack" and self._times:
+            extract = _with_extensions(extract, {slot: self._paths[slot] for slot in self._times})
+        return extract if self._tree is None else _with_tree(extract, self._tree)
 
     def column(self, kind: DataType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
         """What gives a column, or a member of one, of the values.
@@ -128,6 +157,8 @@ class _Converter:
             kind: its type.
             path: where it is.
         """
+        if is_time(kind) and self._module == "protobuf":
+            return self._protobuf_time(kind, path)
         if isinstance(kind, StructType):
             members = {one.name: self.column(one.dataType, (*path, one.name)) for one in kind}
 
@@ -136,15 +167,16 @@ class _Converter:
                 return None if all(value is None for value in found.values()) else found
 
             return struct
+        return self._value(kind, path)
+
+    def _value(self, kind: DataType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
+        """What gives a single value, or an array of them."""
         name = ".".join(path)
         innermost = kind
         while isinstance(innermost, ArrayType):
             innermost = innermost.elementType
         if isinstance(innermost, (MapType, StructType)):
-            raise PipelineError(
-                f"schema: column {name!r}: of messages of type {self._message_type}, only single"
-                " values, arrays of them and structs with them can be read"
-            )
+            return self._document(kind, path)
         slot = len(self._paths)
         self._paths.append(path)
         if is_time(innermost):
@@ -154,6 +186,53 @@ class _Converter:
         wanted = field_type(kind, name, own_times=True)
         lenient = field_type(kind, name, own_times=True, lenient=True)
         return lambda values: self._converted(values[slot], wanted, lenient, name)
+
+    def _document(self, kind: DataType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
+        """What gives a map, or an array with structs or maps."""
+        name = ".".join(path)
+        if not isinstance(self._kind, Readable):
+            raise PipelineError(
+                f"schema: column {name!r}: of messages of type {self._kind.name}, only single"
+                " values, arrays of them and structs with them can be read"
+            )
+        if _has_bytes(kind):
+            raise PipelineError(
+                f"schema: column {name!r}: bytes within maps and within arrays of structs cannot be"
+                " read; use string"
+            )
+        self._tree = self._kind.tree
+        wanted = field_type(kind, name, own_times=True)
+        lenient = field_type(kind, name, own_times=True, lenient=True)
+
+        def document(values: Sequence[Any]) -> Any:
+            found = values[-1]
+            for step in path:
+                found = found.get(step) if isinstance(found, dict) else None
+            return self._converted(found, wanted, lenient, name)
+
+        return document
+
+    def _protobuf_time(
+        self, kind: DataType, path: tuple[str, ...]
+    ) -> Callable[[Sequence[Value]], Any]:
+        """What gives a time: in a text or a number, or a message `google.protobuf.Timestamp`."""
+        plain = self._value(kind, path)
+        at = len(self._paths) - 1
+        self._paths += [(*path, "seconds"), (*path, "nanos")]
+
+        def moment(values: Sequence[Value]) -> Any:
+            if values[at] is not True:  # which a message is
+                return plain(values)
+            seconds, nanos = values[at + 1], values[at + 2]
+            if not isinstance(seconds, int) or not isinstance(nanos, int):
+                return plain(values)
+            try:
+                found = _EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
+            except OverflowError:
+                return plain(values)
+            return found.date() if isinstance(kind, DateType) else found
+
+        return moment
 
     def _converted(self, value: Value, kind: Any, lenient: Any, column: str) -> Any:
         if value is None:
@@ -171,8 +250,33 @@ class _Converter:
                 ) from None
 
 
+def _has_bytes(kind: DataType) -> bool:
+    match kind:
+        case ArrayType():
+            return _has_bytes(kind.elementType)
+        case MapType():
+            return _has_bytes(kind.valueType)
+        case StructType():
+            return any(_has_bytes(member.dataType) for member in kind)
+    return isinstance(kind, BinaryType)
+
+
+def _with_tree(
+    extract: Callable[[bytes], Sequence[Any]], tree: Callable[[bytes], Any]
+) -> Callable[[bytes], Sequence[Any]]:
+    """Has the whole body behind the values; None where it cannot be decoded."""
+
+    def extended(body: bytes) -> Sequence[Any]:
+        try:
+            return [*extract(body), tree(body)]
+        except BodyError:
+            return [*extract(body), None]
+
+    return extended
+
+
 def _with_extensions(
-    extract: Callable[[bytes], Sequence[Value]], times: Mapping[int, tuple[str, ...]]
+    extract: Callable[[bytes], Sequence[Any]], times: Mapping[int, tuple[str, ...]]
 ) -> Callable[[bytes], Sequence[Any]]:
     """Has MessagePack's timestamps among the values, which are bytes to the server.
 

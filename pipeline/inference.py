@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 from pyspark.sql.types import (
@@ -19,6 +20,17 @@ from pyspark.sql.types import (
 
 from pipeline.errors import PipelineError
 from pipeline.rows import BODY, METADATA
+from server.message_types.base import BodyError
+from server.message_types.pretty import Readable
+from server.message_types.registry import MessageTypes
+
+if TYPE_CHECKING:
+    from pipeline.expressions.environment import Environment
+
+Decode: TypeAlias = Callable[[bytes], Any]
+
+SAMPLED: Final = ("json", "bson", "msgpack", "bflat")
+"""Modules of message types whose values say of which type they are."""
 
 _MOST = 2**63
 
@@ -27,26 +39,49 @@ class NothingToInferError(PipelineError):
     """There are no messages, they have no fields, or fields with values of several types."""
 
 
-def infer_schema(bodies: Iterable[bytes]) -> StructType:
-    """Find the fields that some bodies of type json have, and their types.
+def decoder(message_type: str | None, environment: Environment | None) -> Decode | None:
+    """What decodes whole bodies; None if their values do not say of which type they are.
+
+    Args:
+        message_type: of the bodies.
+        environment: has the message types of a configuration; None where there is none.
+    """
+    if message_type is None:
+        return None
+    module = message_type if environment is None else environment.module(message_type)
+    if module == "json":
+        return msgspec.json.decode
+    if module not in SAMPLED:
+        return None
+    find = MessageTypes().get if environment is None else environment.message_type
+    kind = find(message_type)
+    return kind.tree if isinstance(kind, Readable) else None
+
+
+def infer_schema(
+    bodies: Iterable[bytes], decode: Decode = msgspec.json.decode, message_type: str = "JSON"
+) -> StructType:
+    """Find the fields that some bodies have, and their types.
 
     Args:
         bodies: the sample.
+        decode: decodes a body.
+        message_type: what it is then, for people.
 
     Returns:
         The fields in the order in which they first occur. One that is NULL throughout is a text.
 
     Raises:
         NothingToInferError: there is nothing to infer from, or a field has values of several types.
-        PipelineError: a field has the name of another column, or a message is no JSON.
+        PipelineError: a field has the name of another column, or a message cannot be decoded.
     """
     found: DataType = NullType()
     for body in bodies:
         try:
-            value = msgspec.json.decode(body)
-        except msgspec.DecodeError as error:
+            value = decode(body)
+        except (msgspec.DecodeError, BodyError) as error:
             raise PipelineError(
-                f"option sample: a message is no JSON: {error}; it is {body[:200]!r}"
+                f"option sample: a message is no {message_type}: {error}; it is {body[:200]!r}"
             ) from None
         found = _joined(found, _type_of(value), "the body")
     if not isinstance(found, StructType) or not found.fields:

@@ -51,7 +51,8 @@ _METADATA: Final[dict[str, DataType]] = {
 METADATA: Final = tuple(_METADATA)
 _ADVICE: Final = (
     ", or end the option server with a message type:"
-    f" {', '.join(f'/amps/{name}' for name in READABLE)}"
+    f" {', '.join(f'/amps/{name}' for name in READABLE)}; of message types of a configuration, name"
+    " that with the option config"
 )
 
 
@@ -103,7 +104,11 @@ class RowFormat:
         self._reader: FieldReader | None = None
         if rest:
             self._reader = read_fields(
-                self.fields, message_type, _ADVICE, timestamps=tolerance.timestamps
+                self.fields,
+                message_type,
+                _ADVICE,
+                timestamps=tolerance.timestamps,
+                environment=tolerance.environment,
             )
 
     def batch(self, messages: Sequence[Message] | Arrived) -> pa.RecordBatch:

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from pipeline.errors import PipelineError, option_error
 from pipeline.times import TIMESTAMPS
+
+if TYPE_CHECKING:
+    from pipeline.expressions.environment import Environment
 
 FAILFAST: Final = "failfast"
 PERMISSIVE: Final = "permissive"
@@ -32,7 +35,7 @@ _MODES: Final[Mapping[str, str]] = {
 }
 _CORRUPT_RECORD: Final = "_corrupt_record"
 
-NAMES: Final = ("mode", "corrupt_record_column", "timestamps")
+NAMES: Final = ("mode", "corrupt_record_column", "timestamps", "config")
 """The options, which all sources have."""
 
 
@@ -44,11 +47,13 @@ class Tolerance:
         mode: one of `failfast`, `permissive` and `drop`.
         corrupt_record_column: the column for messages that do not fit.
         timestamps: what is a time, one of `times.TIMESTAMPS`; None goes by the message type.
+        environment: has the message types of a configuration; None for those that need none.
     """
 
     mode: str = FAILFAST
     corrupt_record_column: str = _CORRUPT_RECORD
     timestamps: str | None = None
+    environment: Environment | None = None
 
     def corrupt_column(self, schema: StructType) -> str | None:
         """The column for messages that do not fit, if the schema has it.
@@ -79,7 +84,7 @@ def read_tolerance(given: Mapping[str, str]) -> Tolerance:
         given: all options, by their names in lower case.
 
     Raises:
-        PipelineError: one has a value that it cannot have.
+        PipelineError: one has a value that it cannot have, or the configuration cannot be used.
     """
     mode = given.get("mode", FAILFAST)
     if mode.lower() not in _MODES:
@@ -91,7 +96,18 @@ def read_tolerance(given: Mapping[str, str]) -> Tolerance:
     column = given.get("corrupt_record_column", _CORRUPT_RECORD)
     if not column.strip():
         raise option_error("corrupt_record_column", column, "it is empty")
-    return Tolerance(_MODES[mode.lower()], column, timestamps and timestamps.lower())
+    timestamps = timestamps and timestamps.lower()
+    return Tolerance(_MODES[mode.lower()], column, timestamps, _environment(given.get("config")))
+
+
+def _environment(config: str | None) -> Environment | None:
+    if config is None:
+        return None
+    # What reads configurations is the server's, and only who has one waits for it.
+    from pipeline.configuration import read_configuration
+    from pipeline.expressions.environment import Environment
+
+    return Environment(read_configuration(config))
 
 
 class MakeBatch(Protocol):

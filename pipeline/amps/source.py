@@ -16,7 +16,7 @@ from pipeline.amps.replay import replayed
 from pipeline.amps.stream import AmpsStreamReader
 from pipeline.amps.writer import AmpsStreamWriter, AmpsWriter
 from pipeline.errors import PipelineError, option_error
-from pipeline.inference import infer_schema
+from pipeline.inference import SAMPLED, decoder, infer_schema
 from pipeline.refusing import stream_reader
 from pipeline.rows import default_schema
 
@@ -37,9 +37,14 @@ class AmpsDataSource(DataSource):
         options = read_options(self._given, "read", "readStream")
         if options.sample is None:
             return default_schema(options.message_type)
-        if options.message_type != "json":
-            raise option_error("sample", options.sample, "schemas are inferred from json only")
-        return infer_schema(message.body for message in _sample(options))
+        kind = options.message_type
+        decode = decoder(kind, options.tolerance.environment)
+        if kind is None or decode is None:
+            *others, last = SAMPLED
+            problem = f"schemas are inferred from {', '.join(others)} and {last} only"
+            raise option_error("sample", options.sample, problem)
+        name = "JSON" if kind == "json" else kind
+        return infer_schema((message.body for message in _sample(options)), decode, name)
 
     def reader(self, schema: StructType) -> AmpsReader | LogRangeReader:
         """What reads a topic once: its records, or a part of the log."""

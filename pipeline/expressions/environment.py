@@ -8,8 +8,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from pipeline.errors import PipelineError
 from pipeline.logs import StandardError
-from server.assembly.provision import provision_functions, provision_message_types
+from server.assembly.provision import (
+    ProvisionError,
+    message_type_modules,
+    provision_functions,
+    provision_message_types,
+)
 from server.expressions import built_in
 from server.message_types.registry import MessageTypes
 
@@ -37,11 +43,20 @@ class Environment:
 
         Raises:
             MessageTypeError: there is none of that name.
+            PipelineError: the configuration has one that cannot be made, as where a file of it is
+                missing.
         """
         if self.spec is None:
             return MessageTypes().get(name)
-        types = provision_message_types(self.spec)
+        try:
+            types = provision_message_types(self.spec)
+        except ProvisionError as error:
+            raise PipelineError(str(error)) from None
         return types[name] if name in types else MessageTypes().get(name)
+
+    def module(self, name: str) -> str | None:
+        """The module of a message type, which says what its bodies are like; None for no type."""
+        return name if self.spec is None else message_type_modules(self.spec).get(name)
 
     @cache  # noqa: B019 - there are a few of them, for as long as the process lives
     def functions(self) -> Functions:

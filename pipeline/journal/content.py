@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,19 +16,23 @@ from server.message_types.base import MessageTypeError
 from server.message_types.bulk import BulkExtractor, bulk_extractor
 from server.message_types.registry import MessageTypes
 
+if TYPE_CHECKING:
+    from pipeline.expressions.environment import Environment
+
 
 class ContentFilter:
     """A content filter.
 
     Args:
         text: the filter; it has been found to be good.
+        environment: has the message types of a configuration; None where there is none.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, environment: Environment | None) -> None:
         expr = parse(text)
         self._paths = paths(expr)
         self._predicate = compile_filter(expr)
-        self._types = MessageTypes()
+        self._types = MessageTypes().get if environment is None else environment.message_type
         self._extractors: dict[str, BulkExtractor] = {}
 
     def matches(self, block: Block) -> npt.NDArray[np.bool_]:
@@ -54,7 +60,7 @@ class ContentFilter:
         extract = self._extractors.get(kind)
         if extract is None:
             try:
-                extract = bulk_extractor(self._types.get(kind), self._paths)
+                extract = bulk_extractor(self._types(kind), self._paths)
             except MessageTypeError as problem:
                 raise PipelineError(f"option filter: message type {kind}: {problem}") from problem
             self._extractors[kind] = extract

@@ -27,7 +27,10 @@ from pipeline.journal.schema import JournalSchema
 from pipeline.tolerance import tolerated
 from pipeline.workers import settle
 
-_ADVICE = ", or say with the options topic and message_type which messages are wanted"
+_ADVICE = (
+    ", or say with the options topic and message_type which messages are wanted; of message types"
+    " of a configuration, name that with the option config"
+)
 
 Values = Mapping[str, pa.Array]
 """Fields of messages."""
@@ -49,7 +52,9 @@ class PieceReader:
         self._schema = schema
         self._on_metadata = [one for one in predicates if not one.on_field]
         self._on_fields = [one for one in predicates if one.on_field]
-        self._content = ContentFilter(options.filter) if options.filter else None
+        self._content: ContentFilter | None = None
+        if options.filter:
+            self._content = ContentFilter(options.filter, options.tolerance.environment)
         self._readers: dict[str, FieldReader] = {}
 
     def check(self, pieces: Iterable[Piece]) -> None:
@@ -136,6 +141,7 @@ class PieceReader:
                 message_type,
                 _ADVICE,
                 timestamps=self._options.tolerance.timestamps,
+                environment=self._options.tolerance.environment,
             )
             self._readers[message_type] = reader
         return reader

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, get_args
 
+import bson
+import msgspec
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -16,7 +19,7 @@ from pipeline.amps.options import Use, read_options
 from pipeline.amps.sink import Identity
 from pipeline.amps.source import AmpsDataSource
 from pipeline.errors import PipelineError
-from pipeline.inference import infer_schema
+from pipeline.inference import decoder, infer_schema
 from pipeline.rows import RowFormat
 from server.wire.header import Header
 from tests.pipeline.topics import logged, publish, reading, records, streaming, uri, writing
@@ -107,6 +110,23 @@ def test_columns_that_must_not_be_null() -> None:
         messages = [Message(Header(command="sow"), one) for one in (b'{"a":1,"l":[]}', body)]
         with pytest.raises(PipelineError, match=message) if message else nullcontext():
             RowFormat(schema, "json").batch(messages[1:] if "s" in schema.names else messages)
+
+
+def test_samples_of_other_types_than_json() -> None:
+    """Have the types that their values have."""
+    bodies = [{"i": 1, "s": "x", "legs": [{"px": 1.5}]}, {"i": 2**40, "legs": [{"lot": 1}]}]
+    expected = "struct<i:bigint,s:string,legs:array<struct<px:double,lot:bigint>>>"
+    encoders: dict[str, Callable[[Any], bytes]] = {
+        "msgpack": msgspec.msgpack.encode,
+        "bson": bson.encode,
+    }
+    for kind, encode in encoders.items():
+        decode = decoder(kind, None)
+        assert decode is not None
+        assert infer_schema(map(encode, bodies), decode).simpleString() == expected
+        with pytest.raises(PipelineError, match="a message is no such thing"):
+            infer_schema([b"\x81\xa1"], decode, "such thing")
+    assert decoder("nvfix", None) is None
 
 
 def test_samples_that_disagree() -> None:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import bson
 import msgspec
 import pytest
 from pyspark.sql import Row, SparkSession
-from pyspark.sql.types import ArrayType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+)
 
 from client import Client
 from pipeline.errors import PipelineError
@@ -142,5 +152,32 @@ def test_structs_of_other_types_than_json() -> None:
     body = b"<a x='7'><q>1</q><z>t</z></a>"
     assert read_one(reader, body) == {"a": {"q": 1, "z": "t", "@x": 7}}
     nested = StructType().add("n", ArrayType(inner))
-    with pytest.raises(PipelineError, match="column 'n': of messages of type msgpack, only single"):
-        read_fields(nested, "msgpack")
+    with pytest.raises(PipelineError, match="column 'n': of messages of type nvfix, only single"):
+        read_fields(nested, "nvfix")
+    packed = StructType().add("n", MapType(StringType(), BinaryType()))
+    with pytest.raises(PipelineError, match="column 'n': bytes within maps and within arrays"):
+        read_fields(packed, "msgpack")
+
+
+@pytest.mark.parametrize(
+    ("message_type", "encode"), [("msgpack", msgspec.msgpack.encode), ("bson", bson.encode)]
+)
+def test_maps_and_arrays_of_structs(message_type: str, encode: Callable[[Any], bytes]) -> None:
+    """Of message types that have them; members that are missing are NULL."""
+    leg = StructType().add("px", "double").add("lots", ArrayType(LongType()))
+    legs = ArrayType(leg)
+    counts = MapType(StringType(), IntegerType())
+    inner = StructType().add("counts", counts).add("q", "integer")
+    reader = read_fields(
+        StructType().add("legs", legs).add("n", inner).add("none", legs), message_type
+    )
+    body = encode({"legs": [{"px": 1.5, "lots": [1, 2]}, {"px": 2}], "n": {"counts": {"a": 1.0}}})
+    assert read_one(reader, body) == {
+        "legs": [{"px": 1.5, "lots": [1, 2]}, {"px": 2.0, "lots": None}],
+        "n": {"counts": [("a", 1)], "q": None},
+        "none": None,
+    }
+    with pytest.raises(PipelineError, match="column 'legs': Expected `float"):
+        read_one(reader, encode({"legs": [{"px": {}}]}))
+    with pytest.raises(PipelineError, match="column 'none'"):
+        read_one(reader, encode({"none": {"px": 1}}))

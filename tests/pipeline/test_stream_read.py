@@ -41,6 +41,20 @@ def test_all_there_is_in_batches_and_again_from_the_checkpoint(
     assert sorted(row.id for row in rows) == list(range(12_501))
 
 
+def test_a_stream_goes_on_with_another_column(
+    spark: SparkSession, server: RunningServer, tmp_path: Path
+) -> None:
+    """Messages have got a field that they did not have before; the checkpoint is the same."""
+    publish(server, "log-evolves", [{"id": 1}, {"id": 2}])
+    first = streaming(spark, server, "log-evolves").schema("id INT").load()
+    read_all(spark, first, tmp_path)
+    publish(server, "log-evolves", [{"id": 3, "qty": 5}, {"id": 4}])
+    second = streaming(spark, server, "log-evolves").schema("id INT, qty INT").load()
+    read_all(spark, second, tmp_path)
+    rows = spark.read.schema("id INT, qty INT").parquet(str(tmp_path / "rows")).collect()
+    assert sorted(map(tuple, rows), key=str) == [(1, None), (2, None), (3, 5), (4, None)]
+
+
 def test_what_comes_is_followed(spark: SparkSession, server: RunningServer, tmp_path: Path) -> None:
     """From now on, over several topics, filtered by the server, as bodies with metadata."""
     publish(server, "log-follow-1", [{"id": -1}])
