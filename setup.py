@@ -85,7 +85,7 @@ def message_path() -> list[Extension]:
             "--follow-imports=silent",
             *map(str, _FORMS["sources"](_SERVER)),
         ],
-        opt_level="1",  # with 2, compiling takes half as long again, for nothing that was measured
+        opt_level="1",  # keeps installing short; what is compiled are mostly calls of Python's API
         debug_level="0",
         multi_file=True,
         group_name=f"server.{_FORMS['LIBRARY']}",
