@@ -11,7 +11,6 @@ Source: AMPS User Guide, Indexing SOW Topics.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
