@@ -1,4 +1,16 @@
-"""What pyproject.toml cannot say: which modules are compiled, and what that takes."""
+"""What pyproject.toml cannot say: which modules are compiled, and what that takes.
+
+Cython compiles what is written for it, loops over bytes; mypyc the typed Python of the message path
+(server/forms.py lists it), unless AMPERAGE_PURE=1 is in the environment.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from runpy import run_path
+from typing import Any
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -10,10 +22,30 @@ _NEEDED = (
     " the headers of Python. Debian, Ubuntu: apt install gcc python3-dev. Fedora, RHEL: dnf install"
     " gcc python3-devel. Or install a wheel that was built elsewhere for the same Python"
 )
+_SERVER = Path("server")
+_FORMS = run_path("server/forms.py")
+_DIGEST: str = _FORMS["digest_of"](_SERVER)  # of what is about to be compiled
+_IS_PURE = os.environ.get("AMPERAGE_PURE", "") not in ("", "0")
+# pip asks several times what there is before it builds; each time would take mypyc some seconds.
+_IS_ASKED_ONLY = not {"egg_info", "dist_info", "sdist"}.isdisjoint(sys.argv)
 
 
 class BuildExtensions(build_ext):
-    """Says what is missing where nothing can be compiled."""
+    """Compiles on all cores, and says what is missing where nothing can be compiled."""
+
+    def run(self) -> None:
+        """Compile everything; in a checkout, what was compiled before is no good from now on."""
+        is_in_place = self.inplace or self.editable_mode
+        if is_in_place:
+            _FORMS["forget_compiled"](_SERVER)
+        super().run()
+        if is_in_place and not _IS_PURE:
+            _FORMS["note_digest"](_SERVER, _DIGEST)
+
+    def build_extensions(self) -> None:
+        """Compile all modules; the largest has many sources, which compilers share."""
+        self.compiler.compile = _side_by_side(self.compiler.compile)
+        super().build_extensions()
 
     def build_extension(self, ext: Extension) -> None:
         """Compile a module.
@@ -27,7 +59,50 @@ class BuildExtensions(build_ext):
             raise CompileError(f"{error}\n{_NEEDED}") from error
 
 
+def _side_by_side(compile_in_turn: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    def compile_all(sources: list[str], **options: Any) -> list[str]:
+        def compile_one(source: str) -> list[str]:
+            return compile_in_turn([source], **options)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return [made for objects in pool.map(compile_one, sources) for made in objects]
+
+    return compile_all
+
+
+def message_path() -> list[Extension]:
+    """The modules that mypyc compiles.
+
+    Types of libraries count as far as they are installed: where a wheel is built, they are not.
+    """
+    from mypyc.build import mypycify  # as it is written, all of this is installed without
+
+    target = Path("build/mypyc")
+    made: list[Extension] = mypycify(
+        [
+            "--config-file=",
+            "--ignore-missing-imports",
+            "--follow-imports=silent",
+            *map(str, _FORMS["sources"](_SERVER)),
+        ],
+        opt_level="1",  # keeps installing short; what is compiled are mostly calls of Python's API
+        debug_level="0",
+        multi_file=True,
+        group_name=f"server.{_FORMS['LIBRARY']}",
+        target_dir=str(target),
+    )
+    for extension in made:
+        # What a compiler newer than mypyc warns of is no reason not to install.
+        extension.include_dirs.append(str(target / _SERVER))
+        arguments = extension.extra_compile_args
+        extension.extra_compile_args = [one for one in arguments if one != "-Werror"]
+    return made
+
+
 setup(
-    ext_modules=cythonize(["server/**/*.pyx"]),
+    ext_modules=[
+        *cythonize(["server/**/*.pyx"]),
+        *([] if _IS_PURE or _IS_ASKED_ONLY else message_path()),
+    ],
     cmdclass={"build_ext": BuildExtensions},
 )

@@ -1,1 +1,7 @@
 """The instance: transports, commands, topics and everything that a running server needs."""
+
+from pathlib import Path
+
+from server.forms import choose
+
+choose(Path(__file__).parent)

@@ -10,9 +10,9 @@ from typing import Final
 
 import pytest
 
-from tests.support.forked import ForkedProcess
-from tests.support.server import CONFIGURATION, free_port, running_configuration
-from tests.support.walks import PAGE, ROOT, TRACE, trace, walks
+from tests.support.as_written import running_as_written, started
+from tests.support.server import CONFIGURATION, free_port
+from tests.support.walks import PAGE, ROOT, TRACE, walks
 
 WALKS: Final = walks()
 PARTS: Final = """
@@ -27,6 +27,8 @@ PARTS: Final = """
   <Topic><Name>safe</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """
+
+TRACED: Final = "tests.support.walks"
 
 _ENTRY: Final = re.compile(r"^( *)(\S+) +(.+)$", re.MULTILINE)
 _PATH: Final = re.compile(r"[\w/]+\.(?:md|py|toml|xsd)\b|[\w/]+/(?=\s|$|[,;:)])")
@@ -115,15 +117,16 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The functions of the walks that a server has called, in their order.
 
     It prints what a configuration means, runs it, and has clients that do what the walks are about.
+    Calls within compiled modules cannot be seen, so that it runs everything as it is written.
     """
     directory = tmp_path_factory.mktemp("walked")
     port = free_port()
     text = CONFIGURATION.format(port=port, elements=PARTS, transports="", level="info")
     (directory / "config.xml").write_text(text)
     shown = directory / "shown.txt"
-    show = ForkedProcess(directory, directory / "config.xml", shown, trace, ("--graph",))
+    show = started(directory, shown, "--graph", "config.xml", module=TRACED)
     assert show.wait(60) == 0, shown.read_text()
-    with running_configuration(directory, text, port, trace) as server:
+    with running_as_written(directory, text, port, TRACED) as server:
         subscriber, publisher = server.log_on("subscriber"), server.log_on("publisher")
         subscriber.subscribe("orders", "1", filter="/qty > 3")
         for body in (b'{"qty": 4}', b'{"qty": 5}'):  # the second has a header that is known

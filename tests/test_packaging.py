@@ -27,11 +27,12 @@ from urllib.request import urlopen
 import pytest
 
 from config_schema.version import VERSION
+from server.forms import COMPILED, LIBRARY
 from tests.support.server import COMMAND, RunningServer, free_port, wait_until_started
 from tests.support.waiting import WAIT_SECONDS
 
 ROOT = Path(__file__).parents[1]
-MADE = (".*", "*.egg-info", "build", "dist", "__pycache__", "*.so", "*.c")
+MADE = (".*", "*.egg-info", "build", "dist", "__pycache__", "*.so", "*.c", "*.digest")
 COMPLETIONS = {
     "bash": "bash-completion/completions",
     "fish": "fish/vendor_completions.d",
@@ -136,9 +137,12 @@ def test_a_wheel_is_built_from_the_source_distribution(checkout: Path, wheel: Pa
         files = {path for path in (checkout / package).rglob("*") if path.is_file()}
         compiled = {path for path in files if path.suffix in (".pyx", ".pxd")}
         assert {str(path.relative_to(checkout)) for path in files - compiled} - {*names} == set()
-    for path in (ROOT / "server").rglob("*.pyx"):
-        assert [name for name in names if re.search(rf"/{path.stem}\..*\.so$", name)]
-    assert not [name for name in names if name.endswith((".c", ".pyx", ".pxd"))]
+    compiled_paths = [str(path.relative_to(ROOT)) for path in (ROOT / "server").rglob("*.pyx")]
+    compiled_paths += [f"server/{name.replace('.', '/')}.py" for name in COMPILED]
+    compiled_paths.append(f"server/{LIBRARY}__mypyc.py")
+    for stem in (path.rpartition(".")[0] for path in compiled_paths):
+        assert [name for name in names if name.startswith(f"{stem}.") and name.endswith(".so")]
+    assert not [name for name in names if name.endswith((".c", ".pyx", ".pxd", ".digest"))]
 
 
 def test_who_has_no_compiler_is_told_what_to_install(source_archive: Path) -> None:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from server.commands.acks import SequencedAcks
+from server.commands.writing import Publishable
 from server.wire.numbered import split_at_sequence
 
 if TYPE_CHECKING:
-    from server.commands.writing import Publishable
     from server.wire.framing import Frame
     from server.wire.numbered import NumberedRun
 

@@ -16,15 +16,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from server.journal.clients import Sequences
 from server.journal.extent import MOST_IN_COMMIT
+from server.journal.handles import OriginHandle, TopicHandle
 from server.journal.layout import RECORD_SIZE, with_lag
 from server.journal.records import Names, no_names
-
-if TYPE_CHECKING:
-    from server.journal.handles import OriginHandle, TopicHandle
 
 MOST_WAITING: Final = 64 << 20
 """Bytes of bodies and records that may wait; then the engine is held up."""

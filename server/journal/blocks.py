@@ -28,6 +28,11 @@ def of_one(field: Field, place: int) -> int:
     return field if isinstance(field, int) else field[place]
 
 
+def part_of(field: Field, start: int, stop: int) -> Field:
+    """A field of some of the entries, in a row."""
+    return field if isinstance(field, int) else field[start:stop]
+
+
 class Content(NamedTuple):
     """What entries say. See `Entry` for the fields.
 
@@ -61,20 +66,16 @@ class Content(NamedTuple):
         """Some of the entries, in a row."""
         if not start and stop == len(self.data):
             return self
-
-        def of(field: Field) -> Field:
-            return field if isinstance(field, int) else field[start:stop]
-
         return Content(
-            of(self.names),
-            of(self.clients),
-            of(self.sequences),
-            of(self.source_txids),
+            part_of(self.names, start, stop),
+            part_of(self.clients, start, stop),
+            part_of(self.sequences, start, stop),
+            part_of(self.source_txids, start, stop),
             self.source,
-            of(self.kinds),
-            of(self.sow_keys),
-            of(self.expirations),
-            of(self.extras_length),
+            part_of(self.kinds, start, stop),
+            part_of(self.sow_keys, start, stop),
+            part_of(self.expirations, start, stop),
+            part_of(self.extras_length, start, stop),
             self.checksums[start:stop],
             self.data[start:stop],
         )

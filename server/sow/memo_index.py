@@ -11,7 +11,6 @@ Source: AMPS User Guide, Indexing SOW Topics.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +22,7 @@ from server.message_types.bulk import BulkExtractor, bulk_extractor
 from server.message_types.paths import Path
 from server.sow.store import RecordStore
 
-BLOCK: Final = 2048
+BLOCK = 2048  # not Final, which is compiled into whatever uses it: tests have small blocks
 """Rows of a block: few enough to be parsed without holding anybody up (6 ms, if of 1 KB)."""
 
 

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
+from mypy_extensions import mypyc_attr
+
 from server.sow.records import Record
 from server.sow.store import Earlier, Settled, Statistics, Superseded
 
 _Fields: TypeAlias = tuple[object, ...]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MemoryStore:
     """A `RecordStore` that is gone when the process ends; committing it does nothing."""
 

@@ -109,7 +109,9 @@ class SowTopic:
         )
         self._enrichment: Final = _stage(spec.enrichment, Kind.ENRICHMENT, message_type, functions)
         self._generator: Final = generator
-        self._learner: Final = generator if isinstance(generator, LearnsKeys) else None
+        self._learner: LearnsKeys | None = None
+        if isinstance(generator, LearnsKeys):
+            self._learner = generator
         self._key_sources: dict[str, KeySource] = {}
 
     @property

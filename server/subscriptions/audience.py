@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
+
 from server.security.permissions import UNLIMITED
 from server.subscriptions.entitled import entitled
 from server.subscriptions.failures import give_up_on
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from server.subscriptions.filter_costs import FilterCost
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Audience:
     """The subscriptions of one topic of one message type.
 

@@ -25,19 +25,6 @@ from typing import Final
 from server.base.tally import Tally
 from server.subscriptions.traffic import Traffic
 
-
-class _Nowhere(list[bytes]):
-    """Where bytes go that nobody gets: it never has any, and never is to be put on a list."""
-
-    def append(self, _: bytes) -> None:
-        """Let bytes go."""
-
-    def __bool__(self) -> bool:
-        return True
-
-
-_NOWHERE: Final = _Nowhere()
-
 _FLUSHED_BETWEEN_LOOKS: Final = 8
 """Outboxes that are flushed before it is looked at the clock: some dozen microseconds each."""
 
@@ -78,7 +65,8 @@ class Outbox:
         self._waiting = waiting
         self._sink = sink
         self._ready: list[bytes] = []
-        self._last = self._ready  # where bytes join the stream; never empty behind a reservation
+        # where bytes join the stream; never empty behind a reservation, always when it is closed
+        self._last = self._ready
         self._reservations: deque[Reservation] = deque()
         self._is_closed = False
         self.bytes_out = 0
@@ -87,11 +75,13 @@ class Outbox:
     def close(self) -> None:
         """Take nothing more. What has been written so far, and waits for nothing, still leaves."""
         self._is_closed = True
-        self._last = _NOWHERE
+        self._last = []
 
     def write(self, data: bytes) -> None:
         """Add bytes to what leaves with the next flush."""
         if not self._last:
+            if self._is_closed:
+                return
             self._waiting.append(self)
         self._last.append(data)
 

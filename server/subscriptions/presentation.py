@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from server.message_types.base import BodyError
+from server.message_types.base import BodyError, MessageType
+from server.message_types.selection import Selection
 from server.wire.header import json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from server.message_types.base import MessageType
-    from server.message_types.selection import Selection
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.message_run import KeyColumns, MessageRun
 

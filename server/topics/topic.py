@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from mypy_extensions import mypyc_attr
+
 from server.expressions.context import NO_CONTEXT
 from server.subscriptions.audience import Audience
 from server.subscriptions.conflated_delivery import ConflatedDelivery
@@ -43,6 +45,7 @@ def is_reserved(name: str) -> bool:
     return name.startswith(RESERVED_TOPICS) and name != FOR_NOBODY
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Topic(Audience):
     """One topic of one message type; it is nothing but its audience.
 

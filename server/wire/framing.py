@@ -22,6 +22,8 @@ from operator import add
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from mypy_extensions import mypyc_attr
+
 if TYPE_CHECKING:
     from server.wire.numbered import NumberedRun
 
@@ -81,6 +83,7 @@ class FrameSource(Protocol):
         """Let go of what has come of a frame that is not complete; nothing more is fed."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Parts:
     """The parts of a frame that is not complete.
 
@@ -159,6 +162,7 @@ class HeadedParts(Parts):
         self._may_be_whole, self._end, self._cut_out = False, b"", 0
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class FrameReader:
     """Cuts a stream of bytes into frames.
 

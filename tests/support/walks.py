@@ -1,4 +1,7 @@
-"""The drawn walks of docs/architecture.md: which functions they name, and in which order."""
+"""The drawn walks of docs/architecture.md: which functions they name, and in which order.
+
+As a program it is `ampServer`, and writes down which of them are called.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import threading
 from pathlib import Path
 from types import FrameType
 from typing import Final
+
+from server import cli
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "architecture.md"
@@ -39,3 +44,8 @@ def trace() -> None:
 
     threading.setprofile(note)
     sys.setprofile(note)
+
+
+if __name__ == "__main__":
+    trace()
+    sys.exit(cli.main(sys.argv[1:]))
