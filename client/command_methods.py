@@ -7,7 +7,7 @@ Nothing is queued before all of a command has been checked.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from typing import Final
@@ -21,6 +21,7 @@ from client.commands import (
     publish_header,
     query_header,
     subscribe_header,
+    with_fields,
 )
 from client.limits import LARGEST_BODY
 from client.message import Message
@@ -75,6 +76,14 @@ class Commands(ABC):
     @abstractmethod
     def _publish_all(self, topic: str, bodies: list[bytes], delta: bool) -> None:
         """Publish messages without options."""
+
+    @abstractmethod
+    def _header_start(self, topic: str, delta: bool) -> bytes:
+        """The header of a message without options, without its closing brace."""
+
+    @abstractmethod
+    def _publish_with(self, starts: Sequence[bytes], bodies: Sequence[bytes]) -> None:
+        """Publish messages with such headers."""
 
     @abstractmethod
     def _publish(self, header: Header, body: bytes) -> None:
@@ -150,6 +159,21 @@ class Commands(ABC):
             for body in all_bodies(bodies)
         ]
         self._publish_all(topic, made, delta)
+
+    def publish_columns(
+        self,
+        topics: Sequence[str],
+        bodies: Sequence[bytes],
+        fields: Mapping[str, Sequence[str | int | None]],
+        *,
+        delta: bool = False,
+    ) -> None:
+        """Publish many messages: all of them, or none if one cannot be."""
+        self._check_open()
+        for body in bodies:
+            body_bytes(body)
+        starts = with_fields([self._header_start(topic, delta) for topic in topics], fields)
+        self._publish_with(starts, bodies)
 
     def confirmed_publish(
         self,

@@ -8,13 +8,13 @@ ValueError for an argument that cannot be sent; see `client.arguments`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final, Literal, TypedDict, TypeVar
+from typing import Any, Final, Literal, TypedDict, TypeVar
 
 from client.arguments import choice, joined, number, required_text, text, texts
 from client.limits import LARGEST_HEADER
-from server.wire.header import Header, encode_header
+from server.wire.header import Header, encode_header, json_text
 
 AckType = Literal["received", "processed", "persisted", "completed", "stats"]
 
@@ -25,7 +25,9 @@ _QUERY_ACKS: Final = ("received", "processed", "completed", "stats")
 DEFAULT_BATCH_SIZE: Final = 10
 """Records a frame (AMPS Command Reference, sow: what client libraries ask for)."""
 
-_MESSAGES_A_WRITE: Final = 512
+MESSAGES_A_WRITE: Final = 512
+
+_FIELDS_OF_PUBLISHES: Final = {"correlation_id": b"x", "expiration": b"e", "sow_key": b"k"}
 
 _T = TypeVar("_T")
 
@@ -60,7 +62,7 @@ def logon_options(given: LogonOptions | None) -> LogonOptions:
 def chunks(messages: Iterable[_T]) -> Iterator[list[_T]]:
     """Cut messages into lists that are worth one write each."""
     remaining = iter(messages)
-    while chunk := list(islice(remaining, _MESSAGES_A_WRITE)):
+    while chunk := list(islice(remaining, MESSAGES_A_WRITE)):
         yield chunk
 
 
@@ -113,6 +115,32 @@ def publish_header(
         sow_key=text("sow_key", sow_key),
         sequence=number("sequence", sequence),
     )
+
+
+def with_fields(
+    starts: Sequence[bytes], fields: Mapping[str, Sequence[str | int | None]]
+) -> list[bytes]:
+    """Add fields to the headers of publishes.
+
+    Args:
+        starts: the headers, without their closing brace.
+        fields: a value for each header, None for none, by the names of `publish`'s arguments.
+
+    Raises:
+        ValueError: a header is larger than servers take, or a number does not fit into one.
+        TypeError: a value is no text, or no number.
+    """
+    made = list(starts)
+    for name, values in fields.items():
+        key = b',"%b":' % _FIELDS_OF_PUBLISHES[name]
+        check: Callable[[str, Any], Any] = number if name == "expiration" else text
+        made = [
+            start if value is None else b"%b%b%b" % (start, key, json_text(check(name, value)))
+            for start, value in zip(made, values, strict=True)
+        ]
+    if max(map(len, made), default=0) > LARGEST_HEADER:
+        raise ValueError(f"the header of a publish has more than {LARGEST_HEADER} bytes")
+    return made
 
 
 def subscribe_header(

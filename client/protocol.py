@@ -21,7 +21,8 @@ One object lives as long as one connection; `client.recovery` has one that outli
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Final
 
 from client.blocks import block_of_publications, block_of_records
@@ -255,18 +256,25 @@ class ClientProtocol(Commands):
             self._emit_messages(frame(message.header, message.body))
 
     def _publish_all(self, topic: str, bodies: list[bytes], delta: bool) -> None:
+        self._publish_with(repeat(self._header_start(topic, delta), len(bodies)), bodies)
+
+    def _header_start(self, topic: str, delta: bool) -> bytes:
+        if self.numbering is None:
+            return self._template(topic, delta)[:-1]
+        return self.numbering.plain_start(topic, delta)
+
+    def _publish_with(self, starts: Iterable[bytes], bodies: Sequence[bytes]) -> None:
         parts: list[bytes] = []
         append = parts.append
         if self.numbering is None:
-            header = self._template(topic, delta)
-            for body in bodies:
-                append(frame_head(header, len(body)))
+            for start, body in zip(starts, bodies, strict=True):
+                append(frame_head(start + b"}", len(body)))
                 append(body)
         else:
             self._check_numbers()
             store = self.numbering.store
-            start, add = self.numbering.plain_start(topic, delta), store.add
-            for body in bodies:
+            add = store.add
+            for start, body in zip(starts, bodies, strict=True):
                 message = add(start, body)
                 append(frame_head(message.header, len(body)))
                 append(body)

@@ -17,15 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructType
 
+from pipeline.arrow import check_names
 from pipeline.errors import PipelineError
+from pipeline.json_bodies import JsonWriter
 from pipeline.kinds import field_type
 from pipeline.rows import BODY, METADATA
-
-_encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 _HEADERS: Final = ("topic", "sow_key", "correlation_id", "expiration")
 _WHOLE_NUMBERS: Final = ("tinyint", "smallint", "int", "bigint")
@@ -62,6 +61,7 @@ class MessageFormat:
     def __init__(
         self, schema: StructType, message_type: str | None, *, deletes: bool = False
     ) -> None:
+        check_names(schema)
         known = dict.fromkeys((*METADATA, *_HEADERS))
         is_whole = BODY in schema.names
         is_keys = deletes and "sow_key" in schema.names and set(schema.names) <= known.keys()
@@ -75,6 +75,7 @@ class MessageFormat:
             _check_header(header, column, schema[column].dataType)
         fields = [field for field in schema if field.name not in special and field.name != BODY]
         self.has_bodies = is_whole or bool(fields)
+        self._writer = JsonWriter()
         self._names = [field.name for field in fields]
         self._bodies: Callable[[pa.RecordBatch], list[bytes]] = self._objects
         if is_whole:
@@ -113,12 +114,7 @@ class MessageFormat:
     def _objects(self, batch: pa.RecordBatch) -> list[bytes]:
         if not self._names:
             return [b""] * batch.num_rows
-        rows = batch.select(self._names).to_pylist(maps_as_pydicts="strict")
-        return [_encode(_without_null(row)) for row in rows]
-
-
-def _without_null(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if value is not None}
+        return self._writer.bodies(batch.select(self._names)).to_list()
 
 
 def _whole(batch: pa.RecordBatch) -> list[bytes]:

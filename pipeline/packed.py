@@ -54,6 +54,11 @@ class Bodies(Sequence[memoryview]):
         """Those from a place to before another one."""
         return type(self)(self.data, self.starts[start:stop], self.ends[start:stop])
 
+    def to_list(self) -> list[bytes]:
+        """Each by itself."""
+        places = map(slice, self.starts.tolist(), self.ends.tolist())
+        return list(map(self.data.__getitem__, places))
+
     def column(self) -> pa.Array:
         """The bodies as they lie there, without being copied.
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -90,7 +89,8 @@ class Publisher(Sink):
             if topics is None:
                 topics = [self._options.topic or ""] * len(bodies)
             self._check_topics(self._client, set(topics))
-            self._publish(topics, bodies, headers)
+            delta = self._options.command == "delta_publish"
+            self._client.publish_columns(topics, bodies, headers, delta=delta)
 
     def finish(self) -> None:
         """See `Sink.finish`."""
@@ -110,21 +110,6 @@ class Publisher(Sink):
         if not count or options.order != "checked" or options.command != "publish":
             return ByPosition(count)
         return ByContent(Published(options, self._identity, count, first.headers))
-
-    def _publish(
-        self, topics: list[str], bodies: list[bytes], headers: dict[str, list[Any]]
-    ) -> None:
-        delta = self._options.command == "delta_publish"
-        if headers:
-            for row, (topic, body) in enumerate(zip(topics, bodies, strict=True)):
-                given = {name: values[row] for name, values in headers.items()}
-                self._client.publish(topic, body, delta=delta, **given)
-            return
-        start = 0
-        for topic, group in groupby(topics):
-            end = start + len(list(group))
-            self._client.publish_all(topic, bodies[start:end], delta=delta)
-            start = end
 
     def _on_refused(self, message: StoredMessage, error: CommandError) -> None:
         topic = str(msgspec.json.decode(message.header)["t"])

@@ -76,6 +76,34 @@ def test_publishing_many_messages_writes_them_in_order(protocol: ClientProtocol)
     assert sent(protocol) == [({"c": "p", "t": "t"}, body) for body in (b"1", b"", b"3")]
 
 
+def test_messages_as_columns_have_the_headers_of_single_ones(protocol: ClientProtocol) -> None:
+    topics, ids, lifetimes = ["a", "b", "a"], ["x", None, 'quoted "'], [None, 5, 0]
+    bodies_ = [b"1", b"2", b""]
+    protocol.publish_columns(
+        topics, bodies_, {"correlation_id": ids, "expiration": lifetimes}, delta=True
+    )
+    together = sent(protocol)
+    for topic, body, one, seconds in zip(topics, bodies_, ids, lifetimes, strict=True):
+        protocol.publish(topic, body, delta=True, correlation_id=one, expiration=seconds)
+    assert together == sent(protocol)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"sow_key": ["k", 5]}, "sow_key: expected str"),
+        ({"expiration": [1, -1]}, "expiration: expected 0 to"),
+        ({"correlation_id": ["x" * 2**20, None]}, "the header of a publish has more than"),
+    ],
+)
+def test_of_messages_as_columns_all_are_sent_or_none(
+    protocol: ClientProtocol, fields: dict[str, list[str | int | None]], problem: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=problem):
+        protocol.publish_columns(["t", "t"], [b"1", b"2"], fields)
+    assert sent(protocol) == []
+
+
 def test_more_topics_than_are_kept_prepared_are_published_all_the_same(
     protocol: ClientProtocol,
 ) -> None:

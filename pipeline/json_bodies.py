@@ -1,0 +1,130 @@
+"""Columns as JSON bodies, a batch at a time, in compiled code (`server.message_types.json_write`).
+
+A row's body has no field for what is NULL; within structs and arrays, NULL is `null`. Maps, and
+whatever else compiled code does not write, become JSON value by value before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from pipeline.errors import PipelineError
+from pipeline.packed import Bodies
+from server.message_types.json_write import Form, Source, Writer
+
+_encode: Final = msgspec.json.Encoder(decimal_format="number").encode
+
+
+class _Written(NamedTuple):
+    """How values are written: what they are, and how wide."""
+
+    form: Form
+    width: int = 0
+
+
+_PLAIN: Final[Mapping[pa.DataType, _Written]] = {
+    pa.int8(): _Written(Form.WHOLE, 1),
+    pa.int16(): _Written(Form.WHOLE, 2),
+    pa.int32(): _Written(Form.WHOLE, 4),
+    pa.int64(): _Written(Form.WHOLE, 8),
+    pa.float32(): _Written(Form.REAL, 4),
+    pa.float64(): _Written(Form.REAL, 8),
+    pa.bool_(): _Written(Form.TRUTH),
+    pa.date32(): _Written(Form.DAY),
+    pa.timestamp("us"): _Written(Form.CLOCK),
+    pa.string(): _Written(Form.TEXT),
+    pa.binary(): _Written(Form.BYTES),
+}
+_MOMENT: Final = _Written(Form.MOMENT)
+_LARGE: Final[Mapping[pa.DataType, pa.DataType]] = {
+    pa.large_string(): pa.string(),
+    pa.large_binary(): pa.binary(),
+}
+
+
+class JsonWriter:
+    """Makes bodies of the type `json`."""
+
+    def __init__(self) -> None:
+        self._writer = Writer()
+
+    def bodies(self, batch: pa.RecordBatch) -> Bodies:
+        """The bodies of some rows.
+
+        Raises:
+            PipelineError: a column has a value that cannot be written.
+        """
+        sources = [
+            _source(column, name, name)
+            for column, name in zip(batch.columns, batch.schema.names, strict=True)
+        ]
+        try:
+            data, ends = self._writer.write(sources, batch.num_rows)
+        except OverflowError as error:
+            raise PipelineError(f"schema: a row cannot be published: {error}") from None
+        places = np.frombuffer(ends, np.int64)
+        return Bodies(data, np.concatenate([np.zeros(1, np.int64), places])[:-1], places)
+
+
+def _source(array: pa.Array, name: str | None, path: str) -> Source:
+    """A column, a member of a struct, or the elements of an array, which have no name.
+
+    Args:
+        array: the values.
+        name: in the body.
+        path: where it is, for errors.
+    """
+    key = b"" if name is None else _encode(name) + b":"
+    kind = array.type
+    if kind in _LARGE:
+        array = array.cast(_LARGE[kind])
+    written = _MOMENT if _is_moment(kind) else _PLAIN.get(array.type)
+    if written is not None:
+        if written.form == Form.TEXT:
+            _check_text(array, path)
+        valid, *buffers = array.buffers()
+        places = buffers[0] if len(buffers) == 2 else None
+        return Source(key, *written, array.offset, valid, buffers[-1], places, ())
+    if pa.types.is_struct(kind) and len({field.name for field in kind}) == kind.num_fields:
+        members = [
+            _source(array.field(number), field.name, f"{path}.{field.name}")
+            for number, field in enumerate(kind)
+        ]
+        return Source(key, Form.OBJECT, 0, array.offset, array.buffers()[0], None, None, members)
+    if pa.types.is_list(kind):
+        valid, places = array.buffers()[:2]
+        elements = _source(array.values, None, f"{path}.element")
+        return Source(key, Form.ARRAY, 0, array.offset, valid, None, places, (elements,))
+    texts = array.cast(pa.string()) if pa.types.is_decimal(kind) else _encoded(array, path)
+    valid, places, values = texts.buffers()
+    return Source(key, Form.JSON, 0, texts.offset, valid, values, places, ())
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    """Whether values are moments, of whichever time zone; they are written in UTC."""
+    return pa.types.is_timestamp(kind) and kind.unit == "us" and kind.tz is not None
+
+
+def _check_text(array: pa.Array, path: str) -> None:
+    """Refuse what is no text, which Spark lets pass."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        raise PipelineError(
+            f"schema: column {path!r} has a string that is not UTF-8, which JSON cannot have;"
+            " decode it, or make it binary"
+        ) from None
+
+
+def _encoded(array: pa.Array, path: str) -> pa.Array:
+    """Values of other types as texts of JSON."""
+    try:
+        values = array.to_pylist(maps_as_pydicts="strict")
+        return pa.array([None if one is None else _encode(one) for one in values], pa.binary())
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
+        raise PipelineError(f"schema: column {path!r} cannot be published: {error}") from None
