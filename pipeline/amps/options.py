@@ -59,6 +59,7 @@ class AmpsOptions:
         where: filters of Spark's, which the server applies as far as it can, and Spark as well.
         max_rows_per_trigger: at most so many rows in a micro-batch; None for all there are.
         fail_on_data_loss: whether a stream stops where the log does not have everything any more.
+        consume: whether a stream takes the messages of a queue, instead of reading what feeds it.
         exactly_once: whether to insist on a topic where the server can tell what it has already;
             if not, a task that is tried again publishes all of its rows again.
         order: one of `ORDERS`: how a task that is tried again tells its rows from those that the
@@ -85,6 +86,7 @@ class AmpsOptions:
     where: tuple[Filter, ...] = ()
     max_rows_per_trigger: int | None = None
     fail_on_data_loss: bool = True
+    consume: bool = False
     exactly_once: bool = True
     order: str = "checked"
     tolerance: Tolerance = STRICT
@@ -265,6 +267,7 @@ _OPTIONS: Final[Mapping[str, tuple[frozenset[str], Callable[[str, str], Any]]]] 
     "sample": (_READS, _count),
     "max_rows_per_trigger": (frozenset({"readStream"}), _count),
     "fail_on_data_loss": (frozenset({"readStream"}), _truth),
+    "consume": (frozenset({"readStream"}), _truth),
     "exactly_once": (_WRITES, _truth),
     "order": (_WRITES, _one_of(ORDERS)),
     "timeout": (_ALL, _seconds),
