@@ -62,6 +62,7 @@ pages: $(SERVER)
 	$(BIN)/python -m server.expressions.functions.reference_page docs/expressions.md
 	$(BIN)/python -m actions.reference_page docs/actions.md
 	$(BIN)/python scripts/make_completions.py
+	$(BIN)/python scripts/make_notebook.py
 
 ## clean: remove .venv and whatever was built
 clean:

@@ -26,6 +26,11 @@ class Stream(ABC):
         """The subscription or query id."""
         return self._inbox.id
 
+    @property
+    def backlog(self) -> int | None:
+        """How many messages of queues may be held at a time; None for no subscription to queues."""
+        return self._inbox.backlog
+
     def __repr__(self) -> str:
         opening = self._inbox.opened_by
         what = f" {opening.describe()}" if opening is not None else ""

@@ -62,6 +62,7 @@ class AmpsOptions:
         min_rows_per_trigger: a micro-batch waits for so many rows; None for one.
         max_trigger_delay: seconds that it waits for them at most.
         fail_on_data_loss: whether a stream stops where the log does not have everything any more.
+        consume: whether a stream takes the messages of a queue, instead of reading what feeds it.
         exactly_once: whether to insist on a topic where the server can tell what it has already;
             if not, a task that is tried again publishes all of its rows again.
         order: one of `ORDERS`: how a task that is tried again tells its rows from those that the
@@ -91,6 +92,7 @@ class AmpsOptions:
     min_rows_per_trigger: int | None = None
     max_trigger_delay: float = 900.0
     fail_on_data_loss: bool = True
+    consume: bool = False
     exactly_once: bool = True
     order: str = "checked"
     tolerance: Tolerance = STRICT
@@ -290,6 +292,7 @@ _OPTIONS: Final[Mapping[str, tuple[frozenset[str], Callable[[str, str], Any]]]] 
     "min_rows_per_trigger": (frozenset({"readStream"}), _count),
     "max_trigger_delay": (frozenset({"readStream"}), _seconds),
     "fail_on_data_loss": (frozenset({"readStream"}), _truth),
+    "consume": (frozenset({"readStream"}), _truth),
     "exactly_once": (_WRITES, _truth),
     "order": (_WRITES, _one_of(ORDERS)),
     "timeout": (_ALL, _seconds),

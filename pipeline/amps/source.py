@@ -12,6 +12,7 @@ from pipeline.amps.batch import AmpsReader
 from pipeline.amps.connection import connected
 from pipeline.amps.log_range import LogRangeReader, is_range
 from pipeline.amps.options import AmpsOptions, read_options
+from pipeline.amps.queue_stream import AmpsQueueStreamReader
 from pipeline.amps.replay import replayed
 from pipeline.amps.stream import AmpsStreamReader
 from pipeline.amps.writer import AmpsStreamWriter, AmpsWriter
@@ -53,9 +54,13 @@ class AmpsDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """What follows a topic."""
-        return stream_reader(
-            lambda: AmpsStreamReader(read_options(self._given, "readStream"), schema)
-        )
+
+        def make() -> DataSourceStreamReader:
+            options = read_options(self._given, "readStream")
+            reader = AmpsQueueStreamReader if options.consume else AmpsStreamReader
+            return reader(options, schema)
+
+        return stream_reader(make)
 
     def writer(self, schema: StructType, overwrite: bool) -> AmpsWriter:
         """What publishes a DataFrame."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
-from config_schema.spec import InstanceSpec, TopicRef, TopicSpec
+from config_schema.spec import InstanceSpec, QueueSpec, TopicRef, TopicSpec
 from pipeline.amps.uri import with_message_type
 from pipeline.entries import Source, state_of
 from pipeline.errors import PipelineError
@@ -60,6 +60,11 @@ def journal_records(
     Raises:
         PipelineError: they have none, by the configuration.
     """
+    if any(isinstance(topic, QueueSpec) and topic.ref == ref for topic in spec.sow):
+        raise PipelineError(
+            f"{path}: {ref} is a queue; what waits in it a server knows, not what is published:"
+            " compute the view from that (--server)"
+        )
     if spec.transaction_log is not None and not spec.is_journaled(ref.message_type, ref.name):
         raise PipelineError(
             f"{path}: topic {ref} is not in the TransactionLog of the configuration, so that"

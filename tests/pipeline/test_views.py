@@ -24,6 +24,7 @@ TOPICS = """
   <JournalDirectory>journal</JournalDirectory>
   <Topic><Name>orders</Name><MessageType>json</MessageType></Topic>
   <Topic><Name>copies</Name><MessageType>json</MessageType></Topic>
+  <Topic><Name>jobs</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 <SOW>
   <Topic>
@@ -93,9 +94,16 @@ TOPICS = """
     </Projection>
     <Grouping><Field>[nvfix].[customers]./name</Field></Grouping>
   </View>
+  <Queue><Name>jobs</Name><MessageType>json</MessageType></Queue>
+  <View>
+    <Name>over-queue</Name><MessageType>json</MessageType>
+    <UnderlyingTopic>jobs</UnderlyingTopic>
+    <Projection><Field>/kind</Field><Field>COUNT(/kind) AS /waiting</Field></Projection>
+    <Grouping><Field>/kind</Field></Grouping>
+  </View>
 </SOW>
 """
-VIEWS = 5
+VIEWS = 6
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +129,8 @@ def change_at_random(server: RunningServer, chance: random.Random) -> None:
             }
             peer.publish("orders", json.dumps(order).encode())
         peer.ask({"c": "sow_delete", "cid": "d", "t": "orders", "f": "/id < 50", "a": "processed"})
+        for number in range(30):
+            peer.publish("jobs", b'{"kind":%d}' % (number % 3))
         peer.flush()
     with server.log_on("customers", "nvfix") as peer:
         for number, name in ((1, "Ann"), (2, "Bob"), (3, "Cid")):
@@ -157,6 +167,8 @@ def test_a_view_is_computed_from_journals(
     lines = capsys.readouterr().out.splitlines()
     assert main(["view", str(path), "joined", "--journals", str(path.parent / "journal")]) == 1
     assert "[nvfix].[customers] is not in the TransactionLog" in capsys.readouterr().err
+    assert main(["view", str(path), "over-queue", "--journals", str(path.parent / "journal")]) == 1
+    assert "[json].[jobs] is a queue" in capsys.readouterr().err
     target = ["--publish", f"{uri(running)}/json", "--topic", "copies"]
     assert main([*job, "--server", uri(running), *target]) == 0
     with running.log_on("reader") as peer:

@@ -1,9 +1,11 @@
-"""The pages about Spark are run: what a block prints is what stands below it, if anything."""
+"""The pages about Spark, and the notebook, are run: what a block prints is what stands below it."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +27,41 @@ POSITIONS = """
 """
 
 
+_NOTEBOOK = runpy.run_path(str(ROOT / "scripts" / "make_notebook.py"))
+
+
+def test_the_notebook_is_that_of_the_page() -> None:
+    """Otherwise: make pages."""
+    assert (ROOT / "docs" / "pipeline_journals.ipynb").read_text("utf-8") == _NOTEBOOK["notebook"]()
+
+
 def test_the_walkthrough_prints_what_it_says(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    """The cells of the notebook: what they print is what stands on the page."""
     port = free_port()
+    notebook = json.loads((ROOT / "docs" / "pipeline_journals.ipynb").read_text("utf-8"))
+    cells = ["".join(one["source"]) for one in notebook["cells"] if one["cell_type"] == "code"]
+    first, *middle, last = cells
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "sample_configs").mkdir()
     text = (ROOT / "sample_configs" / "pipeline.xml").read_text("utf-8")
-    (tmp_path / "pipeline.xml").write_text(text)
-    names: dict[str, Any] = {}
     listening = text.replace("<InetAddr>9007<", f"<InetAddr>127.0.0.1:{port}<")
-    with running_configuration(tmp_path, listening, port):
-        for code, expected in blocks_with_output(JOURNALS):
-            printed = io.StringIO()
-            with contextlib.redirect_stdout(printed):
-                exec(compile(adapted(code, tmp_path, port), "page", "exec"), names)
-            assert lines(printed.getvalue().replace(f"{tmp_path}/", "")) == lines(expected), code
+    (tmp_path / "sample_configs" / "pipeline.xml").write_text(listening)
+    monkeypatch.chdir(tmp_path / "docs")
+    names: dict[str, Any] = {}
+    blocks = blocks_with_output(JOURNALS)
+    assert [code.rstrip("\n") for code, _ in blocks] == middle
+    run(first.replace("9007", f"{port}"), names)
+    directory = Path(names["directory"])
+    try:
+        for code, expected in blocks:
+            printed = run(adapted(code, directory, port), names)
+            assert lines(printed.replace(f"{directory}/", "")) == lines(expected), code
+    finally:
+        run(last.replace("spark.stop()", ""), names)  # other tests go on with this one
+    assert not directory.exists()
+    assert names["instance"].returncode == 0
 
 
 def test_the_page_of_topics_works(
@@ -69,6 +91,14 @@ def test_the_page_of_topics_works(
             "there is one order, and its quantity is no more than 100"
         )
         assert names["positions"].count() == 1
+
+
+def run(code: str, names: dict[str, Any]) -> str:
+    """Run a block; gives what it prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "page", "exec"), names)
+    return printed.getvalue()
 
 
 def blocks_with_output(page: str) -> list[tuple[str, str]]:

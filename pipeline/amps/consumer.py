@@ -1,0 +1,274 @@
+"""A consumer of a queue on the driver, which has messages for as long as micro-batches take.
+
+Messages are leased one after the other, and each lease is renewed until its message has been
+acknowledged: however long a batch takes, nobody else gets its messages while the driver lives. When
+that is gone its connection is, and with it all leases.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Final
+
+from client import Client, ClientError, CommandError, Message, MessageStream, TimedOutError
+from pipeline.amps.connection import AWAY, NOT_FOUND, explained, session
+from pipeline.amps.options import AmpsOptions
+from pipeline.amps.replay import replayed
+from pipeline.errors import option_error
+
+MOST_ROWS: Final = 10_000
+"""Messages in a micro-batch, unless the user says how many: its offset names all of them."""
+_MOST_BYTES: Final = 8 << 20
+"""Bodies of a micro-batch, which travel to the tasks."""
+_TOGETHER: Final = 80
+"""Bookmarks in one command."""
+_PAUSE: Final = 0.2
+"""Seconds between two attempts to reach a server that is away."""
+_WAIT: Final = 1.0
+"""Seconds without a message after which there are taken to be none."""
+_SHORTEST, _LONGEST = 0.2, 60.0
+"""Seconds between two renewals."""
+
+
+class Consumer:
+    """Takes messages of a queue, and acknowledges them.
+
+    Args:
+        options: server, queue and filter.
+        command_options: the options field of the subscription.
+    """
+
+    def __init__(self, options: AmpsOptions, command_options: str | None) -> None:
+        self._options = options
+        self._command_options = command_options
+        self._open = ExitStack()
+        self._stream: MessageStream | None = None
+        self._client: Client | None = None
+        self._waiting: list[Message] = []
+        self._done: frozenset[str] = frozenset()
+        self._renewal = _Renewal(options.read_topic)
+        self._away_since: float | None = None
+
+    def close(self) -> None:
+        """Give back all messages that have not been acknowledged."""
+        self._renewal.stop()
+        self._disconnect()
+
+    def acknowledge(self, bookmarks: Collection[str]) -> None:
+        """Have messages leave the queue; on stable storage when this returns.
+
+        Args:
+            bookmarks: those of all messages of the last micro-batch.
+
+        Raises:
+            PipelineError: the server refuses, or has been away for too long.
+        """
+        if self._done.issuperset(bookmarks):
+            return
+        while True:
+            try:
+                client = self._connected()
+                self._renewal.forget(bookmarks)
+                for some in _some(bookmarks):
+                    client.acknowledge(self._options.read_topic, some)
+                client.flush_acks()
+            except AWAY as error:
+                self._lost(error)
+            except ClientError as error:
+                raise explained(self._options, error) from None
+            else:
+                self._done = frozenset(bookmarks)
+                return
+
+    def take(self, most: int | None, held: Collection[str], *, waits: bool) -> list[Message]:
+        """Take messages that have arrived; their leases are renewed from now on.
+
+        Args:
+            most: at most so many.
+            held: bookmarks of messages that have been taken before, and come again.
+            waits: whether to wait for one if there is none, for a moment.
+
+        Raises:
+            PipelineError: the topic is no queue, the server refuses, or has been away for too long.
+        """
+        most = min(most or MOST_ROWS, MOST_ROWS)
+        while True:
+            try:
+                return self._take(most, {*held, *self._done}, _WAIT if waits else 0.0)
+            except AWAY as error:
+                self._lost(error)
+                if not waits:
+                    return []
+            except ClientError as error:
+                raise explained(self._options, error) from None
+
+    def _take(self, most: int, held: Collection[str], wait: float) -> list[Message]:
+        stream = self._subscribed(most)
+        deadline = time.monotonic() + wait
+        while True:
+            with suppress(TimedOutError):
+                arrived = stream.batch(max(deadline - time.monotonic(), 0.0))
+                self._renewal.add(self._connected(), arrived)
+                known = {message.bookmark for message in self._waiting}
+                self._waiting += [
+                    one for one in arrived if one.bookmark not in held and one.bookmark not in known
+                ]
+                again = [one.bookmark for one in arrived if one.bookmark in self._done]
+                for some in _some(again):
+                    self._connected().acknowledge(self._options.read_topic, some)
+            self._away_since = None
+            if self._waiting or time.monotonic() >= deadline:
+                break
+        size = count = 0
+        for message in self._waiting[:most]:
+            size += len(message.body)
+            if count and size > _MOST_BYTES:
+                break
+            count += 1
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        return taken
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            self._client = self._open.enter_context(session(self._options, "consume"))
+        return self._client
+
+    def _subscribed(self, most: int) -> MessageStream:
+        if self._stream is None:
+            options = self._options
+            self._stream = self._connected().subscribe(
+                options.read_topic,
+                filter=options.filter,
+                options=self._command_options,
+                max_backlog=most,
+            )
+            if self._stream.backlog is None:
+                raise option_error(
+                    "topic", options.read_topic, "it is no queue, and consume=true is for queues"
+                )
+        return self._stream
+
+    def _disconnect(self) -> None:
+        self._stream = self._client = None
+        self._waiting = []
+        self._done = frozenset()
+        self._renewal.begin_anew()
+        with suppress(ClientError):
+            self._open.close()
+
+    def _lost(self, error: ClientError) -> None:
+        """Wait a little before the next attempt; or give up."""
+        self._disconnect()
+        now = time.monotonic()
+        self._away_since = self._away_since or now
+        if now - self._away_since > self._options.timeout:
+            raise explained(self._options, error) from None
+        time.sleep(_PAUSE)
+
+
+class _Renewal:
+    """Renews leases from a thread of its own, for the driver may be busy with a batch.
+
+    Args:
+        queue: whose messages.
+    """
+
+    def __init__(self, queue: str) -> None:
+        self._queue = queue
+        self._lock = threading.Lock()
+        self._held: dict[str, None] = {}
+        self._client: Client | None = None
+        self._interval = _LONGEST
+        self._news = threading.Event()
+        self._is_over = False
+        self._thread: threading.Thread | None = None
+
+    def add(self, client: Client, messages: Iterable[Message]) -> None:
+        """Renew the leases of messages from now on, if they end by themselves."""
+        for message in messages:
+            until = message.header.lease_period
+            if until is None or message.bookmark is None:
+                continue
+            with self._lock:
+                self._client = client
+                self._held[message.bookmark] = None
+            self._interval = min(self._interval, _third(until))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._renew, daemon=True)
+                self._thread.start()
+        self._news.set()
+
+    def forget(self, bookmarks: Iterable[str]) -> None:
+        """These messages have been dealt with."""
+        with self._lock:
+            for bookmark in bookmarks:
+                self._held.pop(bookmark, None)
+
+    def begin_anew(self) -> None:
+        """The connection is gone, and all leases are."""
+        with self._lock:
+            self._held, self._client = {}, None
+
+    def stop(self) -> None:
+        """Renew nothing any more."""
+        self._is_over = True
+        self._news.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _renew(self) -> None:
+        while not self._is_over:
+            self._news.clear()
+            began = time.monotonic()
+            while not self._is_over and (left := began + self._interval - time.monotonic()) > 0:
+                self._news.wait(left)
+                self._news.clear()
+            with self._lock:
+                held, client = list(self._held), self._client
+            if client is None or self._is_over:
+                continue
+            with suppress(ClientError):  # whoever takes messages finds out, and connects anew
+                for some in _some(held):
+                    client.acknowledge(self._queue, some, "extend")
+
+
+def _third(until: str) -> float:
+    """Seconds between two renewals of a lease that has just begun."""
+    ends = datetime.strptime(until, "%Y%m%dT%H%M%S.%f%z")
+    return min(max((ends - datetime.now(UTC)).total_seconds() / 3, _SHORTEST), _LONGEST)
+
+
+def _some(bookmarks: Iterable[str | None]) -> Iterable[Sequence[str]]:
+    """Bookmarks, as many at a time as go into a command."""
+    rest = (one for one in bookmarks if one is not None)
+    while some := list(islice(rest, _TOGETHER)):
+        yield some
+
+
+def read_again(
+    client: Client, options: AmpsOptions, command_options: str | None, bookmark: str
+) -> Message | None:
+    """A message of a queue as the transaction log has it, wherever it is by now.
+
+    Returns:
+        The message, as the queue has delivered it; None if the log does not have it any more.
+
+    Raises:
+        PipelineError, ClientError: that cannot be found out.
+    """
+    fails = ",".join(filter(None, [command_options, "bookmark_not_found=fail"]))
+    try:
+        span = f"[{bookmark}:{bookmark}]"
+        for messages in replayed(client, options, span, command_options=fails):
+            for message in messages:
+                message.header.topic = options.read_topic
+                return message
+    except CommandError as error:
+        if error.reason != NOT_FOUND:
+            raise
+    return None

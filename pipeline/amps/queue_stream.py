@@ -1,0 +1,162 @@
+"""`spark.readStream.format("amps")` with `consume=true`: messages of a queue, worked off.
+
+The offset of a micro-batch names its messages, by their bookmarks. What Spark has noted down is so
+one certain batch, whatever becomes of it: when it is repeated its tasks read these messages from
+the transaction log, where they stay what they are, and whether the queue has given them to somebody
+else meanwhile makes no difference to its rows.
+
+Spark asks for the next offset when it has noted down that the batch before is done. So that is when
+its messages are acknowledged, and before anything else is taken. A message that comes once more
+belongs to that batch, and is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from client import Message
+from pipeline.amps.connection import connected
+from pipeline.amps.consumer import Consumer, read_again
+from pipeline.amps.options import AmpsOptions
+from pipeline.amps.selection import command_options
+from pipeline.errors import PipelineError, option_error
+from pipeline.rows import RowFormat
+from pipeline.workers import settle
+
+Offset: TypeAlias = dict[str, Any]
+
+_MESSAGES: Final = "messages"
+"""What an offset calls the bookmarks."""
+
+
+class QueuePart(InputPartition):
+    """One task's share of a micro-batch.
+
+    Args:
+        bookmarks: of the messages.
+        rows: the messages as rows, if they are known.
+    """
+
+    def __init__(self, bookmarks: list[str], rows: pa.RecordBatch | None = None) -> None:
+        super().__init__(bookmarks)
+        self.bookmarks = bookmarks
+        self.rows = rows
+
+
+class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Works a queue off.
+
+    Args:
+        options: what to read.
+        schema: as what.
+
+    Raises:
+        PipelineError: the schema cannot be had of the queue's messages, or a bookmark is given.
+    """
+
+    def __init__(self, options: AmpsOptions, schema: StructType) -> None:
+        if options.bookmark is not None:
+            raise option_error(
+                "bookmark", options.bookmark, "a queue begins with what waits in it (consume=true)"
+            )
+        self._options = options
+        self._schema = schema
+        self._command_options = command_options(options, self._row_format())
+        self._consumer: Consumer | None = None  # on the driver alone
+        self._seen: tuple[list[str], list[Message]] | None = None
+        self._ends = False
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """Where a new query begins: no message has been taken."""
+        return {_MESSAGES: []}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """How large a micro-batch may be."""
+        most = self._options.max_rows_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """End when nothing waits in the queue."""
+        self._ends = True
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+        """The messages of the next micro-batch; those of the last one are acknowledged.
+
+        Raises:
+            PipelineError: the server refuses, or has been away for too long.
+        """
+        done = start[_MESSAGES]
+        if self._seen is not None and self._seen[0] != done:
+            return {_MESSAGES: self._seen[0]}  # which Spark has not noted down yet
+        if self._consumer is None:
+            self._consumer = Consumer(self._options, self._command_options)
+        self._consumer.acknowledge(done)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        messages = self._consumer.take(most, done, waits=self._ends)
+        if not messages:
+            return start
+        self._seen = [message.bookmark or "" for message in messages], messages
+        return {_MESSAGES: self._seen[0]}
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """The tasks of a micro-batch, the same for the same offsets."""
+        bookmarks = end[_MESSAGES]
+        if start == end:
+            return []
+        is_seen = self._seen is not None and self._seen[0] == bookmarks
+        messages = self._seen[1] if self._seen is not None and is_seen else []
+        rows = self._row_format()
+        count = min(self._options.partitions, len(bookmarks))
+        cuts = [len(bookmarks) * number // count for number in range(count + 1)]
+        return [
+            QueuePart(bookmarks[begin:stop], rows.batch(messages[begin:stop]) if is_seen else None)
+            for begin, stop in pairwise(cuts)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of some messages.
+
+        Raises:
+            PipelineError: the log does not have all of them any more.
+        """
+        assert isinstance(partition, QueuePart)  # noqa: S101 - see partitions
+        settle()
+        if partition.rows is not None:
+            yield partition.rows
+            return
+        options = self._options
+        found: list[Message] = []
+        with connected(options, "read", patient=True) as client:
+            for bookmark in partition.bookmarks:
+                message = read_again(client, options, self._command_options, bookmark)
+                if message is not None:
+                    found.append(message)
+                elif options.fail_on_data_loss:
+                    raise PipelineError(
+                        f"the transaction log does not have the message {bookmark} of"
+                        f" {options.read_topic!r} any more, which belongs to a micro-batch that is"
+                        " repeated: journal files have been removed, or the option filter has"
+                        " changed; the option fail_on_data_loss=false goes on with what there is"
+                    )
+        yield self._row_format().batch(found)
+
+    def stop(self) -> None:
+        """Give back what has not been acknowledged."""
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def _row_format(self) -> RowFormat:
+        options = self._options
+        return RowFormat(self._schema, options.message_type, options.tolerance)
