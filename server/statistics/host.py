@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from server.statistics.resources import HOST, HOST_CPUS, HOST_DISKS, HOST_MEMORY, HOST_NETWORK
+from server.statistics.host_resources import HOST, HOST_CPUS, HOST_DISKS, HOST_MEMORY, HOST_NETWORK
 from server.statistics.sample import Entry, Source
 from server.statistics.schema import Resource, Value
 

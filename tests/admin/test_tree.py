@@ -13,7 +13,8 @@ from lxml import etree
 from server.admin.documents import html_form, json_form, rnc, xml_form
 from server.admin.documents.values import text_of
 from server.admin.tree import PLACES, Node, NothingThere, Place, Tree
-from server.statistics.resources import HOST_CPUS, RESOURCES
+from server.statistics.host_resources import HOST_CPUS
+from server.statistics.resources import RESOURCES
 from server.statistics.schema import INTEGER, REAL, TEXT, Value, snapshot
 from tests.admin.support import example_snapshot
 

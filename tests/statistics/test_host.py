@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 
 from server.statistics.host import host_sources, safe_id
-from server.statistics.process import process_sources
-from server.statistics.resources import (
-    CPU,
+from server.statistics.host_resources import (
     HOST,
     HOST_CPUS,
     HOST_DISKS,
     HOST_MEMORY,
     HOST_NETWORK,
-    MEMORY,
 )
+from server.statistics.process import process_sources
+from server.statistics.resources import CPU, MEMORY
 from server.statistics.sample import Source
 from server.statistics.schema import Resource, Value
 

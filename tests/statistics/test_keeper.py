@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from server.statistics.history import History
+from server.statistics.host_resources import HOST_CPUS
 from server.statistics.keeper import Keeper
 from server.statistics.reader import MOST_QUESTIONS, BusyError
-from server.statistics.resources import CLIENTS, HOST_CPUS, LIFETIMES, STATISTICS
+from server.statistics.resources import CLIENTS, LIFETIMES, STATISTICS
 from server.statistics.sample import Entry
 from server.statistics.schema import Resource, Value
 from tests.core.support import RecordingLog

@@ -19,8 +19,11 @@ _WITHOUT_SPARK: Final = (
 
 _EACH_ALONE: Final = (
     "tests/pipeline/test_exactly_once.py::test_a_driver_that_is_killed",
-    "tests/recovery/test_kills.py",
     "tests/recovery/test_failover.py",
+    "tests/recovery/test_kills.py",
+    "tests/recovery/test_letter_kills.py",
+    "tests/recovery/test_queue_kills.py",
+    "tests/recovery/test_replaced_instances.py",
     "tests/recovery/test_replication_faults.py",
 )
 """These take long, all of a file together, and share nothing; the first has Sparks of its own."""

@@ -16,7 +16,8 @@ from typing import Final
 
 import pytest
 
-from server.statistics.resources import HOST_CPUS, SOW, VIEWS
+from server.statistics.host_resources import HOST_CPUS
+from server.statistics.resources import SOW, VIEWS
 from server.statistics.sample import Entry
 from server.statistics.schema import Resource
 from server.statistics.timestamps import from_text, to_unix

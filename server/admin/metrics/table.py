@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from server.statistics import resources
+from server.statistics import host_resources, resources
 from server.statistics.schema import Resource
 
 ID: Final = ""
@@ -179,7 +179,7 @@ GROUPS: Final = (
         ),
     ),
     Group(
-        resources.HOST_CPUS,
+        host_resources.HOST_CPUS,
         "amperage_host_cpu",
         {"cpu": ID},
         (
@@ -191,7 +191,7 @@ GROUPS: Final = (
         without="all",
     ),
     Group(
-        resources.HOST_MEMORY,
+        host_resources.HOST_MEMORY,
         "amperage_host_memory",
         _NONE,
         (
@@ -202,7 +202,7 @@ GROUPS: Final = (
         ),
     ),
     Group(
-        resources.HOST_DISKS,
+        host_resources.HOST_DISKS,
         "amperage_host_disk",
         {"device": ID, "mount_point": "mount_point"},
         (
@@ -211,7 +211,7 @@ GROUPS: Final = (
         ),
     ),
     Group(
-        resources.HOST_NETWORK,
+        host_resources.HOST_NETWORK,
         "amperage_host_network",
         {"interface": ID},
         (
