@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from pyspark.sql import Row, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 from pipeline.amps.options import read_options
 from pipeline.amps.stream import AmpsStreamReader
 from tests.pipeline.streams import read_all, until
 from tests.pipeline.topics import bookmarks, publish, streaming, uri
 from tests.support.server import RunningServer
+
+SCHEMA: Final = StructType([StructField("id", IntegerType())])
 
 
 def test_all_there_is_in_batches_and_again_from_the_checkpoint(
@@ -97,31 +99,33 @@ def test_records_that_are_followed_have_their_keys(
     assert len({(row.id, row._sow_key) for row in rows}) == 3
 
 
-def test_a_checkpoint_of_an_earlier_version_goes_on(
-    spark: SparkSession, server: RunningServer, tmp_path: Path
-) -> None:
-    """Its offsets have bookmarks of messages; one batch of them has to be repeated."""
+def test_offsets_of_an_earlier_version_count(server: RunningServer) -> None:
+    """They have bookmarks of messages: batches are repeated, and the stream goes on."""
     publish(server, "log-older", [{"id": i} for i in range(8)])
-    frame = streaming(spark, server, "log-older", max_rows_per_trigger=3).schema("id INT").load()
     marks = bookmarks(server, "log-older")
-    assert len(read_all(spark, frame, tmp_path)) == 8
-    for number, (first, last) in enumerate(((0, 2), (3, 5))):
-        path = tmp_path / "checkpoint" / "offsets" / str(number)
-        span = f"[{marks[first]}:{marks[last]}]"
-        rewrite(path, {"bookmark": marks[last], "ranges": {span: 3}})
-    for kind, numbers in (("offsets", "23456"), ("commits", "123456")):
-        for number in numbers:
-            for name in (number, f".{number}.crc"):
-                (tmp_path / "checkpoint" / kind / name).unlink(missing_ok=True)
-    shutil.rmtree(tmp_path / "rows")
-    assert sorted(row.id for row in read_all(spark, frame, tmp_path)) == [3, 4, 5, 6, 7]
+    given = {"server": uri(server), "topic": "log-older"}
+    reader = AmpsStreamReader(read_options(given, "readStream"), SCHEMA)
+    before, after = (
+        {"bookmark": marks[last], "ranges": {f"[{marks[last - 2]}:{marks[last]}]": 3}}
+        for last in (2, 5)
+    )
+    try:
+        assert ids_of(reader, before, after) == [3, 4, 5]
+        end = reader.latestOffset(after, ReadAllAvailable())
+        assert ids_of(reader, after, end) == [6, 7]
+        assert list(end["ranges"].values()) == [2]
+    finally:
+        reader.stop()
 
 
-def rewrite(path: Path, offset: dict[str, Any]) -> None:
-    """Have another offset of its source stand in a file of a checkpoint."""
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join([*lines[:-1], json.dumps(offset)]))
-    path.with_name(f".{path.name}.crc").unlink()
+def ids_of(reader: AmpsStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    """What the tasks of a micro-batch read."""
+    return [
+        number
+        for partition in reader.partitions(start, end)
+        for batch in reader.read(partition)
+        for number in batch.column("id").to_pylist()
+    ]
 
 
 def test_offsets_get_on_where_others_publish(
@@ -159,7 +163,7 @@ def test_limits_of_micro_batches(
     topic = f"log-limits-{'-'.join(options)}-{batches[0]}"
     publish(server, topic, [{"id": i} for i in range(10, 110)])  # ten bytes each, or eleven
     given = {"server": uri(server), "topic": topic, **{k: str(v) for k, v in options.items()}}
-    reader = AmpsStreamReader(read_options(given, "readStream"), StructType().add("id", "int"))
+    reader = AmpsStreamReader(read_options(given, "readStream"), SCHEMA)
     reader.prepareForTriggerAvailableNow()
     offset, found = reader.initialOffset(), []
     try:
@@ -205,7 +209,7 @@ def test_a_micro_batch_waits_for_enough(server: RunningServer) -> None:
 
 def planned(given: dict[str, str]) -> int:
     """How many rows the first micro-batch of a stream has."""
-    reader = AmpsStreamReader(read_options(given, "readStream"), StructType().add("id", "int"))
+    reader = AmpsStreamReader(read_options(given, "readStream"), SCHEMA)
     try:
         end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
         return sum(end["ranges"].values())
