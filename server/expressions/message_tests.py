@@ -134,7 +134,7 @@ def like(w: Source, node: Like, *, wanted: bool) -> str:
         return f"({like_value(w, node)} is {wanted})"
     read, local = w.local(node.operand)
     matches = w.name(matcher(node.pattern, w.effort))
-    test = f"{matches}({local})" if wanted else f"not {matches}({local})"
+    test = f"{matches}({local}) is {wanted}"
     otherwise = f"{w.name(semantics.like)}({local}, {matches}) is {wanted}"
     return f"({test} if type{read} is str and {local} else {otherwise})"
 

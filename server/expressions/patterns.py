@@ -44,7 +44,7 @@ from server.expressions.long_texts import (
 )
 from server.expressions.tree import Expr, Pattern, walk
 
-Matcher: TypeAlias = Callable[[str], bool]
+Matcher: TypeAlias = Callable[[str], bool | None]
 
 _GIVEN_UP: Final = (pcre2.LibraryError, GivenUpError)
 _DEPTH: Final = b"(*LIMIT_DEPTH=100000)"
@@ -108,13 +108,19 @@ class Regex:
         self._quick_for(b"", _BRIEF_SEARCH)
 
     def first(self, text: str) -> str | None:
-        """The first match within a text, or None."""
-        match = self._search(to_octets(text))
+        """The first match within a text; None if there is none, or it takes too many steps."""
+        try:
+            match = self._search(to_octets(text))
+        except _GIVEN_UP:
+            return None
         return None if match is None else from_octets(match[0])
 
-    def found(self, text: str) -> bool:
-        """Whether there is a match anywhere in a text."""
-        return self._search(to_octets(text)) is not None
+    def found(self, text: str) -> bool | None:
+        """Whether there is a match anywhere in a text; None if it takes too many steps to tell."""
+        try:
+            return self._search(to_octets(text)) is not None
+        except _GIVEN_UP:
+            return None
 
     def decide(self, text: str, effort: Effort) -> bool | None:
         """Whether there is a match anywhere in a name; None if it takes too many steps to tell.
@@ -161,6 +167,11 @@ class Regex:
         return from_octets(b"".join(parts))
 
     def _search(self, octets: bytes) -> pcre2.Match | None:
+        """The first match.
+
+        Raises:
+            pcre2.LibraryError, GivenUpError: it takes too many steps.
+        """
         try:
             if self._is_at_once(octets):
                 return self._quick_for(octets, _BRIEF_SEARCH).search(octets)
@@ -180,13 +191,12 @@ class Regex:
         return len(octets) < LONG or self._is_bounded
 
     def _search_thoroughly(self, octets: bytes, start: int) -> pcre2.Match | None:
-        try:
-            if not self._is_at_once(octets):
-                return self._search_long(Attempt(octets, thorough=True), start)
-            thorough = self._thorough_for(octets)
-            return None if thorough is None else thorough.match(octets, start)
-        except _GIVEN_UP:
-            return None
+        if not self._is_at_once(octets):
+            return self._search_long(Attempt(octets, thorough=True), start)
+        thorough = self._thorough_for(octets)
+        if thorough is None:
+            raise GivenUpError
+        return thorough.match(octets, start)
 
     def _search_long(self, attempt: Attempt, start: int) -> pcre2.Match | None:
         if self._long_texts is None:

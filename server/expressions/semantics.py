@@ -316,7 +316,7 @@ def _is_large(literal: float | str) -> bool:
 # ---- texts
 
 
-def like(value: Value, matches: Callable[[str], bool]) -> Truth:
+def like(value: Value, matches: Callable[[str], bool | None]) -> Truth:
     """`value LIKE pattern`."""
     if isinstance(value, list):
         return any_true(like(element, matches) for element in elements(value))

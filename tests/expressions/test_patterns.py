@@ -12,6 +12,7 @@ from server.expressions.effort import LONG_SEARCHES
 from server.expressions.joining import LONGEST_TEXT
 from server.expressions.patterns import compile_regex
 from server.expressions.short_steps import with_short_steps
+from server.message_types.base import Value
 
 SLOW = ("a" * 18 + "X") * 50_000
 """For `(a+)+[bc]` every letter is a beginning that takes half a million steps at worst."""
@@ -31,6 +32,24 @@ def replaced(pattern: str, text: str, replacement: str = "-") -> object:
 @pytest.mark.parametrize("pattern", ["(a+)+[bc]", "(?:a|aa)+[bc]", "(a*)*[bc]", "(?R)?b+[bc]"])
 def test_a_search_that_would_not_end_finds_nothing(pattern: str) -> None:
     assert not finds(pattern, SLOW)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+[bc]", "(a*)*[bc]", "(?R)?b+[bc]"])
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("/a LIKE '{}'", False),
+        ("/a NOT LIKE '{}'", False),
+        ("NOT (/a LIKE '{}')", False),
+        ("(/a LIKE '{}') IS NULL", True),
+        ("CONCAT(/a, '') NOT LIKE '{}'", False),
+    ],
+)
+@pytest.mark.parametrize("value", [SLOW, [SLOW, "x"]], ids=["text", "array"])
+def test_nothing_follows_from_a_search_that_would_not_end(
+    pattern: str, condition: str, holds: bool, value: Value
+) -> None:
+    assert compile_filter(parse(condition.format(pattern)))((value,)) is holds
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+[bc]", "(a+)+[bc]|X"])
