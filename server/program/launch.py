@@ -16,10 +16,10 @@ import uvloop
 
 from actions.explain import explain
 from actions.local_zone import local_zone
+from config_schema.configuration_text import document_shown, shown
 from config_schema.document import Document
 from config_schema.problems import Location, Problems, Severity
 from config_schema.spec import InstanceSpec, LogTargetSpec
-from server.admin.configuration_text import document_shown, shown
 from server.assembly.access import Question, explain_access
 from server.assembly.foreign_files import ForeignFilesError, refuse_foreign_files
 from server.assembly.instance import Instance, StartError
@@ -115,7 +115,7 @@ def _fulfil(path: str, wish: Wish, together: Together) -> int:
     read = read_configuration(path, wish.defines)
     problems, document, root, spec = read.problems, read.document, read.root, read.spec
     if document is not None and document.complete and wish.dump:
-        put(document.expanded, encoding="utf-8")  # which is what its first line says
+        _dump(document)
         return 0
     if document is None or root is None or spec is None:
         together.lack(path)
@@ -124,14 +124,24 @@ def _fulfil(path: str, wish: Wish, together: Together) -> int:
         return _run(spec, document, problems, wish)
     check_start(spec, root, problems)
     if wish.drawing and not problems.has_errors:
-        put(f"{_DRAWINGS[wish.drawing](plan_runtime(spec))}\n")
+        put(f"{_DRAWINGS[wish.drawing](plan_runtime(spec, document.secrets))}\n")
     if wish.explain and not problems.has_errors:
         explained = explain(spec, datetime.now(local_zone()))
         put(f"{shown(explained, document.secrets)}\n")
     if wish.user is not None and not problems.has_errors:
         _explain_access(path, spec, wish, wish.user, problems)
-    together.add(path, spec)
+    together.add(path, spec, document.secrets)
     return report(path, problems, as_json=wish.as_json and wish.check)
+
+
+def _dump(document: Document) -> None:
+    """Print a configuration: without secrets where somebody reads it, else so that it can run."""
+    text = document.expanded
+    if sys.stdout.isatty():
+        text = document_shown(document)
+        if text != document.expanded:
+            say("secrets are not shown on a terminal: a file or a pipe gets them")
+    put(text, encoding="utf-8")  # which is what its first line says
 
 
 def _explain_access(
@@ -179,7 +189,7 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish)
     try:
         refuse_foreign_files(spec, log, set_aside=wish.set_aside)
         supervisor = Supervisor(os.environ)
-        instance = Instance(spec, log, document.files, document_shown(document), supervisor)
+        instance = Instance(spec, log, document, supervisor)
         uvloop.run(instance.run(on_started))
     except (ProvisionError, StartError) as error:
         log.emit("00-0012", reason=error)
