@@ -18,7 +18,7 @@ from actions.explain import explain
 from actions.local_zone import local_zone
 from config_schema.configuration_text import document_shown, shown
 from config_schema.document import Document
-from config_schema.problems import Location, Problems, Severity
+from config_schema.problems import Problems, Severity
 from config_schema.spec import InstanceSpec, LogTargetSpec
 from server.assembly.access import Question, explain_access
 from server.assembly.foreign_files import ForeignFilesError, refuse_foreign_files
@@ -46,19 +46,7 @@ _SWITCH_SECONDS: Final = 0.000_5
 """How long a helper thread may run Python while the engine waits, which it does after each system
 call. Python's own 5 ms would be several turns."""
 
-_ERRORS_TO_TERMINAL: Final = LogTargetSpec(
-    protocol="stderr",
-    level="error",
-    levels=(),
-    include_errors=(),
-    exclude_errors=(),
-    file_name=None,
-    rotation_threshold=None,
-    ident=None,
-    options=(),
-    facility=None,
-    location=Location("", 0),
-)
+_ERRORS_TO_TERMINAL: Final = LogTargetSpec.plain("stderr", "error")
 """What modules say that are asked before anything runs."""
 
 _DRAWINGS: Final = {"graph": as_text, "graphviz": as_graphviz}
