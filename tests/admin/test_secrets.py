@@ -59,7 +59,7 @@ def config(server: RunningServer) -> Path:
 def test_the_log_of_the_start(server: RunningServer) -> None:
     log = server.log()
     assert SECRET.findall(log) == []
-    assert "PLACE=here" in re.search("00-0030.*", log)[0]  # type: ignore[index]
+    assert "PLACE=here" in re.findall("00-0030.*", log)[0]
     assert "PW=********" in log
     assert "token=********&amp;api_key=********&amp;of=0" in log
 
