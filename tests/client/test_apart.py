@@ -38,11 +38,17 @@ with client.Client("apart") as connection:
 """
 
 
+def _not_to_copy(directory: str, names: list[str]) -> set[str]:
+    """Besides bytecode, the compiled forms of modules in Python: they are one library."""
+    left = {Path(name).stem for name in names if name.endswith(".py")}
+    compiled = {name for name in names if name.endswith(".so") and name.partition(".")[0] in left}
+    return compiled | {"__pycache__"}.intersection(names)
+
+
 def test_a_copy_of_the_client_and_of_the_wire_publishes_and_subscribes(tmp_path: Path) -> None:
     apart = tmp_path / "apart"
-    without = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(_ROOT / "client", apart / "client", ignore=without)
-    shutil.copytree(_ROOT / "server" / "wire", apart / "server" / "wire", ignore=without)
+    for package in ("client", "server/wire"):
+        shutil.copytree(_ROOT / package, apart / package, ignore=_not_to_copy)
     (apart / "server" / "__init__.py").touch()
     # Without `site`, an installation of the project in this environment is out of reach.
     python = (sys.executable, "-I", "-S", "-c", _SESSION)

@@ -134,6 +134,7 @@ def test_executors_have_what_the_archive_has(server: RunningServer, tmp_path: Pa
                 "spark.driver.host": "127.0.0.1",
             },
             PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            PYSPARK_PYTHON="python3",
             PYTHONPATH=f"{AT_START}{os.pathsep}{ROOT}",
         )
     assert run.returncode == 0, run.stderr[-3000:]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -117,8 +118,7 @@ def adapted(code: str, directory: Path, port: int) -> str:
     """A block for another port, and for a session that was started in another directory."""
     for name in ("journal", "export", "then", "table"):
         code = code.replace(f'"{name}"', f'"{directory}/{name}"')
-    for before in ("main([", "table = ["):
-        code = code.replace(f'{before}"{directory}/export"', f'{before}"export"')
+    code = re.sub(rf'(\[\s*)"{directory}/export"', r'\1"export"', code)  # the name of the job
     return code.replace("localhost:9007", f"127.0.0.1:{port}")
 
 
