@@ -62,7 +62,13 @@ def test_a_query_tests_costly_records_one_by_one(core: Core) -> None:
     """Others have their turn after each, and the query ends with what it found."""
     peer, quiet = core.log_on("busy"), core.log_on("quiet")
     peer.send(
-        {"c": "sow", "t": "records", "cid": "q", "a": "completed,stats", "f": f"({slow(0)}) IS NULL"}
+        {
+            "c": "sow",
+            "t": "records",
+            "cid": "q",
+            "a": "completed,stats",
+            "f": f"({slow(0)}) IS NULL",
+        }
     )
     quiet.take_frames()
     turns = 0
