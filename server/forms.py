@@ -5,7 +5,7 @@ all into one library, in which they call each other directly. So they run in one
 compiled one, or, if any is not what it was when it was compiled, all as they are written. The same
 holds where AMPERAGE_PURE=1 is in the environment: what is debugged is run by the interpreter then.
 
-What is compiled keeps to what mypyc takes, and what it gains by it was measured
+What is compiled keeps to what mypyc takes, and what all of it gains together was measured
 (docs/performance.md). Their neighbours are left out for a reason:
 
 - `server.subscriptions.envelope` is copied, which objects of compiled classes cannot be;
