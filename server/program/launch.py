@@ -164,7 +164,7 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish)
         log = EventLog(spec.logging, spec.name, recent=recent)
     except LogTargetError as error:
         print_problems(problems, Severity.WARNING)
-        tell_starter(str(error))
+        tell_starter(shown(str(error), document.secrets))
         return 1
     if not _reaches_terminal(log):
         print_problems(problems, Severity.WARNING)
@@ -180,9 +180,9 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish)
         instance = Instance(spec, log, document, supervisor)
         uvloop.run(instance.run(on_started))
     except (ProvisionError, StartError) as error:
-        log.emit("00-0012", reason=error)
+        log.emit("00-0012", reason=shown(str(error), document.secrets))
         files = error.files if isinstance(error, ForeignFilesError) else ()
-        tell_starter("\n".join((*files, str(error))))
+        tell_starter(shown("\n".join((*files, str(error))), document.secrets))
         return 1
     finally:
         log.close()

@@ -153,6 +153,25 @@ def test_an_error_quotes_no_secret_variable(
     assert SECRET.findall(run.stdout + run.stderr) == []
 
 
+NOT_STARTED = {
+    "log": "<Logging><Target><Protocol>file</Protocol><Level>info</Level>"
+    "<FileName>/proc/${PW}/log</FileName></Target></Logging>",
+    "journal": "<Logging><Target><Protocol>stdout</Protocol><Level>info</Level></Target></Logging>"
+    "<TransactionLog><JournalDirectory>/proc/${PW}/j</JournalDirectory>"
+    "<Topic><Name>a</Name><MessageType>json</MessageType></Topic></TransactionLog>",
+}
+
+
+@pytest.mark.parametrize("part", NOT_STARTED)
+def test_a_start_that_fails_tells_no_secret_variable(part: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.xml"
+    path.write_text(f"<AMPSConfig><Name>a</Name>{NOT_STARTED[part]}</AMPSConfig>")
+    run = amp_server(*OPTIONS, path)
+    assert run.returncode == 1
+    assert "/proc/********" in run.stderr
+    assert SECRET.findall(run.stdout + run.stderr) == []
+
+
 def test_what_the_doctor_packs(
     config: Path,
     tmp_path: Path,
