@@ -133,7 +133,7 @@ def load(
         path: the file; an Include in it is relative to the file that holds it.
         defines: variables given with -D; they come before those of the environment.
         environ: the environment.
-        problems: takes what is wrong.
+        problems: takes what is wrong, and is told what it has to hide.
 
     Returns:
         The expanded configuration; None if a file is not XML or too large. Whether that, or a part
@@ -149,6 +149,8 @@ def load(
     except (FileError, _LimitReachedError) as error:
         problems.error(error.location, "", str(error))
         return None
+    finally:
+        problems.hide(variables.secrets)
     text = _to_text(file.element)
     complete = not reader.failed
     return Document(root, path, text, complete, frozenset(variables.secrets))

@@ -4,10 +4,12 @@ One run over a file reports everything it finds. Each stage (reading, structure,
 the same `Problems`; the program decides at the end whether the configuration can be used.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
+
+from config_schema.secrecy import without_values
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -83,6 +85,7 @@ class Problems:
             Problem, None
         ] = {}  # a dict, because the same sentence twice helps nobody
         self._file_rank: dict[str, int] = {}
+        self._secrets: set[str] = set()
 
     def reading(self, file: str) -> None:
         """Fix the place of `file` among the others: files print in the order they were read."""
@@ -111,13 +114,17 @@ class Problems:
         self.reading(problem.location.file)
         self._found.setdefault(problem)
 
+    def hide(self, values: Collection[str]) -> None:
+        """Show no finding with one of these values, those included that have been added."""
+        self._secrets.update(values)
+
     @property
     def has_errors(self) -> bool:
         """Whether the configuration must not be used."""
         return any(problem.severity is Severity.ERROR for problem in self._found)
 
     def __iter__(self) -> Iterator[Problem]:
-        return iter(sorted(self._found, key=self._position))
+        return map(self._shown, sorted(self._found, key=self._position))
 
     def __len__(self) -> int:
         return len(self._found)
@@ -132,6 +139,10 @@ class Problems:
     ) -> None:
         location = where if isinstance(where, Location) else where.location
         self.add(Problem(location, severity, element, message, hint))
+
+    def _shown(self, problem: Problem) -> Problem:
+        hint = problem.hint and without_values(problem.hint, self._secrets)
+        return replace(problem, message=without_values(problem.message, self._secrets), hint=hint)
 
     def _position(self, problem: Problem) -> tuple[int, int]:
         return self._file_rank[problem.location.file], problem.location.line

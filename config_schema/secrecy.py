@@ -8,7 +8,8 @@ well; the other way round would be worse.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from html import escape
 from typing import Final
 
 HIDDEN: Final = "********"
@@ -53,11 +54,17 @@ RULES: Final = (
     re.compile(rf"\b(?:Bearer|Basic)\s+{_NO_CREDENTIALS}(?P<{SECRET}>[\w.~+/-]+=*)"),
 )
 
+_CUT: Final = re.compile(r"'[^\n]{1,60}?(?=\.\.\.')")
+"""A value of which a sentence quotes the beginning only, see `units.quoted`."""
+
 _SECRET_NAME: Final = re.compile(
     r"pass|secret|token|credential|(?:^|_)pw(?:_|$)|_pwd|pwd_"
     r"|(?:api|access|private|encryption|signing|auth)_?key|^key$",
     re.IGNORECASE,
 )
+
+_SHORTEST: Final = 4
+"""Characters of a value that is looked for: shorter ones are parts of many words."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -77,6 +84,40 @@ def found(text: str, rules: Iterable[re.Pattern[str]] = RULES) -> Iterator[str]:
     for rule in rules:
         for match in rule.finditer(text):
             yield match[SECRET]
+
+
+def without_values(text: str, values: Collection[str]) -> str:
+    """Replace values that are known to be secret; names of elements stay, whatever they are.
+
+    Args:
+        text: any text: a configuration, or a sentence that quotes it, be it shortened.
+        values: those of variables that are secret.
+    """
+    spellings = {one for value in values for one in _spellings(value) if len(value) >= _SHORTEST}
+    if not spellings:
+        return text
+    longest_first = sorted(spellings, key=len, reverse=True)
+    either = re.compile(rf"(</?[\w:.-]+)|{'|'.join(map(re.escape, longest_first))}")
+    text = either.sub(lambda match: match[1] or HIDDEN, text)
+    return _CUT.sub(lambda match: _without_beginning(match[0], spellings), text)
+
+
+def _spellings(value: str) -> Iterator[str]:
+    """A value as it is in a text, in XML, and in a sentence of one line."""
+    yield value
+    yield escape(value, quote=False)
+    yield escape(value)
+    yield " ".join(value.split())
+
+
+def _without_beginning(text: str, values: Iterable[str]) -> str:
+    """Replace what a text ends with, if that is how one of the values begins."""
+    lengths = range(len(text), _SHORTEST - 1, -1)
+    for value in values:
+        for length in lengths:
+            if text.endswith(value[:length]) and len(value) > length:
+                return f"{text[:-length]}{HIDDEN}"
+    return text
 
 
 def _without_secret(match: re.Match[str]) -> str:

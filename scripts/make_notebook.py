@@ -61,11 +61,6 @@ _BLOCK: Final = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```\n", re.MUL
 _COMMENT: Final = re.compile(r"^<!-- .*? -->\n", re.MULTILINE)
 
 
-def code_cells() -> list[str]:
-    """What the notebook runs, in its order."""
-    return [text for kind, text in _cells() if kind == "code"]
-
-
 def notebook() -> str:
     """The notebook, without outputs."""
     cells = [_cell(number, kind, text) for number, (kind, text) in enumerate(_cells())]

@@ -25,22 +25,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.support.forked import ForkedProcess
+from tests.support.packages import PACKAGES
 from tests.support.raw import QUICK_ACKS
 from tests.support.server import ROOT, RunningServer, amp_server, free_port, wait_until_started
 from tests.support.sow import query
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 SAMPLES = ROOT / "sample_configs" / "container"
-PACKAGES = (
-    "actions",
-    "amperage",
-    "client",
-    "config_schema",
-    "pipeline",
-    "pyspark_amps",
-    "pyspark_amps_journal",
-    "server",
-)
 BUILDERS = ("podman", "docker", "buildah")
 LONGEST_BUILD = 1200
 

@@ -28,6 +28,7 @@ import pytest
 
 from config_schema.version import VERSION
 from server.forms import COMPILED, LIBRARY
+from tests.support.packages import PACKAGES
 from tests.support.server import COMMAND, RunningServer, free_port, wait_until_started
 from tests.support.waiting import WAIT_SECONDS
 
@@ -40,16 +41,6 @@ COMPLETIONS = {
 }
 """Where shells look for what completes commands."""
 
-PACKAGES = (
-    "actions",
-    "amperage",
-    "client",
-    "config_schema",
-    "pipeline",
-    "pyspark_amps",
-    "pyspark_amps_journal",
-    "server",
-)
 SHIPPED_FOLDERS = (
     "benchmarks",
     "completions",

@@ -1,7 +1,7 @@
 """Where the instance writes its event log."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 from config_schema.problems import Location
 
@@ -29,3 +29,25 @@ class LogTargetSpec:
     options: tuple[str, ...]
     facility: str | None
     location: Location
+
+    @classmethod
+    def plain(cls, protocol: LogProtocol, level: str) -> Self:
+        """A target that no configuration has: it takes all from a level on.
+
+        Args:
+            protocol: where to.
+            level: the lowest level.
+        """
+        return cls(
+            protocol=protocol,
+            level=level,
+            levels=(),
+            include_errors=(),
+            exclude_errors=(),
+            file_name=None,
+            rotation_threshold=None,
+            ident=None,
+            options=(),
+            facility=None,
+            location=Location("", 0),
+        )

@@ -117,8 +117,7 @@ def rows_of_parts(view: ViewDefinition, batches: Iterable[pa.RecordBatch]) -> It
         for sequence, *pickled in zip(batch.column("sequence").to_pylist(), *parts, strict=True):
             row: Row = ()
             for part, none in zip(pickled, nothing, strict=True):
-                # Made by `rows` in this very job: no bytes from elsewhere get here.
-                row += none if part is None else pickle.loads(part)  # noqa: S301
+                row += none if part is None else pickle.loads(part)  # noqa: S301 - made by `rows` in this very job
             yield RowOfView(row, NO_CONTEXT, sequence, 0)
 
 
@@ -189,8 +188,7 @@ class _Merge:
         for batch in batches:
             columns = [batch.column(name).to_pylist() for name in _PARTIAL.names]
             for key, partial, sequence, timestamp in zip(*columns, strict=True):
-                # Made by `_packed` in this very job.
-                group: Group = pickle.loads(partial)  # noqa: S301
+                group: Group = pickle.loads(partial)  # noqa: S301 - made by `_packed` in this very job
                 if merged is not None and merged[0].sow_key == key:
                     _take_in(group, merged[0])
                 elif merged is not None:

@@ -123,7 +123,8 @@ class Access:
         Raises:
             Refusal: see `admit`.
         """
-        if self._authenticator is None:
+        module = self._authenticator
+        if module is None:
             return Visitor(address=request.peer)
         shown = request.headers.get("authorization", "")
         if not shown:
@@ -135,7 +136,7 @@ class Access:
         if user is not None and not await self._is_stranger(user):
             return Visitor(user, request.peer, cookie=self.sessions.begin(user, shown))
         credentials = self._credentials(shown, request)
-        admission = await self._authenticate(credentials)
+        admission = await self._authenticate(module, credentials)
         if not admission.granted:
             self._refuse(request, credentials, admission)
         if _is_password(shown):
@@ -235,9 +236,9 @@ class Access:
         origin = Origin(TRANSPORT, request.peer, certificate_user=named)
         return replace(credentials, origin=origin)
 
-    async def _authenticate(self, credentials: Credentials | None) -> Admission:
-        module = self._authenticator
-        assert module is not None  # noqa: S101 - else nobody is asked
+    async def _authenticate(
+        self, module: Authenticator, credentials: Credentials | None
+    ) -> Admission:
         if credentials is None:
             return Admission(False, "", _UNREADABLE)
         return await self._engine_side.decide(lambda: module.begin().step(credentials))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from server.admin.configuration_text import shown
 from server.admin.documents import html_form
 from server.admin.http.messages import HTML, JSON, XML, Document, Refusal, Request, Response
 from server.admin.monitoring import CONFIGURATION, DETAILS, QUEUES
@@ -58,12 +57,12 @@ class ConfigurationText:
     """The configuration that the instance runs, as its author spelled it.
 
     Args:
-        text: the whole of it.
+        text: the whole of it, without what is secret.
         access: says who may see it.
     """
 
     def __init__(self, text: str, access: Access) -> None:
-        self._document = Document(shown(text).encode(), XML)
+        self._document = Document(text.encode(), XML)
         self._read = formatdate(time.time(), usegmt=True)
         self._access = access
 

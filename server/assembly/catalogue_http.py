@@ -16,6 +16,7 @@ from config_schema.catalogue import (
     OptionRule,
     ValueKind,
 )
+from server.assembly.catalogue_web import https_options
 from server.security.http_entitlement import checking, settings
 
 _OPTIONS: Final = (
@@ -83,27 +84,7 @@ _OPTIONS: Final = (
         "ask without credentials about users whom another module authenticates",
         check=checking.check_switch,
     ),
-    OptionRule(
-        "Certificate", ValueKind.TEXT, "file with the certificate that is shown to the service"
-    ),
-    OptionRule("Key", ValueKind.TEXT, "file with its key"),
-    OptionRule(
-        "CAKey",
-        ValueKind.TEXT,
-        "file with the authorities that services are checked with; the system's if left out",
-    ),
-    OptionRule(
-        "AllowUnverifiedPeer",
-        ValueKind.BOOLEAN,
-        "believe services without checking their certificates",
-        default="false",
-    ),
-    OptionRule(
-        "AllowSelfSigned",
-        ValueKind.BOOLEAN,
-        "accept a certificate that is signed with its own key",
-        default="false",
-    ),
+    *https_options("service"),
 )
 
 HTTP_ENTITLEMENT: Final = LibraryRule(

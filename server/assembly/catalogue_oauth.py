@@ -16,6 +16,7 @@ from config_schema.catalogue import (
     OptionRule,
     ValueKind,
 )
+from server.assembly.catalogue_web import https_options
 from server.security.http_entitlement.checking import check_timeout
 from server.security.oauth import module as oauth
 from server.security.oauth.tokens import ALGORITHMS
@@ -59,25 +60,7 @@ _OAUTH_OPTIONS: Final = (
         repeatable=True,
         check=oauth.check_header,
     ),
-    OptionRule("Certificate", ValueKind.TEXT, "file with the certificate that is shown to servers"),
-    OptionRule("Key", ValueKind.TEXT, "file with its key"),
-    OptionRule(
-        "CAKey",
-        ValueKind.TEXT,
-        "file with the authorities that servers are checked with; the system's if left out",
-    ),
-    OptionRule(
-        "AllowUnverifiedPeer",
-        ValueKind.BOOLEAN,
-        "believe servers without checking their certificates",
-        default="false",
-    ),
-    OptionRule(
-        "AllowSelfSigned",
-        ValueKind.BOOLEAN,
-        "accept a certificate that is signed with its own key",
-        default="false",
-    ),
+    *https_options("server"),
     OptionRule(
         "KeySet",
         ValueKind.TEXT,

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import resource
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,8 @@ from actions.defaults import signals_in_use
 from actions.resets import disconnect_users, reset_entitlement
 from actions.runner import ActionError, Actions
 from actions.services import Services, StopRequested
+from config_schema.configuration_text import document_shown
+from config_schema.document import Document
 from config_schema.spec import (
     ConflatedTopicSpec,
     InstanceSpec,
@@ -104,8 +106,7 @@ class Instance:
     Args:
         spec: its description.
         log: where it writes what happens.
-        configuration: the files that the description was read from.
-        text: what these say together, as the admin interface shows it.
+        configuration: what the description was read from; None if it was made.
         supervisor: told how far the start is, and that the engine's loop turns.
 
     Raises:
@@ -117,8 +118,7 @@ class Instance:
         self,
         spec: InstanceSpec,
         log: EventLog,
-        configuration: Collection[str] = (),
-        text: str = "",
+        configuration: Document | None = None,
         supervisor: Supervisor | None = None,
     ) -> None:
         self._spec = spec
@@ -146,7 +146,6 @@ class Instance:
         self._fabric = Fabric()
         self._files = FileWatch(log)
         self._configuration = configuration
-        self._text = text
         self._services = self._make_services()
         self._actions = Actions(spec, self._services)
         self._lateness: Lateness | None = None
@@ -367,7 +366,7 @@ class Instance:
 
     def _watch_files(self, opened: contextlib.AsyncExitStack) -> None:
         opened.callback(self._files.close)
-        for path in self._configuration:
+        for path in () if self._configuration is None else self._configuration.files:
             self._files.watch(Path(path), partial(self._say_changed, path))
         for file, user in source_files(self._spec, self._engine.settings.message_types):
             self._files.watch(file, partial(self._say_source_changed, file, user))
@@ -421,6 +420,9 @@ class Instance:
         admin = self._spec.admin
         if admin is None or admin.inet_addr is None:
             return None
+        read = self._configuration
+        text = "" if read is None else document_shown(read)
+        secrets = frozenset[str]() if read is None else read.secrets
         post = partial(self._post, asyncio.get_running_loop())
         console = partial(
             provision_console,
@@ -430,9 +432,10 @@ class Instance:
             self._actions,
             self._log.recent,
             statistics,
+            secrets,
         )
         interface = provision_admin(
-            self._spec, admin, self._engine, self._services, statistics, post, self._text, console
+            self._spec, admin, self._engine, self._services, statistics, post, text, console
         )
         opened.callback(interface.close)
         try:

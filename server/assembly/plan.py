@@ -8,11 +8,12 @@ they are used (AMPS User Guide, Configuring Views in a SOW).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from config_schema.configuration_text import shown
 from config_schema.problems import Location
 from config_schema.spec import (
     ConflatedTopicSpec,
@@ -95,10 +96,23 @@ class Plan:
     edges: tuple[Edge, ...]
 
 
-def plan_runtime(spec: InstanceSpec) -> Plan:
-    """Lay out the graph of an instance."""
+def plan_runtime(spec: InstanceSpec, secrets: Collection[str] = ()) -> Plan:
+    """Lay out the graph of an instance.
+
+    Args:
+        spec: its description.
+        secrets: the values of variables in it that nobody is to see.
+    """
     nodes = sorted(_nodes(spec), key=lambda node: _START_RANK[node.kind])
-    return Plan(spec.name, tuple(nodes), tuple(_edges(spec, nodes)))
+    shown_as = {
+        id(node): replace(node, name=shown(node.name, secrets), detail=shown(node.detail, secrets))
+        for node in nodes
+    }
+    edges = [
+        replace(edge, source=shown_as[id(edge.source)], target=shown_as[id(edge.target)])
+        for edge in _edges(spec, nodes)
+    ]
+    return Plan(spec.name, tuple(shown_as.values()), tuple(edges))
 
 
 def as_text(plan: Plan) -> str:
@@ -232,7 +246,8 @@ def _edges(spec: InstanceSpec, nodes: Sequence[Node]) -> Iterator[Edge]:
         if message_type is not None:
             yield Edge(message_type, target, "parsed by")
         for source in _underlying(store):
-            if (underlying := find.get((True, str(source)))) is not None:
+            underlying = find.get((True, str(source)))
+            if underlying is not None and underlying is not target:  # a queue can have its own
                 yield Edge(underlying, target, "fed by")
         if spec.transaction_log is not None and spec.is_journaled(store.message_type, store.name):
             yield Edge(

@@ -15,6 +15,8 @@ from server.console.queries import query_transport
 from server.console.session import MAY, SESSION, SessionPage
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from actions.runner import Actions
     from config_schema.spec import AdminSpec, InstanceSpec
     from server.admin.access import Access
@@ -32,6 +34,7 @@ def provision_console(
     actions: Actions,
     recent: MemoryTarget | None,
     statistics: Keeper,
+    secrets: Collection[str],
     access: Access,
     engine_side: EngineSide,
     cross_site: CrossSite,
@@ -45,6 +48,7 @@ def provision_console(
         actions: the instance's actions.
         recent: the last entries of the log; None if nobody keeps them.
         statistics: knows of other instances.
+        secrets: the values of variables of the configuration that nobody is to see.
         access: says who may see what.
         engine_side: is asked for what changes.
         cross_site: says whose pages may see the log.
@@ -54,7 +58,7 @@ def provision_console(
     assets = Assets(access, policy())
     page = ConsolePage(spec.name, assets.base, queries, lambda: mesh_addresses(statistics.latest))
     session = SessionPage(spec, admin, assets.base, queries, access)
-    shown = graph.Graph(as_data(plan_runtime(spec)), access)
+    shown = graph.Graph(as_data(plan_runtime(spec, secrets)), access)
     check = expressions.ExpressionCheck(engine.settings.functions, access)
     states = action_states.ActionStates(actions.states, access, engine_side)
     routes = [

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from server.commands.steps import Steps
     from server.journal.missing import Pairs
-    from server.security.authentication import Authenticator, Exchange
+    from server.security.authentication import Authenticator, Challenge, Exchange
     from server.security.entitlement import Entitlement
     from server.security.later import Pending
     from server.security.permissions import Permissions
@@ -162,7 +162,7 @@ def handle(session: Arriving, header: Header, _body: bytes) -> Steps:
     client_name = header.client_name or session.connection_name
     admission = yield from _admit(session, _credentials(session, header, client_name, message_type))
     if admission.challenge is not None:
-        _challenge(session, header, admission)
+        _challenge(session, header, admission.reason, admission.challenge)
         return
     yield from _claim_name(session, client_name)
     log = session.engine.transaction_log
@@ -381,20 +381,18 @@ def _enter(entitlement: Entitlement, user: str) -> Generator[Pending[Any], None,
         raise
 
 
-def _challenge(session: Arriving, header: Header, admission: Admission) -> None:
+def _challenge(session: Arriving, header: Header, reason: str, challenge: Challenge) -> None:
     """Ask the client to log on again, with credentials that answer to what it is told.
 
     Source: AMPS Command Reference, logon command.
     """
-    challenge = admission.challenge
-    assert challenge is not None  # noqa: S101 - that is what it is called for
     session.send(
         Header(
             "ack",
             command_id=header.command_id,
             acks="processed",
             status="retry",
-            reason=admission.reason or None,
+            reason=reason or None,
             user_id=challenge.user,
             password=challenge.password,
         )

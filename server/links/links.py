@@ -270,7 +270,7 @@ class Links:
             if link.destination is not None and not hello.takes:
                 self._say_it_takes_nothing(link)
             elif link.destination is not None:
-                self._see_whether_it_will_do(link)
+                self._see_whether_it_will_do(link, link.destination)
         elif self._is_taken(link.destination, hello.instance):
             link.close()  # another one has come meanwhile that stands for it, too
             return
@@ -348,16 +348,15 @@ class Links:
         name, link.destination = link.destination, None
         self.complain("1E-0009", link.address, name, destination=name, other=link.address)
 
-    def _see_whether_it_will_do(self, link: Link) -> None:
+    def _see_whether_it_will_do(self, link: Link, destination: str) -> None:
         """An instance has connected that is a destination: may that be served over its connection?
 
         If not, that is said as long as no other link leads there.
         """
-        assert link.destination is not None  # noqa: S101 - that is what it is about
-        own = self.replication.destinations[link.destination]
+        own = self.replication.destinations[destination]
         reason = link.falls_short(own.spec)
         if reason is not None:
-            link.shortfall = Shortfall(link.destination, reason)
+            link.shortfall = Shortfall(destination, reason)
             link.destination = None
 
     def _is_taken(self, destination: str, instance: str) -> bool:

@@ -61,11 +61,6 @@ class Repairs:
         """The hash of the client name under which records are published."""
         return self._publisher.client_hash
 
-    @property
-    def has_work(self) -> bool:
-        """Whether any wait."""
-        return bool(self._waiting)
-
     def want(self, topic: SowTopic, records: Iterable[tuple[str, int]]) -> None:
         """Have records published once more, soon.
 

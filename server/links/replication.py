@@ -330,10 +330,6 @@ class Replication:
             self._upgraded([name])
         return is_new
 
-    def upgrade_all(self) -> list[str]:
-        """Wait for all destinations again that are waited for no more; returns their names."""
-        return [name for name in sorted(self.acknowledgement.downgraded) if self.upgrade(name)]
-
     def downgrade_late(self, age: int) -> list[str]:
         """Downgrade the destinations that something has waited for too long.
 

@@ -13,11 +13,11 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from config_schema.configuration_text import command_line_shown, document_shown
 from config_schema.document import Document
 from config_schema.problems import Problems
 from config_schema.spec import InstanceSpec
 from config_schema.version import AMPS_VERSION, VERSION
-from server.admin.configuration_text import command_line_shown, document_shown
 from server.events.log import EventLog
 
 _LIMITS: Final = {

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from config_schema.compile.transports import TLS_ELEMENTS
 from config_schema.regex import matches
 from config_schema.schema import ROOT
 from config_schema.spec import (
@@ -312,13 +313,7 @@ SECURITY: Final = (
     "Authentication",
     "Entitlement",
     "Authenticator",
-    "Certificate",
-    "PrivateKey",
-    "Ciphers",
-    "SecureSocketProtocols",
-    "VerifyClient",
-    "CAFile",
-    "CAPath",
+    *TLS_ELEMENTS,
     "AnonymousPaths",
     "AccessControlAllowOrigin",
     "TrustedAdmin",

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from config_schema.problems import Problem, Severity
+from config_schema.configuration_text import value_shown
+from config_schema.problems import Problem, Problems, Severity
 from config_schema.schema import ROOT
 from config_schema.settings import Change, Entry, Side, compare
 from config_schema.spec import InstanceSpec
 from config_schema.together import InstanceDescription, check_together, describe
-from server.admin.configuration_text import value_shown
 from server.program.configuration import Configuration, read_configuration
 from server.program.consequence_rules import Concern, replicates
 from server.program.consequences import Consequence, consequence_of
@@ -64,6 +64,7 @@ def show_differences(paths: Sequence[str], defines: Mapping[str, str], *, as_jso
         for change in changes
     ]
     refusals = _new_refusals(specs[0], specs[1], specs[2:])
+    refusals.hide(frozenset().union(*(one.secrets for one in read)))
     if as_json:
         put(f"{_as_json(old.path, new.path, found, refusals)}\n")
     elif found or refusals:
@@ -82,15 +83,17 @@ def _without_secrets(change: Change, secrets: frozenset[str]) -> Change:
     return replace(change, old=old, new=new)
 
 
-def _new_refusals(
-    old: InstanceSpec, new: InstanceSpec, peers: Sequence[InstanceSpec]
-) -> list[Problem]:
+def _new_refusals(old: InstanceSpec, new: InstanceSpec, peers: Sequence[InstanceSpec]) -> Problems:
     """What other instances would have against the new configuration, and have not against this."""
+    refusals = Problems()
     if not peers:
-        return []
+        return refusals
     others = [describe(peer) for peer in peers]
     known = {_essence(problem) for problem in _errors(describe(old), others)}
-    return [one for one in _errors(describe(new), others) if _essence(one) not in known]
+    for one in _errors(describe(new), others):
+        if _essence(one) not in known:
+            refusals.add(one)
+    return refusals
 
 
 def _errors(
@@ -110,7 +113,7 @@ def _conclude(
     old: Configuration,
     new: Configuration,
     found: Sequence[tuple[Change, Consequence]],
-    refusals: Sequence[Problem],
+    refusals: Problems,
     peers: Sequence[Configuration],
 ) -> None:
     if not found:
@@ -134,9 +137,7 @@ def _conclude(
 # For people
 
 
-def _as_text(
-    found: Sequence[tuple[Change, Consequence]], refusals: Sequence[Problem]
-) -> Iterator[str]:
+def _as_text(found: Sequence[tuple[Change, Consequence]], refusals: Problems) -> Iterator[str]:
     for change, consequence in found:
         yield f"{consequence.concern}: {_title(change)}{_WORDS.get(change.kind, '')}"
         for mark, side in (("-", change.old), ("+", change.new)):
@@ -178,7 +179,7 @@ def _as_json(
     old: str,
     new: str,
     found: Sequence[tuple[Change, Consequence]],
-    refusals: Sequence[Problem],
+    refusals: Problems,
 ) -> str:
     document = {
         "old": old,

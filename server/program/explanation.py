@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from config_schema.configuration_text import value_shown
 from config_schema.document import Node
 from config_schema.problems import Location, Severity
 from config_schema.reference_page import examples, facts, occurrence, short
 from config_schema.schema import ROOT, ElementDoc, children, elements
 from config_schema.settings import Entry, UnknownElementError, at_line, find_elements, nodes_at
-from server.admin.configuration_text import value_shown
 from server.program.configuration import read_configuration
 from server.program.console import put, say
 from server.program.verdict import print_problems, report

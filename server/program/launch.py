@@ -16,10 +16,10 @@ import uvloop
 
 from actions.explain import explain
 from actions.local_zone import local_zone
+from config_schema.configuration_text import document_shown, shown
 from config_schema.document import Document
-from config_schema.problems import Location, Problems, Severity
+from config_schema.problems import Problems, Severity
 from config_schema.spec import InstanceSpec, LogTargetSpec
-from server.admin.configuration_text import document_shown, shown
 from server.assembly.access import Question, explain_access
 from server.assembly.foreign_files import ForeignFilesError, refuse_foreign_files
 from server.assembly.instance import Instance, StartError
@@ -46,19 +46,7 @@ _SWITCH_SECONDS: Final = 0.000_5
 """How long a helper thread may run Python while the engine waits, which it does after each system
 call. Python's own 5 ms would be several turns."""
 
-_ERRORS_TO_TERMINAL: Final = LogTargetSpec(
-    protocol="stderr",
-    level="error",
-    levels=(),
-    include_errors=(),
-    exclude_errors=(),
-    file_name=None,
-    rotation_threshold=None,
-    ident=None,
-    options=(),
-    facility=None,
-    location=Location("", 0),
-)
+_ERRORS_TO_TERMINAL: Final = LogTargetSpec.plain("stderr", "error")
 """What modules say that are asked before anything runs."""
 
 _DRAWINGS: Final = {"graph": as_text, "graphviz": as_graphviz}
@@ -115,7 +103,7 @@ def _fulfil(path: str, wish: Wish, together: Together) -> int:
     read = read_configuration(path, wish.defines)
     problems, document, root, spec = read.problems, read.document, read.root, read.spec
     if document is not None and document.complete and wish.dump:
-        put(document.expanded, encoding="utf-8")  # which is what its first line says
+        _dump(document)
         return 0
     if document is None or root is None or spec is None:
         together.lack(path)
@@ -124,14 +112,24 @@ def _fulfil(path: str, wish: Wish, together: Together) -> int:
         return _run(spec, document, problems, wish)
     check_start(spec, root, problems)
     if wish.drawing and not problems.has_errors:
-        put(f"{_DRAWINGS[wish.drawing](plan_runtime(spec))}\n")
+        put(f"{_DRAWINGS[wish.drawing](plan_runtime(spec, document.secrets))}\n")
     if wish.explain and not problems.has_errors:
         explained = explain(spec, datetime.now(local_zone()))
         put(f"{shown(explained, document.secrets)}\n")
     if wish.user is not None and not problems.has_errors:
         _explain_access(path, spec, wish, wish.user, problems)
-    together.add(path, spec)
+    together.add(path, spec, document.secrets)
     return report(path, problems, as_json=wish.as_json and wish.check)
+
+
+def _dump(document: Document) -> None:
+    """Print a configuration: without secrets where somebody reads it, else so that it can run."""
+    text = document.expanded
+    if sys.stdout.isatty():
+        text = document_shown(document)
+        if text != document.expanded:
+            say("secrets are not shown on a terminal: a file or a pipe gets them")
+    put(text, encoding="utf-8")  # which is what its first line says
 
 
 def _explain_access(
@@ -166,7 +164,7 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish)
         log = EventLog(spec.logging, spec.name, recent=recent)
     except LogTargetError as error:
         print_problems(problems, Severity.WARNING)
-        tell_starter(str(error))
+        tell_starter(shown(str(error), document.secrets))
         return 1
     if not _reaches_terminal(log):
         print_problems(problems, Severity.WARNING)
@@ -179,12 +177,12 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish)
     try:
         refuse_foreign_files(spec, log, set_aside=wish.set_aside)
         supervisor = Supervisor(os.environ)
-        instance = Instance(spec, log, document.files, document_shown(document), supervisor)
+        instance = Instance(spec, log, document, supervisor)
         uvloop.run(instance.run(on_started))
     except (ProvisionError, StartError) as error:
-        log.emit("00-0012", reason=error)
+        log.emit("00-0012", reason=shown(str(error), document.secrets))
         files = error.files if isinstance(error, ForeignFilesError) else ()
-        tell_starter("\n".join((*files, str(error))))
+        tell_starter(shown("\n".join((*files, str(error))), document.secrets))
         return 1
     finally:
         log.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection
 
 from config_schema.problems import Problems, Severity
 from config_schema.spec import InstanceSpec
@@ -44,9 +45,11 @@ class Together:
     def __init__(self) -> None:
         self._instances: dict[str, tuple[str, InstanceDescription]] = {}
         self._lacking: list[str] = []
+        self._secrets: set[str] = set()
 
-    def add(self, path: str, spec: InstanceSpec) -> None:
-        """Take in a configuration that has been understood."""
+    def add(self, path: str, spec: InstanceSpec, secrets: Collection[str]) -> None:
+        """Take in a configuration that has been understood, and what nobody is to see of it."""
+        self._secrets.update(secrets)
         self._instances.setdefault(os.path.realpath(path), (path, describe(spec)))
 
     def lack(self, path: str) -> None:
@@ -69,6 +72,7 @@ class Together:
             say(f"not verified against each other, for want of {', '.join(self._lacking)}")
             return 0  # there is another code already
         problems = Problems()
+        problems.hide(self._secrets)
         for path, _ in given:
             problems.reading(path)
         for finding in check_together([one for _, one in given]):

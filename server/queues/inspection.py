@@ -6,7 +6,7 @@ can do it in slices; messages that leave meanwhile are passed over.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -87,12 +87,6 @@ def first_available(queue: Queue) -> int | None:
 def everything(queue: Queue) -> Iterator[int]:
     """The places of all messages, in the order in which they came: for `sow_delete` by filter."""
     return queue.ledger.entries.places()
-
-
-def by_sow_keys(queue: Queue, sow_keys: Collection[int]) -> Iterator[int]:
-    """The places of messages with certain SOW keys."""
-    entries = queue.ledger.entries
-    return (place for place in entries.places() if entries.sow_key(place) in sow_keys)
 
 
 @dataclass(frozen=True, slots=True)

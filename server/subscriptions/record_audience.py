@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
     from server.sow.records import Change
+    from server.subscriptions.conflation import Conflater
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.filter_costs import FilterCost
     from server.subscriptions.outbox import Outbox
@@ -298,7 +299,7 @@ class RecordAudience(Audience):
                 continue
             if subscription.conflater is not None:
                 had = self._matched(subscription, kind, before)
-                delivery = self._conflated(subscription, form, had=had)
+                delivery = self._conflated(subscription, subscription.conflater, form, had=had)
                 conflated.append((delivery, [subscription]))
                 continue
             leaves = form is Form.LEAVING
@@ -331,7 +332,7 @@ class RecordAudience(Audience):
     def _alone(self, subscription: Subscription, form: Form) -> RecordDelivery:
         """A delivery to a single subscription."""
         if subscription.conflater is not None:
-            return self._conflated(subscription, form, had=False)
+            return self._conflated(subscription, subscription.conflater, form, had=False)
         return self._delivery_for([(subscription, form)])
 
     def _delivery_for(self, group: Sequence[tuple[Subscription, Form]]) -> RecordDelivery:
@@ -347,11 +348,12 @@ class RecordAudience(Audience):
             self._framer("p", wanting_empties) if wanting_empties else None,
         )
 
-    def _conflated(self, subscription: Subscription, form: Form, *, had: bool) -> RecordDelivery:
-        assert subscription.conflater is not None  # noqa: S101 - for the type checker
+    def _conflated(
+        self, subscription: Subscription, conflater: Conflater, form: Form, *, had: bool
+    ) -> RecordDelivery:
         return ConflatedRecordDelivery(
             subscription,
-            subscription.conflater,
+            conflater,
             self.name,
             form,
             self._framer("p", [subscription]),

@@ -41,6 +41,9 @@ _MB: Final = 1024 * 1024
 _SECTOR: Final = 4096
 """Bytes: what goes past the system's cache has to be a multiple of this, and to begin at one."""
 
+_LONGEST_HEAD: Final = 100
+"""Characters of a file that are read to see whether it is a table of ours."""
+
 _INTERVAL: Final = 100_000_000
 """Nanoseconds between two samples of the throughput."""
 
@@ -117,14 +120,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not writes:
         parser.error(f"a file of {options.file_size} MB has no room for a batch of {size} bytes")
     work = Work(options.message_size, options.batch_size, writes, options.read_mix, options.durable)
+    latencies, throughput = (Path(f"{options.file}.{of}.csv") for of in ("latency", "throughput"))
+    for path, head in ((latencies, _LATENCIES), (throughput, _THROUGHPUT)):
+        if not _is_ours(path, head):
+            say(f"{_NAME}: {path}: rows are added to what is there, and this is no such table")
+            return 1
     try:
         with _file(options.file, work) as descriptor:
             result = _measure(descriptor, work)
     except FileExistsError:
         say(f"{_NAME}: {options.file}: is there already: expected the name of a new file")
         return 1
-    _write_csv(Path(f"{options.file}.latency.csv"), _LATENCIES, _latencies(result))
-    _write_csv(Path(f"{options.file}.throughput.csv"), _THROUGHPUT, _throughput(result, work))
+    _write_csv(latencies, _LATENCIES, _latencies(result))
+    _write_csv(throughput, _THROUGHPUT, _throughput(result, work))
     metrics = _metrics(result, work)
     if options.json:
         write_out([json_document({one.json_name: one.value for one in metrics})])
@@ -270,6 +278,19 @@ def _throughput(result: Result, work: Work) -> Iterator[tuple[int, int, int]]:
             writes, until = 0, until + _INTERVAL
         writes += 1
     yield result.ended[-1] - result.began, writes * work.batch, writes * work.size
+
+
+def _is_ours(path: Path, head: Sequence[str]) -> bool:
+    """Whether rows can be added: the file is not there, is empty, or is such a table.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if not path.is_file():
+        return not path.exists()
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        first = file.readline(_LONGEST_HEAD)
+    return not first or first.rstrip("\r\n") == ",".join(head)
 
 
 def _write_csv(path: Path, head: Sequence[str], rows: Iterable[Sequence[int]]) -> None:

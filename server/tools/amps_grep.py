@@ -102,16 +102,17 @@ def _search_all(search: _Search, files: Sequence[str]) -> Iterator[bytes]:
         if path.is_dir():
             yield from _search_directory(search, path)
         else:
-            yield from _search_file(search, path)
+            yield from _search_file(search, path, _kind(search, path))
 
 
 def _search_directory(search: _Search, directory: Path) -> Iterator[bytes]:
     others = []
     for path in files_below(directory, lambda error: search.complain(_what(error))):
-        if _kind(search, path) is FileKind.OTHER:
+        kind = _kind(search, path)
+        if kind is FileKind.OTHER:
             others.append(path)
         else:
-            yield from _search_file(search, path)
+            yield from _search_file(search, path, kind)
     if others:
         noun = "file that is" if len(others) == 1 else "files that are"
         say(
@@ -120,9 +121,9 @@ def _search_directory(search: _Search, directory: Path) -> Iterator[bytes]:
         )
 
 
-def _search_file(search: _Search, path: Path) -> Iterator[bytes]:
+def _search_file(search: _Search, path: Path, kind: FileKind | None) -> Iterator[bytes]:
     try:
-        match _kind(search, path):
+        match kind:
             case FileKind.JOURNAL:
                 yield from _search_journal(search, path)
             case FileKind.LOG:

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from server.admin.configuration_text import shown
+from config_schema.configuration_text import shown
 from server.admin.cross_site import CrossSite
 from server.admin.http.messages import Document, Refusal, Request, Response
 from server.security.cookies import COOKIE, Sessions

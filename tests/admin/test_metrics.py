@@ -32,7 +32,7 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 def read_open(text: str) -> Iterable[Metric]:
     """Read OpenMetrics."""
-    families: Iterable[Metric] = open_metrics.text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
+    families: Iterable[Metric] = open_metrics.text_string_to_metric_families(text)  # type: ignore[no-untyped-call]  # it has no types
     return families
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,7 +59,7 @@ def config(server: RunningServer) -> Path:
 def test_the_log_of_the_start(server: RunningServer) -> None:
     log = server.log()
     assert SECRET.findall(log) == []
-    assert "PLACE=here" in re.search("00-0030.*", log)[0]  # type: ignore[index]
+    assert "PLACE=here" in re.findall("00-0030.*", log)[0]
     assert "PW=********" in log
     assert "token=********&amp;api_key=********&amp;of=0" in log
 
@@ -88,6 +91,85 @@ def test_what_a_command_prints(name: str, config: Path, tmp_path: Path) -> None:
     assert SECRET.findall(run.stdout + run.stderr) == []
     assert "curl -u me:********" in run.stdout
     assert "h/********/" in run.stdout
+
+
+@pytest.mark.parametrize("option", ["--graph", "--graphviz"])
+def test_what_a_drawing_shows(option: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.xml"
+    path.write_text(
+        "<AMPSConfig><Name>a</Name><Logging><Target><Protocol>file</Protocol><Level>info</Level>"
+        "<FileName>/tmp/${PW}/log</FileName></Target></Logging></AMPSConfig>"
+    )
+    run = amp_server(*OPTIONS, option, path)
+    assert run.returncode == 0
+    assert SECRET.findall(run.stdout + run.stderr) == []
+    assert "/tmp/********/log" in run.stdout
+
+
+PRINTED = {"pipe": (False, "<Name>hidden by its name</Name>"), "terminal": (True, "<Name>********")}
+
+
+@pytest.mark.parametrize("where", PRINTED)
+def test_a_dump_can_run_and_hides_on_a_terminal_what_is_secret(where: str, tmp_path: Path) -> None:
+    on_terminal, expected = PRINTED[where]
+    path = tmp_path / "config.xml"
+    path.write_text("<AMPSConfig><Name>${PW}</Name></AMPSConfig>")
+    near, far = pty.openpty() if on_terminal else os.pipe()
+    try:
+        command = [sys.executable, "-m", "server.cli", *OPTIONS, "--dump-config", str(path)]
+        run = subprocess.run(command, stdout=far, stderr=subprocess.PIPE, text=True, check=True)
+        text = os.read(near, 65_536).decode()
+    finally:
+        os.close(near)
+        os.close(far)
+    assert expected in text
+    assert ("a file or a pipe gets them" in run.stderr) is on_terminal
+
+
+WRONG = {
+    "whole": ("PW", "'********'"),
+    "shortened": ("LONG_PW", "********...'"),
+    "in two lines": ("PEM_SECRET", "'********'"),
+}
+"""What is given for a number, and how an error quotes it."""
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_an_error_quotes_no_secret_variable(
+    name: str, as_json: tuple[str, ...], tmp_path: Path
+) -> None:
+    variable, expected = WRONG[name]
+    path = tmp_path / "config.xml"
+    path.write_text(
+        "<AMPSConfig><Name>a</Name><Admin><InetAddr>127.0.0.1:8085</InetAddr>"
+        f"<Interval>${{{variable}}}</Interval></Admin></AMPSConfig>"
+    )
+    values = {"LONG_PW": "hidden" + "x" * 100, "PEM_SECRET": "hidden\nhidden"}
+    defined = [f"-D{name}={value}" for name, value in values.items()]
+    run = amp_server(*OPTIONS, *defined, "--verify-config", *as_json, path)
+    assert run.returncode == 1
+    assert expected in run.stderr
+    assert SECRET.findall(run.stdout + run.stderr) == []
+
+
+NOT_STARTED = {
+    "log": "<Logging><Target><Protocol>file</Protocol><Level>info</Level>"
+    "<FileName>/proc/${PW}/log</FileName></Target></Logging>",
+    "journal": "<Logging><Target><Protocol>stdout</Protocol><Level>info</Level></Target></Logging>"
+    "<TransactionLog><JournalDirectory>/proc/${PW}/j</JournalDirectory>"
+    "<Topic><Name>a</Name><MessageType>json</MessageType></Topic></TransactionLog>",
+}
+
+
+@pytest.mark.parametrize("part", NOT_STARTED)
+def test_a_start_that_fails_tells_no_secret_variable(part: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.xml"
+    path.write_text(f"<AMPSConfig><Name>a</Name>{NOT_STARTED[part]}</AMPSConfig>")
+    run = amp_server(*OPTIONS, path)
+    assert run.returncode == 1
+    assert "/proc/********" in run.stderr
+    assert SECRET.findall(run.stdout + run.stderr) == []
 
 
 def test_what_the_doctor_packs(

@@ -43,19 +43,23 @@ Call = Callable[[ClientProtocol], object]
 WRONG: Any = {"a": 1}
 WRONG_NUMBER: Any = 5
 WRONG_ORDER: Any = "at_random"
+NOTHING: Any = None
+A_TEXT: Any = "5"
+OCTETS: Any = b"t"
+UNKNOWN_ACKS: Any = ["complete"]
 
 MISTAKES: list[tuple[Call, str]] = [
     (lambda it: it.publish("t", WRONG), "body: expected bytes or str, not dict"),
     (lambda it: it.publish("t", WRONG, sow_key="k"), "body: expected bytes or str, not dict"),
-    (lambda it: it.publish("t", None), "body: expected bytes or str, not NoneType"),  # type: ignore[arg-type]
+    (lambda it: it.publish("t", NOTHING), "body: expected bytes or str, not NoneType"),
     (lambda it: it.publish_all("t", [b"1", WRONG]), "body: expected bytes or str, not dict"),
     (lambda it: it.publish_all("t", "123"), "bodies: expected several messages, not one str"),
-    (lambda it: it.publish_all("t", b"123"), "bodies: expected several messages, not one bytes"),  # type: ignore[arg-type]
+    (lambda it: it.publish_all("t", OCTETS), "bodies: expected several messages, not one bytes"),
     (lambda it: it.confirmed_publish("t", WRONG, "persisted"), "body: expected bytes or str"),
-    (lambda it: it.publish(b"t", b""), "topic: expected str, not bytes"),  # type: ignore[arg-type]
-    (lambda it: it.publish_all(b"t", [b""]), "topic: expected str, not bytes"),  # type: ignore[arg-type]
-    (lambda it: it.publish("t", b"", sow_key=b"k"), "sow_key: expected str, not bytes"),  # type: ignore[arg-type]
-    (lambda it: it.publish("t", b"", expiration="5"), "expiration: expected int, not str"),  # type: ignore[arg-type]
+    (lambda it: it.publish(OCTETS, b""), "topic: expected str, not bytes"),
+    (lambda it: it.publish_all(OCTETS, [b""]), "topic: expected str, not bytes"),
+    (lambda it: it.publish("t", b"", sow_key=OCTETS), "sow_key: expected str, not bytes"),
+    (lambda it: it.publish("t", b"", expiration=A_TEXT), "expiration: expected int, not str"),
     (lambda it: it.publish("t", b"", expiration=-1), "expiration: expected 0 to"),
     (lambda it: it.publish("t", b"", expiration=True), "expiration: expected int, not bool"),
     (lambda it: it.publish("t", "\ud800"), "body: no UTF-8"),
@@ -68,21 +72,21 @@ MISTAKES: list[tuple[Call, str]] = [
     (lambda it: it.confirmed_publish("t" * LARGEST_HEADER, b"", "processed"), "smaller portions"),
     (lambda it: it.subscribe("t", filter="f" * LARGEST_HEADER), "header of a subscribe has"),
     (lambda it: it.acknowledge("q", ["1|1|"] * LARGEST_HEADER), "header of a sow_delete has"),
-    (lambda it: it.subscribe("t", filter=5), "filter: expected str, not int"),  # type: ignore[arg-type]
+    (lambda it: it.subscribe("t", filter=WRONG_NUMBER), "filter: expected str, not int"),
     (lambda it: it.subscribe("t", filter="\ud800"), "filter: no UTF-8"),
-    (lambda it: it.subscribe("t", acks="completed"), "acks: expected a list of texts, not one str"),  # type: ignore[arg-type]
-    (lambda it: it.subscribe("t", acks=["complete"]), "acks: expected one of .*, not 'complete'"),  # type: ignore[list-item]
+    (lambda it: it.subscribe("t", acks=A_TEXT), "acks: expected a list of texts, not one str"),
+    (lambda it: it.subscribe("t", acks=UNKNOWN_ACKS), "acks: expected one of .*, not 'complete'"),
     (lambda it: it.sow("t", acks=["persisted"]), "acks: expected one of .*, not 'persisted'"),
     (lambda it: it.confirmed_publish("t", b"", "stats"), "ack: expected one of .*, not 'stats'"),
     (lambda it: it.sow("t", sow_keys="123"), "sow_keys: expected a list of texts, not one str"),
     (lambda it: it.sow("t", sow_keys=[]), "sow_keys: expected at least one key"),
-    (lambda it: it.sow("t", top_n="5"), "top_n: expected int, not str"),  # type: ignore[arg-type]
+    (lambda it: it.sow("t", top_n=A_TEXT), "top_n: expected int, not str"),
     (lambda it: it.sow_delete("t", body=WRONG), "body: expected bytes or str, not dict"),
     (lambda it: it.sow_delete("t", sow_keys="12"), "sow_keys: expected a list of texts"),
     (lambda it: it.sow_delete("t", sow_keys=[]), "sow_keys: expected at least one key"),
     (lambda it: it.acknowledge("q", "1|1|"), "bookmarks: expected a list of texts, not one str"),
     (lambda it: it.heartbeat(0), "interval: expected seconds from 1 up"),
-    (lambda it: it.unsubscribe(3), "stream_id: expected str, not int"),  # type: ignore[arg-type]
+    (lambda it: it.unsubscribe(WRONG_NUMBER), "stream_id: expected str, not int"),
 ]
 
 

@@ -11,8 +11,8 @@ import pytest
 from client import FileBookmarkStore, TimedOutError
 from client.message import Message
 from server.wire.header import Header
+from tests.client.scripted_peer import Answer, accept, scripted_peer
 from tests.client.scripted_peer import Header as Keys
-from tests.client.scripted_peer import accept, scripted_peer
 from tests.client.shells import HA_SHELLS, NewClient
 from tests.support.raw import frame
 from tests.support.waiting import WAIT_SECONDS
@@ -25,7 +25,7 @@ def deliver(*bodies: bytes, sids: str = "s") -> bytes:
     )
 
 
-def answering(frames: bytes) -> object:
+def answering(frames: bytes) -> Answer:
     def answer(header: Keys, body: bytes) -> list[bytes]:
         return accept(header, body) + ([frames] if header["c"] == "subscribe" else [])
 
@@ -34,7 +34,7 @@ def answering(frames: bytes) -> object:
 
 def test_a_stream_is_a_context_that_ends_its_subscription(new_client: NewClient) -> None:
     async def scenario() -> None:
-        with scripted_peer(answering(deliver(b"1", b"2"))) as peer:  # type: ignore[arg-type]
+        with scripted_peer(answering(deliver(b"1", b"2"))) as peer:
             async with new_client("mine") as client:
                 assert repr(client).endswith("mine: not connected>")
                 await client.connect(f"tcp://127.0.0.1:{peer.port}/amps/json")
@@ -64,7 +64,7 @@ def test_a_message_counts_as_dealt_with_when_the_next_is_asked_for(
     async def one_run(fail_at: bytes | None) -> tuple[str, list[bytes]]:
         store = FileBookmarkStore(tmp_path / "bookmarks")
         taken: list[bytes] = []
-        with scripted_peer(answering(deliver(b"1", b"2", b"3"))) as peer:  # type: ignore[arg-type]
+        with scripted_peer(answering(deliver(b"1", b"2", b"3"))) as peer:
             uri = f"tcp://127.0.0.1:{peer.port}/amps/json"
             async with HA_SHELLS[shell]([uri], bookmark_store=store) as client:
                 await client.connect()

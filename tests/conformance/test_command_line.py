@@ -126,6 +126,20 @@ def test_the_graph_stands_alone_on_standard_output(tmp_path: Path) -> None:
     assert dot.endswith("}\n")
 
 
+def test_a_queue_that_has_its_messages_from_publishers_is_fed_by_no_topic(tmp_path: Path) -> None:
+    """Its underlying topic is its own, unless another is given."""
+    elements = """
+      <TransactionLog><JournalDirectory>j</JournalDirectory>
+        <Topic><Name>.*</Name><MessageType>json</MessageType></Topic></TransactionLog>
+      <SOW><Queue><Name>own</Name><MessageType>json</MessageType></Queue>
+        <Topic><Name>below</Name><MessageType>json</MessageType><Key>/id</Key>
+          <Durability>transient</Durability></Topic>
+        <Queue><Name>over</Name><MessageType>json</MessageType>
+          <UnderlyingTopic>below</UnderlyingTopic></Queue></SOW>"""
+    text = amp_server("--graph", configuration(tmp_path, elements)).stdout
+    assert re.findall("fed by .*", text) == ["fed by SOW topic [json].[below]"]
+
+
 def test_unknown_flags_are_warned_about_and_ignored(tmp_path: Path) -> None:
     """A flag that this server does not have does not keep it from its work."""
     run = amp_server("--no-such-flag", "--verify-config", configuration(tmp_path))

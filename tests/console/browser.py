@@ -75,7 +75,7 @@ class Browser:
     def begin(self) -> None:
         """Forget what was before."""
         self.logs_are_expected = False
-        self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        self.driver.get_log("browser")  # type: ignore[no-untyped-call]  # it has no types
         self.size(1440, 900)
         self.scheme("light")
 
@@ -88,7 +88,7 @@ class Browser:
         found: list[str] = self.run("return window.__complaints ?? []")
         if self.logs_are_expected:
             return found
-        log = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        log = self.driver.get_log("browser")  # type: ignore[no-untyped-call]  # it has no types
         return found + [entry["message"] for entry in log if entry["level"] == "SEVERE"]
 
     def size(self, width: int, height: int) -> None:

@@ -28,6 +28,7 @@ class Fed:
     def published_twice(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
+        """Not told here: nothing comes from another instance."""
         raise NotImplementedError
 
     def take(self, recorded: Recorded) -> None:

@@ -176,7 +176,6 @@ class Instance:
         self.log = RecordingLog()
         self.room: int | None = None
         self.events: list[tuple[LinkEvent, Way]] = []
-        self.settled_calls = 0
         own = {one.name: self._own(one) for one in destinations}
         self.description = InstanceDescription(
             name=name,
@@ -230,7 +229,7 @@ class Instance:
         return self.entries.durable
 
     def has_settled(self) -> None:
-        self.settled_calls += 1
+        """See `Entries`: nobody is told here."""
 
     # What receivers ask of the recorder.
 

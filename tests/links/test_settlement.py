@@ -156,8 +156,8 @@ def test_a_downgrade_lets_those_go_on_who_wait_and_an_upgrade_has_them_wait_agai
     publish(publisher)
     a.core.commit()
     assert a.told(publisher) == DONE
-    assert a.replication.upgrade_all() == ["b"]
-    assert a.replication.upgrade_all() == []
+    assert a.replication.upgrade("b")
+    assert not a.replication.upgrade("b")
     publish(publisher)
     a.core.commit()
     assert a.told(publisher) == []

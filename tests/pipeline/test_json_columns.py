@@ -38,7 +38,6 @@ SCHEMA: Final = (
     .add("q", ArrayType(StructType().add("l", "long")))
     .add("x", DecimalType(20, 2))
 )
-ROUNDED: Final = datetime(2026, 1, 2, 3, 4, 5, 123457, UTC)
 READER: Final = read_fields(SCHEMA, "json")
 
 

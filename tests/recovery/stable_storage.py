@@ -81,9 +81,9 @@ class Watch:
             written.pop(descriptor, None)
             close(descriptor)
 
-        Disk.commit = commit_in_steps  # type: ignore[method-assign]
-        os.pwrite, os.close = write, forget  # type: ignore[assignment]
-        os.fsync, os.fdatasync = synced(os.fsync), synced(os.fdatasync)  # type: ignore[assignment]
+        Disk.commit = commit_in_steps  # type: ignore[method-assign]  # by the calls replaced below
+        os.pwrite, os.close = write, forget  # type: ignore[assignment]  # of the same signature but for names
+        os.fsync, os.fdatasync = synced(os.fsync), synced(os.fdatasync)  # type: ignore[assignment]  # of the same signature but for names
         _, *others = GroupCommit.__init__.__defaults__ or ()
         GroupCommit.__init__.__defaults__ = (os.fdatasync, *others)  # it is looked up already
 

@@ -82,7 +82,6 @@ class World:
         self.acked: dict[tuple[int, int], tuple[str, int]] = {}
         self.published: dict[tuple[int, int], bytes] = {}
         self.disk_losses: dict[str, int] = defaultdict(int)
-        self.restarts = 0
         self.was_downgraded = False
         self.conflicts: set[tuple[int, int]] = set()
         self.journal: list[str] = []
@@ -146,7 +145,6 @@ class World:
         instance = self.instances[name]
         if instance.is_up:
             self.say(f"kill {name}")
-            self.restarts += 1
             instance.die()
             self.at(self.random.randrange(5, 800) * MILLISECOND, instance.boot)
 
@@ -161,7 +159,6 @@ class World:
         # Of what was acknowledged somewhere, another instance has to have it.
         if instance.is_up and all(one.is_whole for one in others) and self._is_covered(instance):
             self.say(f"new disk for {name}")
-            self.restarts += 1
             self.disk_losses[name] += 1
             instance.die()
             instance.lose_disk()

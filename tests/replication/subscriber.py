@@ -133,4 +133,5 @@ class NamedLog:
         return None
 
     def first_since(self, timestamp: int) -> int:
+        """Not asked here: nobody subscribes from a moment on."""
         raise NotImplementedError

@@ -133,7 +133,7 @@ def test_a_guesser_is_refused_also_with_the_right_password(server: RunningServer
             assert not may_log_on(server, "ann", f"guess {number}")
     assert server.logs("logons of user 'ann' from 127.0.0.1 are refused for 1 s, after 10 failed")
     for number in range(3):  # each makes it longer, once it is not refused
-        assert comes_true(lambda: "try again" not in refusal(server, f"more {number}"))  # noqa: B023
+        assert comes_true(lambda: "try again" not in refusal(server, f"more {number}"))  # noqa: B023 - waited for at once
     assert "too many failed logons: try again in " in refusal(server, "ann")
     assert may_log_on(server, "bob", "bob")
     assert comes_true(lambda: may_log_on(server, "ann", "ann"))

@@ -14,7 +14,7 @@ from tests.core.support import RecordingLog
 from tests.security.users import MODULES, USERS, may_log_on, try_to_log_on, write_users
 from tests.support.server import free_port, running_server
 from tests.support.waiting import WAIT_SECONDS
-from tests.transports.support import Authority, connect_tls, transport
+from tests.transports.support import Authority, gets_in, transport
 
 Step = Callable[[Path], object]
 
@@ -203,28 +203,19 @@ def test_an_authority_that_is_taken_away_counts_no_more(tmp_path: Path) -> None:
         f"<PrivateKey>{key}</PrivateKey><VerifyClient>true</VerifyClient><CAPath>trusted</CAPath>",
     )
 
-    def gets_in(authority: Authority) -> bool:
-        context = ours.client_context()
-        context.load_cert_chain(*authority.issue("client"))
-        try:
-            with connect_tls(port, context) as peer:
-                return bool(peer.log_on()["status"] == "success")
-        except (OSError, EOFError):
-            return False
-
     for one in (first, second):
         (trusted / one.file.name).write_bytes(one.file.read_bytes())
     with running_server(tmp_path, transports=secured) as server:
-        assert gets_in(first)
+        assert gets_in(port, ours, first)
         whole = second.file.read_bytes()
         (trusted / first.file.name).unlink()
         (trusted / second.file.name).write_bytes(whole[: len(whole) // 2])
         said = "11-0015 Transport[secure] trusts less than it is meant to: "
         assert server.logs(f"{said}certificate authority trusted/second.pem: it is damaged, or cut")
-        assert not gets_in(first)
+        assert not gets_in(port, ours, first)
         (trusted / second.file.name).write_bytes(whole)
         assert server.logs("11-0006", 2)
-        assert gets_in(second)
+        assert gets_in(port, ours, second)
         (trusted / second.file.name).unlink()
         assert server.logs(f"{said}CAPath trusted: there is no .pem file")
-        assert not gets_in(second)
+        assert not gets_in(port, ours, second)

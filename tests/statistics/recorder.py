@@ -53,7 +53,10 @@ def _keep(path: str) -> None:
 
 def _hurry(path: str, rows: int = 0) -> None:
     clients = Clients()
-    clock = lambda: _TIMES * time.monotonic()  # noqa: E731
+
+    def clock() -> float:
+        return _TIMES * time.monotonic()
+
     writing = Writing(Recording(path, PrintingLog(), clock=clock))
     database = writing.recording.database
     if rows:

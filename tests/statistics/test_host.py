@@ -33,7 +33,10 @@ class Host:
     def __init__(self, directory: Path) -> None:
         self.now = 100.0
         self._directory = directory
-        clock = lambda: self.now  # noqa: E731
+
+        def clock() -> float:
+            return self.now
+
         self._sources: dict[str, Source] = {
             source.resource.path: source
             for source in [*host_sources(directory, clock), *process_sources(directory, clock)]

@@ -42,7 +42,7 @@ def test_of_a_hundred_ninety_nine_stay_within(
     source = LatenciesSource([Distribution("turn", "microseconds", "turns", "", histogram)])
     for number, times in numbers.items():
         histogram.add(number, times)
-    assert least <= moving(source)[2] <= most  # type: ignore[operator]
+    assert least <= moving(source)[2] <= most  # type: ignore[operator]  # figures are objects
 
 
 def test_what_is_no_time_or_of_one_queue_is_left_out() -> None:

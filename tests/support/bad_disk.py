@@ -25,9 +25,9 @@ class BadDisk:
 
     def __call__(self) -> None:
         """Let syncs of this process fail when they are to."""
-        JournalDisk.commit = commit_in_steps  # type: ignore[method-assign]
+        JournalDisk.commit = commit_in_steps  # type: ignore[method-assign]  # by the calls replaced below
         good = os.fdatasync
-        os.fsync, os.fdatasync = self._failing(os.fsync), self._failing(good)  # type: ignore[assignment]
+        os.fsync, os.fdatasync = self._failing(os.fsync), self._failing(good)  # type: ignore[assignment]  # of the same signature but for names
         # Where it has been looked up already:
         defaults = GroupCommit.__init__.__defaults__ or ()
         GroupCommit.__init__.__defaults__ = tuple(

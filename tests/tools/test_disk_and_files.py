@@ -81,6 +81,18 @@ def test_a_file_that_is_there_is_left_alone(
     assert file.read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["data.latency.csv", "data.throughput.csv"])
+def test_nothing_is_added_to_a_table_of_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    table = tmp_path / name
+    table.write_text("date,price\n2024-01-02,7\n")
+    assert amps_bio_perf_test.main(["-s", "1", "-f", str(tmp_path / "data")]) == 1
+    assert f"{table}: rows are added" in capsys.readouterr().err
+    assert table.read_text() == "date,price\n2024-01-02,7\n"
+    assert list(tmp_path.iterdir()) == [table], "nothing was measured"
+
+
 CONFIG = """<AMPSConfig>
   <Name>old</Name>
   <SOW>

@@ -52,6 +52,16 @@ def test_the_journals_of_an_archive_have_names_of_their_own(
         assert capfd.readouterr().out.count("client seq   ") == 1
 
 
+def test_a_link_that_leads_nowhere_is_told_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    link = tmp_path / "server.log"
+    link.symlink_to("gone")
+    for given in (tmp_path, link):
+        assert main(["a", str(given)]) == 2
+        assert capfd.readouterr().err == f"amps-grep: {link}: No such file or directory\n"
+
+
 def test_what_is_neither_log_nor_journal_is_refused_by_name(
     archive: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -47,6 +47,23 @@ def connect_tls(port: int, context: ssl.SSLContext, host: str = "localhost") -> 
         raise
 
 
+def gets_in(port: int, ours: Authority, theirs: Authority) -> bool:
+    """Whether a client gets in that shows a certificate.
+
+    Args:
+        port: of the server.
+        ours: has issued the server's certificate.
+        theirs: has issued the client's.
+    """
+    context = ours.client_context()
+    context.load_cert_chain(*theirs.issue("client"))
+    try:
+        with connect_tls(port, context) as peer:
+            return bool(peer.log_on()["status"] == "success")
+    except (OSError, EOFError):
+        return False
+
+
 class Authority:
     """A certificate authority, and the files that it makes."""
 

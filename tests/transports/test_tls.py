@@ -16,7 +16,7 @@ from config_schema.spec import TlsSpec
 from server.transports.tls import TlsError, make_server_context
 from tests.support.raw import RawPeer
 from tests.support.server import CONFIGURATION, RunningServer, amp_server, free_port, running_server
-from tests.transports.support import Authority, connect_tls, transport
+from tests.transports.support import Authority, connect_tls, gets_in, transport
 
 AES_256 = "ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-AES256-GCM-SHA384"
 
@@ -333,19 +333,10 @@ def test_an_authority_that_is_added_is_trusted_from_then_on(tmp_path: Path) -> N
         f"<CAFile>{trusted}</CAFile><VerifyClient>true</VerifyClient>",
     )
 
-    def gets_in(authority: Authority) -> bool:
-        context = ours.client_context()
-        context.load_cert_chain(*authority.issue("client"))
-        try:
-            with connect_tls(port, context) as peer:
-                return bool(peer.log_on()["status"] == "success")
-        except (OSError, EOFError):
-            return False
-
     with running_server(tmp_path, transports=secured) as server:
-        assert gets_in(first)
-        assert not gets_in(second)
+        assert gets_in(port, ours, first)
+        assert not gets_in(port, ours, second)
         trusted.write_bytes(first.file.read_bytes() + second.file.read_bytes())
         assert server.logs("11-0006 Transport[secure] has read its certificate again")
-        assert gets_in(second)
-        assert gets_in(first)
+        assert gets_in(port, ours, second)
+        assert gets_in(port, ours, first)

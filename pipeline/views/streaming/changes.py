@@ -94,8 +94,7 @@ def unpack_part(packed: bytes) -> Part:
 
 
 def _loads(packed: bytes) -> _Stored:
-    # Made by `pack`, in this query or in an earlier run of it.
-    return cast("_Stored", pickle.loads(packed))  # noqa: S301
+    return cast("_Stored", pickle.loads(packed))  # noqa: S301 - made by `pack`, now or in an earlier run
 
 
 class Keys:

@@ -61,8 +61,7 @@ class Groups(StatefulProcessor):
         kept = self._kept.get()
         before = None if kept is None else bytes(kept[1])
         if kept is not None:
-            # Made below, in this query or in an earlier run of it.
-            grouping.adopt(pickle.loads(kept[0]))  # noqa: S301
+            grouping.adopt(pickle.loads(kept[0]))  # noqa: S301 - made below, in this query or an earlier run
         group: Group | None = None
         sequence = timestamp = 0
         for one in in_order(rows):

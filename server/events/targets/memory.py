@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from config_schema.problems import Location, Problems
+from config_schema.problems import Problems
 from config_schema.spec import LogTargetSpec
 from server.events.targets.base import Line, Target
 
@@ -38,19 +38,7 @@ class MemoryTarget(Target):
 
     def __init__(self) -> None:
         """Nothing has been logged."""
-        spec = LogTargetSpec(
-            protocol="stdout",
-            level="info",
-            levels=(),
-            include_errors=(),
-            exclude_errors=(),
-            file_name=None,
-            rotation_threshold=None,
-            ident=None,
-            options=(),
-            facility=None,
-            location=Location("", 0),
-        )
+        spec = LogTargetSpec.plain("stdout", "info")
         super().__init__(spec, Problems())
         self._lock = threading.Lock()
         self._kept: deque[Kept] = deque()

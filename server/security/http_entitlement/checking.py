@@ -17,10 +17,9 @@ from server.security.http_entitlement.settings import (
     TOKENS,
     is_entitlement_only,
     problem_of_uri,
-    read_tls,
-    split_header,
 )
 from server.security.web import WebError
+from server.security.web_options import read_tls, split_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable

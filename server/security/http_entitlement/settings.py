@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 from config_schema.units import parse_bool, parse_count, parse_interval
 from server.security.authentication import Credentials
 from server.security.web import Endpoint, WebTls, parse_endpoint
+from server.security.web_options import read_tls, split_header
 
 if TYPE_CHECKING:
     from config_schema.spec import Options
@@ -28,13 +29,7 @@ DEFAULT_RETRY_COUNT: Final = "0"
 USER_NAME: Final = "{{USER_NAME}}"
 TOKEN: Final = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 
-_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_OWN_HEADERS: Final = frozenset(
-    {"connection", "content-length", "expect", "te", "trailer", "transfer-encoding", "upgrade"}
-)
-"""Those that say where a request ends and what becomes of the connection."""
-
 TOKENS: Final[Mapping[str, Callable[[Credentials], str]]] = {
     "AMPS_CLIENT_NAME": lambda shown: shown.origin.client_name,
     "AMPS_CONNECTION_NAME": lambda shown: shown.origin.connection_name,
@@ -109,23 +104,14 @@ def read_settings(options: Options) -> Settings:
     return Settings(
         endpoint,
         uri.partition("?")[0],
-        tuple(map(split_header, options.all("HTTPHeader"))),
+        tuple(
+            (name.lower(), value) for name, value in map(split_header, options.all("HTTPHeader"))
+        ),
         read_tls(options),
         parse_count(options.get("ConnectionTimeout") or DEFAULT_CONNECTION_TIMEOUT) / 1_000,
         parse_count(options.get("RequestTimeout") or DEFAULT_REQUEST_TIMEOUT) / 1_000,
         parse_count(options.get("RetryCount") or DEFAULT_RETRY_COUNT),
         options.flag("ReuseConnections", default=False),
-    )
-
-
-def read_tls(options: Options) -> WebTls:
-    """Read those that are about https."""
-    return WebTls(
-        options.get("Certificate"),
-        options.get("Key"),
-        options.get("CAKey"),
-        options.flag("AllowUnverifiedPeer", default=False),
-        options.flag("AllowSelfSigned", default=False),
     )
 
 
@@ -144,21 +130,6 @@ def entitlement_seconds(options: Options) -> float | None:
     """How long permissions are taken for valid; None for as long as their user is there."""
     text = options.get("EntitlementTimeout")
     return None if text is None else parse_interval(text, "ms") / 1_000_000_000
-
-
-def split_header(text: str) -> tuple[str, str]:
-    """Split a header into its name and its value.
-
-    Raises:
-        ValueError: it is none; the text says why, without the value, which may be a secret.
-    """
-    name, colon, value = text.partition(":")
-    name = name.strip()
-    if not colon or not _HEADER_NAME.fullmatch(name):
-        raise ValueError("expected a name, a colon and a value, as x-origin: AMPS")
-    if name.lower() in _OWN_HEADERS:
-        raise ValueError(f"header {name} is not for a configuration to set")
-    return name.lower(), value.strip()
 
 
 def problem_of_uri(uri: str) -> str | None:

@@ -34,7 +34,6 @@ EXTENDED_RESPONSE: Final = 0x78
 SUCCESS: Final = 0
 PROTOCOL_ERROR: Final = 2
 PARTIAL_RESULTS: Final = 9
-SIZE_LIMIT_EXCEEDED: Final = 4
 
 MOST_MESSAGE_BYTES: Final = 1 << 20
 """No answer to what is asked here is nearly as large."""

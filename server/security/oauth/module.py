@@ -21,7 +21,6 @@ Source: AMPS User Guide, OAuth Authentication; RFC 6749, 4.1.3 Access Token Requ
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -40,6 +39,7 @@ from server.security.oauth.tokens import (
     TokenError,
 )
 from server.security.web import Endpoint, WebClient, WebError, WebTls, parse_endpoint
+from server.security.web_options import read_tls, split_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,7 +62,6 @@ DEFAULT_ALGORITHMS: Final = "RS256,PS256,ES256,ES384,EdDSA,Ed25519"
 _LARGEST_ANSWER: Final = 1_048_576
 """Bytes of what a server says."""
 _URL: Final = ("http:", "https:")
-_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _MILLISECONDS: Final = 1000
 _NANOSECONDS: Final = 1_000_000_000
 _SERVER_ERROR: Final = 500
@@ -320,13 +319,7 @@ def _algorithms(text: str) -> tuple[str, ...]:
 
 
 def _tls(options: Options) -> WebTls:
-    tls = WebTls(
-        certificate=options.get("Certificate"),
-        key=options.get("Key"),
-        authorities=options.get("CAKey"),
-        allow_unverified=options.flag("AllowUnverifiedPeer", default=False),
-        allow_self_signed=options.flag("AllowSelfSigned", default=False),
-    )
+    tls = read_tls(options)
     try:
         tls.context()
     except WebError as error:
@@ -342,11 +335,10 @@ def _endpoint(name: str, url: str) -> Endpoint:
 
 
 def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    name, value = name.strip(), value.strip()
-    if not colon or _HEADER_NAME.fullmatch(name) is None or not value.isprintable():
-        raise OAuthError("HTTPHeader: expected a name, a colon and a value, such as Accept: */*")
-    return name, value
+    try:
+        return split_header(text)
+    except ValueError as error:
+        raise OAuthError(f"HTTPHeader: {error}") from None
 
 
 def _count(options: Options, name: str, default: str) -> int:

@@ -10,12 +10,12 @@ from typing import Final
 from lxml import etree
 
 from config_schema.compile import compile_config
+from config_schema.configuration_text import document_shown
 from config_schema.document import Document, Node, load
 from config_schema.problems import Location, Problem, Problems, Severity
 from config_schema.secrecy import HIDDEN
 from config_schema.spec import InstanceSpec
 from config_schema.validate import validate
-from server.admin.configuration_text import document_shown
 from server.assembly.catalogue import ProgramCatalogue
 from server.assembly.start_check import check_start
 from server.tools.doctor.findings import Examination

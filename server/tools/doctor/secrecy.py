@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from config_schema.configuration_text import secrets, shown
 from config_schema.secrecy import HIDDEN
-from server.admin.configuration_text import secrets, shown
 
 _SHORTEST: Final = 4
 """Characters of a secret that is looked for: shorter ones are parts of many words."""

@@ -32,4 +32,4 @@ class _Connected(socket.socket):
 if _PATH is not None:
     _early = socket.socket(socket.AF_UNIX)
     _early.connect(_PATH)
-    socket.socket = _Connected  # type: ignore[misc]
+    socket.socket = _Connected  # type: ignore[misc]  # what libraries will find

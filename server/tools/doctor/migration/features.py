@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from config_schema.compile.transports import TLS_ELEMENTS
+
 
 @dataclass(frozen=True, slots=True)
 class Feature:
@@ -51,15 +53,6 @@ _SLOW: Final = (
     "MessageDiskPath",
     "ClientMessageAgeLimit",
     "ClientMaxCapacity",
-)
-_TLS: Final = (
-    "Certificate",
-    "PrivateKey",
-    "Ciphers",
-    "SecureSocketProtocols",
-    "VerifyClient",
-    "CAFile",
-    "CAPath",
 )
 
 
@@ -134,7 +127,7 @@ FEATURES: Final = (
         "TLS",
         (
             "Transports/Transport/Type=tcps",
-            *_in(("Transports/Transport", "Admin"), *_TLS),
+            *_in(("Transports/Transport", "Admin"), *TLS_ELEMENTS),
         ),
         "Transports",
     ),

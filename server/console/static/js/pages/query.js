@@ -1,14 +1,14 @@
 // Queries and subscriptions: records once, records as they change, or messages as they come. The query
 // is in the URL; what is typed is not in there before it is run.
 
-import { html, useEffect, useState } from "../html.js";
+import { html, useState } from "../html.js";
 import { PageHead } from "../parts.js";
 import { change } from "../route.js";
+import { useDraft } from "../query/draft.js";
 import { Expression } from "../query/expression.js";
-import { LogonForm, NoTransport, PhaseShown, TopicFields, topicOption, Trouble, useTopics } from "../query/parts.js";
+import { LogonForm, NoTransport, PhaseShown, TopicFields, topicOption, Trouble } from "../query/parts.js";
 import { Results } from "../query/results.js";
-import { logOnWith, useRun } from "../query/run.js";
-import { useSample } from "../query/sample.js";
+import { logOnWith } from "../query/run.js";
 
 const MODES = {
   once: { label: "Records, once", command: "sow" },
@@ -44,29 +44,18 @@ export function Page({ params, session }) {
 
 /** @param {{ params: Record<string, string>, url: string }} props */
 function Queries({ params, url }) {
-  const query = queryOf(params);
-  const [draft, setDraft] = useState(query);
-  const [times, setTimes] = useState(0);
+  const { draft, edit, topics, paths, run, isRunning, withResults, times, again } = useDraft(queryOf(params), url, planOf, SAMPLE);
   const [isHeld, setHeld] = useState(false);
-  const topics = useTopics();
-  const run = useRun(query.topic ? planOf(query) : null, url, [...Object.values(query), times]);
-  const known = topics.find((one) => one.topic === draft.topic && one.type === draft.type);
-  const sample = useSample(url, query.topic === draft.topic ? undefined : known, SAMPLE);
-  const paths = run && query.topic === draft.topic ? run.records.paths : sample;
-  useEffect(() => setDraft(query), Object.values(query));
-  const edit = (/** @type {Partial<Query>} */ changes) => setDraft((before) => ({ ...before, ...changes }));
-  const again = () => {
+  const rerun = () => {
     setHeld(false);
-    setTimes(times + 1);
+    again();
   };
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
     const { top, ...others } = draft;
     change({ ...others, top: top || "all", id: null }, { isStep: true });
-    again();
+    rerun();
   };
-  const isRunning = run !== null && !run.isOver;
-  const hasResults = run !== null && (run.phase !== "failed" || run.records.rows.size > 0);
   const areRecords = draft.mode !== "messages";
   return html`
     <${PageHead} title="Query"><${PhaseShown} run=${run} word=${isHeld && isRunning ? "Paused" : undefined} /></${PageHead}>
@@ -104,10 +93,10 @@ function Queries({ params, url }) {
     ${run?.phase === "refused" &&
     html`<${LogonForm} reason=${run.reason} onLogon=${(/** @type {any} */ given) => {
       logOnWith(given);
-      again();
+      rerun();
     }} />`}
-    ${hasResults
-      ? html`<${Results} key=${times} page="query" run=${run} params=${params} what=${run.plan.areMessages ? "messages" : "records"} isHeld=${isHeld} descending=${run.plan.areMessages} />`
+    ${withResults
+      ? html`<${Results} key=${times} page="query" run=${withResults} params=${params} what=${withResults.plan.areMessages ? "messages" : "records"} isHeld=${isHeld} descending=${withResults.plan.areMessages} />`
       : run === null && html`<p class="hint">Choose a topic and run the query. Its link can be sent to somebody else.</p>`}
   `;
 }

@@ -1,14 +1,14 @@
 // Replays: what was published to a topic that the transaction log has, from some time on, at some speed.
 
-import { html, useEffect, useState } from "../html.js";
+import { html } from "../html.js";
 import { clock, instant, moment } from "../format.js";
 import { useLive } from "../live.js";
 import { PageHead } from "../parts.js";
+import { useDraft } from "../query/draft.js";
 import { Expression } from "../query/expression.js";
-import { LogonForm, NoTransport, PhaseShown, TopicFields, topicOption, Trouble, useTopics } from "../query/parts.js";
+import { LogonForm, NoTransport, PhaseShown, TopicFields, topicOption, Trouble } from "../query/parts.js";
 import { Results } from "../query/results.js";
-import { logOnWith, useRun } from "../query/run.js";
-import { useSample } from "../query/sample.js";
+import { logOnWith } from "../query/run.js";
 import { change } from "../route.js";
 
 const SPEEDS = { "": "as fast as it goes", "0.1X": "a tenth", "1X": "as it was", "2X": "twice as fast", "10X": "ten times as fast", "100X": "a hundred times as fast", 10: "10 messages a second", 100: "100 messages a second" };
@@ -41,24 +41,13 @@ export function Page({ params, session }) {
 
 /** @param {{ params: Record<string, string>, url: string }} props */
 function Replays({ params, url }) {
-  const replay = replayOf(params);
-  const [draft, setDraft] = useState(replay);
-  const [times, setTimes] = useState(0);
-  const topics = useTopics(true);
-  const run = useRun(replay.topic ? planOf(replay) : null, url, [...Object.values(replay), times]);
-  const known = topics.find((one) => one.topic === draft.topic && one.type === draft.type);
-  const sample = useSample(url, replay.topic === draft.topic ? undefined : known, SAMPLE);
-  const paths = run && replay.topic === draft.topic ? run.records.paths : sample;
-  useEffect(() => setDraft(replay), Object.values(replay));
-  const edit = (/** @type {Partial<Replay>} */ changes) => setDraft((before) => ({ ...before, ...changes }));
+  const { draft, edit, topics, paths, run, isRunning, withResults, times, again } = useDraft(replayOf(params), url, planOf, SAMPLE, true);
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
     const { speed, gap, ...others } = draft;
     change({ ...others, speed: speed || "full", gap: gap || "none", id: null }, { isStep: true });
-    setTimes(times + 1);
+    again();
   };
-  const isRunning = run !== null && !run.isOver;
-  const hasResults = run !== null && (run.phase !== "failed" || run.records.rows.size > 0);
   return html`
     <${PageHead} title="Replay"><${PhaseShown} run=${run} word=${run ? wordOf(run) : undefined} /></${PageHead}>
     <form class="query" onSubmit=${submit}>
@@ -95,9 +84,9 @@ function Replays({ params, url }) {
     ${run?.phase === "refused" &&
     html`<${LogonForm} reason=${run.reason} onLogon=${(/** @type {any} */ given) => {
       logOnWith(given);
-      setTimes(times + 1);
+      again();
     }} />`}
-    ${hasResults ? html`<${Results} key=${times} page="replay" run=${run} params=${params} what="messages" isHeld=${false} descending />` : run === null && html`<${Range} />`}
+    ${withResults ? html`<${Results} key=${times} page="replay" run=${withResults} params=${params} what="messages" isHeld=${false} descending />` : run === null && html`<${Range} />`}
   `;
 }
 

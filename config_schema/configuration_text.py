@@ -8,11 +8,19 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterator, Sequence
-from html import escape, unescape
+from html import unescape
 from typing import Final
 
 from config_schema.document import Document
-from config_schema.secrecy import HIDDEN, RULES, SECRET, found, is_secret_name, masked
+from config_schema.secrecy import (
+    HIDDEN,
+    RULES,
+    SECRET,
+    found,
+    is_secret_name,
+    masked,
+    without_values,
+)
 
 _NAMES: Final = r"(?:\w[\w.-]*)?(?:Password|Passphrase|Secret|Token|ApiKey|HTTPHeader)"
 """How the names of elements end whose text nobody is to see; those of files do not. A header may be
@@ -28,9 +36,6 @@ _RULES: Final = (
     *RULES,
 )
 
-_SHORTEST: Final = 4
-"""Characters of a variable's value that is looked for: shorter ones are parts of many words."""
-
 _DEFINITION: Final = re.compile(r"(?P<start>(?:-D)?(?P<name>\w+)=)", re.ASCII)
 
 
@@ -41,13 +46,7 @@ def shown(text: str, values: Collection[str] = ()) -> str:
         text: of the configuration, or of anything else that quotes it.
         values: of the variables that are secret, which have been expanded in it.
     """
-    text = masked(text, _RULES)
-    spellings = {one for value in values for one in _spellings(value) if len(value) >= _SHORTEST}
-    if not spellings:
-        return text
-    longest_first = sorted(spellings, key=len, reverse=True)
-    either = re.compile(rf"(</?[\w:.-]+)|{'|'.join(map(re.escape, longest_first))}")
-    return either.sub(lambda match: match[1] or HIDDEN, text)
+    return without_values(masked(text, _RULES), values)
 
 
 def document_shown(document: Document) -> str:
@@ -82,13 +81,6 @@ def secrets(text: str) -> set[str]:
     raw = set(found(text, _RULES))
     each = {one.strip().strip("\"'") for one in (*raw, *map(unescape, raw))}
     return each - {""}
-
-
-def _spellings(value: str) -> Iterator[str]:
-    """A value as it is in a text, and in XML."""
-    yield value
-    yield escape(value, quote=False)
-    yield escape(value)
 
 
 def _without_definitions(words: Sequence[str]) -> Iterator[str]:
