@@ -14,6 +14,7 @@ from benchmarks.tables import written
 
 BENCHMARKS: Final[Mapping[str, str]] = {
     "aims": "what the message path is to reach, beside peers, in one table",
+    "costs": "what each step of a message costs: the figures of docs/scaling.md",
     "pubsub": "publish and subscribe, beside other servers",
     "wire": "one publisher and one subscriber, beside copying bytes",
     "fairness": "what others wait for while one client is busy",
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="one of those below")
     parser.add_argument(
-        "--write", action="store_true", help="put the tables into docs/performance.md, too"
+        "--write", action="store_true", help="put the tables into the pages of docs/, too"
     )
     options = parser.parse_args(arguments)
     names: list[str] = options.names

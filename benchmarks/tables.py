@@ -1,7 +1,8 @@
-"""The tables that benchmarks print, and that docs/performance.md has.
+"""The tables that benchmarks print, and that pages of docs/ have.
 
 `python -m benchmarks --write NAME` prints the tables of a benchmark, and puts them into the page
-instead of those that it had, with the conditions under which they were measured.
+that has a place for them instead of those that it had, with the conditions under which they were
+measured.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Final
 
 from server.wire import framing
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "performance.md"
+_PAGES: Final = [
+    Path(__file__).parents[1] / "docs" / name for name in ("performance.md", "scaling.md")
+]
 _BEGIN: Final = "<!-- benchmark: {name} -->"
 _END: Final = "<!-- end of benchmark: {name} -->"
 
@@ -49,27 +52,29 @@ def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]
 
 
 @contextmanager
-def written(name: str, page: Path = PAGE) -> Iterator[None]:
+def written(name: str, pages: Sequence[Path] = _PAGES) -> Iterator[None]:
     """Put the tables that are printed meanwhile into a page.
 
     Args:
         name: the benchmark's name, whose tables are replaced.
-        page: a page that has a place for them.
+        pages: of which one has a place for them.
 
     Raises:
-        ValueError: the page has no such place.
+        ValueError: none has.
     """
-    text = page.read_text()
-    place = _place(name).search(text)
-    if place is None:
+    page = next((page for page in pages if _place(name).search(page.read_text())), None)
+    if page is None:
+        of = " or ".join(page.name for page in pages)
         raise ValueError(
-            f"{page} has no place for {name}: expected a line {_BEGIN.format(name=name)}"
+            f"no page has a place for {name}: expected the lines {_BEGIN.format(name=name)}"
+            f" and {_END.format(name=name)} in {of}"
         )
     conditions = _conditions()
     _recorded.clear()
     yield
     parts = [_BEGIN.format(name=name), conditions, *_recorded, _END.format(name=name)]
-    page.write_text(text[: place.start()] + "\n\n".join(parts) + text[place.end() :])
+    tables = "\n\n".join(parts)
+    page.write_text(_place(name).sub(lambda _: tables, page.read_text()))
 
 
 def _place(name: str) -> re.Pattern[str]:

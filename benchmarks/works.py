@@ -82,12 +82,16 @@ def _filters(count: int, connections: int) -> tuple[str, ...]:
 WORKS: Final[Mapping[str, Work]] = {
     work.name: work
     for work in (
+        Work("publish", "published, nobody listens, 256 B", _ALONE),
+        Work("publish-1k", "published, nobody listens, 1 KB", _ALONE, size=1024),
         Work("plain", "1 to 1, 256 B"),
         Work("plain-1k", "1 to 1, 1 KB", size=1024),
         Work("fan-out", "1 to 10, 256 B", _FAN_OUT),
         Work("fan-out-1k", "1 to 10, 1 KB", _FAN_OUT, size=1024),
         Work("five", "five predicates, 1% match, 256 B", _FIVE),
         Work("five-1k", "five predicates, 1% match, 1 KB", _FIVE, size=1024),
+        Work("filter", "1 to 1, a filter, 256 B", ("-filter", "eq")),
+        Work("filter-1k", "1 to 1, a filter, 1 KB", ("-filter", "eq"), size=1024),
         Work("filters", "1,000 filters, 10 connections", _filters(1_000, 10)),
         Work("filters-10k", "10,000 filters, 10 connections", _filters(10_000, 10)),
         Work("filters-100k", "100,000 filters, 10 connections", _filters(100_000, 10)),
