@@ -1,4 +1,4 @@
-"""Runs all benchmarks, or those named: `python -m benchmarks [NAME ...]`."""
+"""Runs all benchmarks, or those named: `python -m benchmarks [NAME ...]`; or `profile WORK`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ import argparse
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Final
 
+from benchmarks import profile
+from benchmarks.tables import written
+
 BENCHMARKS: Final[Mapping[str, str]] = {
+    "aims": "what the message path is to reach, beside peers, in one table",
+    "costs": "what each step of a message costs: the figures of docs/scaling.md",
     "pubsub": "publish and subscribe, beside other servers",
     "wire": "one publisher and one subscriber, beside copying bytes",
     "fairness": "what others wait for while one client is busy",
@@ -39,19 +45,27 @@ def main(arguments: Sequence[str]) -> None:
     Args:
         arguments: the command line without the program's name.
     """
+    if arguments[:1] == ["profile"]:
+        profile.main(arguments[1:])
+        return
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure what is named, or everything.",
+        description="Measure what is named, or everything; `profile WORK` says where time goes.",
         epilog="\n".join(f"{name:<19} {what}" for name, what in BENCHMARKS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="one of those below")
-    names: list[str] = parser.parse_args(arguments).names
+    parser.add_argument(
+        "--write", action="store_true", help="put the tables into the pages of docs/, too"
+    )
+    options = parser.parse_args(arguments)
+    names: list[str] = options.names
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"there is no benchmark {unknown[0]}: expected {', '.join(BENCHMARKS)}")
     for name in names or BENCHMARKS:
-        importlib.import_module(f"benchmarks.{name}").main()
+        with written(name) if options.write else nullcontext():
+            importlib.import_module(f"benchmarks.{name}").main()
 
 
 if __name__ == "__main__":

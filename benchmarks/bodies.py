@@ -19,7 +19,7 @@ import bson
 import msgspec
 from lxml import etree
 
-from benchmarks.harness import print_table
+from benchmarks.tables import print_table
 from server.message_types.base import MessageType, Value
 from server.message_types.paths import Path
 from server.message_types.registry import MessageTypes

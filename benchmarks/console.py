@@ -20,7 +20,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.harness import amperage, free_port, print_table
+from benchmarks.harness import amperage, free_port
+from benchmarks.tables import print_table
 from server.wire.framing import frame
 from server.wire.header import Header, encode_header
 

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
-from benchmarks.harness import amperage, print_table
+from benchmarks.harness import amperage
+from benchmarks.tables import print_table
 
 RUNS: Final = 7
 SUBSCRIBERS: Final = (1, 10)

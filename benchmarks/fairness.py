@@ -20,7 +20,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.harness import Server, amperage, nats, print_table, tool
+from benchmarks.harness import Server, amperage, nats, tool
+from benchmarks.tables import print_table
 
 SECONDS = 3
 RECORDS = 20_000

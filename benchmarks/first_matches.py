@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from benchmarks.harness import print_table
+from benchmarks.tables import print_table
 from benchmarks.topics import topic_spec
 from server.core.engine import Engine
 from server.core.session import Entrance, Link, Session

@@ -1,4 +1,4 @@
-"""What benchmarks share: the compiled load generator, servers to measure, and tables to print."""
+"""What benchmarks share: the compiled load generator, and servers to measure."""
 
 from __future__ import annotations
 
@@ -121,15 +121,19 @@ def amperage(
 
 
 @contextmanager
-def relay() -> Iterator[Server]:
+def relay(*, write_each: bool = False) -> Iterator[Server]:
     """The floor: a C program that copies bytes from publishers to subscribers.
 
     Publishers use its port, subscribers the next one.
+
+    Args:
+        write_each: whether each message is written by itself.
     """
     port = free_port(also_next=True)
-    command = [str(tool("relay")), str(port), "chunk", str(RELAY_SECONDS)]
+    mode, name = ("msg", "a write each") if write_each else ("chunk", "only copies")
+    command = [str(tool("relay")), str(port), mode, str(RELAY_SECONDS)]
     with running(command, port + 1) as pid:
-        yield Server("relay, only copies", "raw", port, pid)
+        yield Server(f"relay, {name}", "raw", port, pid)
 
 
 @contextmanager
@@ -138,6 +142,15 @@ def nats() -> Iterator[Server | None]:
     port = free_port()
     with _installed("nats-server", ["-a", "127.0.0.1", "-p", str(port)], port) as pid:
         yield None if pid is None else Server("nats-server", "nats", port, pid)
+
+
+@contextmanager
+def redis() -> Iterator[Server | None]:
+    """redis-server, which keeps nothing; None if it is not installed."""
+    port = free_port()
+    quiet = ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--port", str(port)]
+    with _installed("redis-server", quiet, port) as pid:
+        yield None if pid is None else Server("Redis", "redis", port, pid)
 
 
 @contextmanager
@@ -191,27 +204,3 @@ def _wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
                 return
         time.sleep(0.05)
     raise TimeoutError(f"nobody listens on port {port}")
-
-
-def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table; numbers are grouped by thousands and right-aligned."""
-    cells = [list(head), *[[_cell(value) for value in row] for row in rows]]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
-    print(f"\n{title}")
-    for number, row in enumerate(cells):
-        first, *others = row
-        print(
-            "  " + first.ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)),
-            sep="  ",
-        )
-        if number == 0:
-            print("  " + "  ".join("-" * width for width in widths))
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.2f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -19,7 +19,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness import Server, amperage, print_table
+from benchmarks.harness import Server, amperage
+from benchmarks.tables import print_table
 
 ELEMENTS: Final = """
   <SOW>

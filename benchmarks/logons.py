@@ -20,7 +20,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.harness import Server, amperage, free_port, print_table
+from benchmarks.harness import Server, amperage, free_port
+from benchmarks.tables import print_table
 from server.security.users.password_hashes import hash_password
 
 SECONDS = 5

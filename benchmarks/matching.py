@@ -17,7 +17,7 @@ from functools import partial
 
 import msgspec
 
-from benchmarks.harness import print_table
+from benchmarks.tables import print_table
 from server.expressions import BUILTINS, parse
 from server.message_types.registry import MessageTypes
 from server.subscriptions.matching import Filter, FilterSet

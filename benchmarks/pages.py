@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.harness import print_table
+from benchmarks.tables import print_table
 from server.expressions import parse_order_by
 from server.expressions.topic_names import select_topics
 from server.message_types.registry import MessageTypes

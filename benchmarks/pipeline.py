@@ -27,8 +27,9 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import pipeline
-from benchmarks.harness import amperage, print_table
+from benchmarks.harness import amperage
 from benchmarks.spark_runs import CORES, best, consume, in_a_process, print_scaling
+from benchmarks.tables import print_table
 from client import Client, Message, MessageStream, TimedOutError
 
 ROWS: Final = 100_000

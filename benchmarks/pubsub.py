@@ -16,7 +16,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.harness import Server, amperage, mosquitto, nats, print_table, relay, tool
+from benchmarks.harness import Server, amperage, mosquitto, nats, relay, tool
+from benchmarks.tables import print_table
 
 ROUNDS = 3
 SECONDS = ("-warm", "0.3", "-secs", "1.2")

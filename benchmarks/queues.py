@@ -23,8 +23,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness import Server, amperage, print_table, tool
+from benchmarks.harness import Server, amperage, tool
 from benchmarks.rabbitmq import rabbitmq
+from benchmarks.tables import print_table
 
 ELEMENTS: Final = """
   <SOW>

@@ -19,7 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness import Server, amperage, print_table
+from benchmarks.harness import Server, amperage
+from benchmarks.tables import print_table
 
 MESSAGES: Final = 100_000
 SIZE: Final = 256

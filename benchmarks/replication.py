@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from benchmarks.harness import Server, amperage, free_port, print_table, running
+from benchmarks.harness import Server, amperage, free_port, running
 from benchmarks.journal_server import (
     connect,
     cpu_seconds,
@@ -34,6 +34,7 @@ from benchmarks.journal_server import (
     publishing,
     send_all,
 )
+from benchmarks.tables import print_table
 
 SIZES: Final = (256, 1024)
 ELSEWHERE: Final = "async, elsewhere"

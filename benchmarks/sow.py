@@ -30,8 +30,8 @@ from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 import pyarrow as pa
 
-from benchmarks.harness import print_table
 from benchmarks.matching import FIVE_TERMS
+from benchmarks.tables import print_table
 from benchmarks.topics import topic_spec
 from server.expressions import BUILTINS, columns, parse
 from server.expressions.prepared import FilterParser
@@ -220,6 +220,15 @@ def main(arguments: Sequence[str] = ()) -> None:
             ["and for five memo indexes", settled.column_bytes],
         ],
     )
+
+
+def scans(records: int) -> tuple[Service, Peer]:
+    """What queries and a start cost that have so many records before them, and DuckDB's queries."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "orders.sow")
+        _apart(_publish, path, records)
+        service = _apart(_serve, path, records, settled=True)
+    return service, _apart(_duckdb, records)
 
 
 def _apart(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from benchmarks.harness import print_table
+from benchmarks.tables import print_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

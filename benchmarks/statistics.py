@@ -23,7 +23,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness import Server, amperage, free_port, print_table, relay
+from benchmarks.harness import Server, amperage, free_port, relay
+from benchmarks.tables import print_table
 from server.admin.http.messages import Document
 from server.admin.metrics.exposition import Form, render
 from server.admin.metrics.pages import families_of

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from benchmarks.harness import print_table
+from benchmarks.tables import print_table
 from server.statistics.database import Database
 from server.statistics.history import PAGE, History
 from server.statistics.layout import SAMPLES, dynamic

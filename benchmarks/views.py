@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import duckdb
 import pyarrow.json
 
-from benchmarks.harness import print_table
+from benchmarks.tables import print_table
 from config_schema.compile.references import parse_join
 from config_schema.problems import Location
 from config_schema.spec import JoinSpec, TopicRef, TopicSpec, ViewSpec

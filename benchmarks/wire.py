@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import statistics
 
-from benchmarks.harness import Server, amperage, print_table, relay
+from benchmarks.harness import Server, amperage, relay
+from benchmarks.tables import print_table
 
 SIZES = (256, 1024)
 RUNS = 3
