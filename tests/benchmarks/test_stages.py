@@ -74,7 +74,7 @@ def test_stacks_without_ours_are_the_event_loop() -> None:
     "waiting",
     [
         "uv__io_poll (linux.c:1430);epoll_pwait (libc.so.6)",
-        "Writer.run (server/events/writer.py:60);PyThread_acquire_lock_timed (libpython.so);0x7 (c)",
+        "run (server/events/writer.py:60);PyThread_acquire_lock_timed (libpython.so);0x7f (libc)",
     ],
 )
 def test_who_waits_is_not_counted(waiting: str) -> None:
