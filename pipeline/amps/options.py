@@ -23,6 +23,8 @@ COMMANDS: Final = ("publish", "delta_publish", "sow_delete")
 PARTITIONED_BY: Final = ("key", "topic")
 ORDERS: Final = ("checked", "given", "sorted")
 PRUNES: Final = ("none", "server")
+MOST_VERSIONS: Final = (1 << 31) - 1
+"""What a sequence number has room for; see `pipeline.amps.writer`."""
 
 _READS: Final = frozenset({"read", "readStream"})
 _WRITES: Final = frozenset({"write", "writeStream"})
@@ -65,6 +67,8 @@ class AmpsOptions:
         consume: whether a stream takes the messages of a queue, instead of reading what feeds it.
         exactly_once: whether to insist on a topic where the server can tell what it has already;
             if not, a task that is tried again publishes all of its rows again.
+        write_id: what a batch write is called whenever it is run again, so that it comes once.
+        write_version: which run of it this is; a later one has a higher number.
         order: one of `ORDERS`: how a task that is tried again tells its rows from those that the
             server has: by reading these back, by their order, or by one that it puts them in.
         tolerance: how messages are read, and what becomes of those that do not fit.
@@ -94,6 +98,8 @@ class AmpsOptions:
     fail_on_data_loss: bool = True
     consume: bool = False
     exactly_once: bool = True
+    write_id: str | None = None
+    write_version: int = 0
     order: str = "checked"
     tolerance: Tolerance = STRICT
     timeout: float = 30.0
@@ -167,6 +173,7 @@ def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
             "partitions", options.partitions, f"{name} is for all records together: use 1"
         )
     _check_limits(options, values)
+    _check_identity(options, values)
     return options
 
 
@@ -183,6 +190,23 @@ def _check_limits(options: AmpsOptions, given: Mapping[str, Any]) -> None:
         raise option_error(
             "max_trigger_delay", options.max_trigger_delay, "min_rows_per_trigger is missing"
         )
+
+
+def _check_identity(options: AmpsOptions, given: Mapping[str, Any]) -> None:
+    """See that a write which says what it is called can be told from its other runs.
+
+    Raises:
+        PipelineError: it cannot.
+    """
+    if options.write_id is None:
+        if "write_version" in given:
+            raise option_error("write_version", options.write_version, "write_id is missing")
+    elif "write_version" not in given:
+        raise option_error(
+            "write_id", options.write_id, "write_version is missing: a number for each new write"
+        )
+    elif not options.exactly_once:
+        raise option_error("write_id", options.write_id, "it is for writes with exactly_once")
 
 
 def _as(
@@ -244,6 +268,12 @@ def _count(name: str, text: str) -> int:
     return int(text)
 
 
+def _version(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) > MOST_VERSIONS:
+        raise option_error(name, text, f"expected a whole number from 0 to {MOST_VERSIONS}")
+    return int(text)
+
+
 def _truth(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise option_error(name, text, "expected true or false")
@@ -294,6 +324,8 @@ _OPTIONS: Final[Mapping[str, tuple[frozenset[str], Callable[[str, str], Any]]]] 
     "fail_on_data_loss": (frozenset({"readStream"}), _truth),
     "consume": (frozenset({"readStream"}), _truth),
     "exactly_once": (_WRITES, _truth),
+    "write_id": (frozenset({"write"}), _text),
+    "write_version": (frozenset({"write"}), _version),
     "order": (_WRITES, _one_of(ORDERS)),
     "timeout": (_ALL, _seconds),
     **dict.fromkeys(tolerance.NAMES, (_READS, _text)),

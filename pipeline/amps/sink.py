@@ -10,7 +10,7 @@ from client.blocking_commands import BlockingCommands
 from pipeline.amps.connection import require_log
 from pipeline.amps.options import AmpsOptions
 from pipeline.bodies import Outgoing
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, option_error
 
 REFUSALS_KEPT: Final = 10
 """Of all that a task is refused, so many are reported."""
@@ -31,11 +31,13 @@ class Identity(NamedTuple):
 
     Attributes:
         name: the client name, the same whenever the task runs.
-        batch: the micro-batch; 0 for a batch of its own.
+        batch: the micro-batch; of a write that is no stream's, its version.
+        is_stream: whether it is a stream's.
     """
 
     name: str
     batch: int
+    is_stream: bool = True
 
     def of_this_try(self) -> Identity:
         """Somebody else each time, of whom the server has nothing yet."""
@@ -53,13 +55,21 @@ class Identity(NamedTuple):
             last: the highest sequence number that it has from this client name.
 
         Raises:
-            PipelineError: that number is of a later micro-batch.
+            PipelineError: that number is of a later micro-batch, or version.
         """
-        if last >> _BATCH_BITS > self.batch:
+        latest = last >> _BATCH_BITS
+        if latest > self.batch and not self.is_stream:
+            raise option_error(
+                "write_version",
+                self.batch,
+                f"the server has version {latest} of this write_id already, and what is new in this"
+                " one would be taken for sent: expected a higher number for each new write",
+            )
+        if latest > self.batch:
             raise PipelineError(
                 f"checkpoint: this is micro-batch {self.batch}, and the server has micro-batch"
-                f" {last >> _BATCH_BITS} of this query already; the checkpoint has been set back,"
-                " and what is new in this batch would be taken for sent: begin a new one"
+                f" {latest} of this query already; the checkpoint has been set back, and what is"
+                " new in this batch would be taken for sent: begin a new one"
             )
         return max(0, last - self.before_first)
 

@@ -6,6 +6,7 @@ Numbers). So the task for a partition always has the same name, and its rows alw
 numbers, however often it runs:
 
     batch    name   <client_name>-<id of the write>-<partition>      number   row
+    with write_id   <client_name>-<write_id>-<partition>             number   version * 2^32 + row
     stream   name   <client_name>-<id of the query>-<partition>      number   batch * 2^32 + row
 
 A task that is tried again, in a batch that is run again, after a crash of whatever, logs on, is
@@ -78,15 +79,17 @@ class AmpsWriter(DataSourceArrowWriter):
         check(options, schema)
         self._options = options
         self._schema = schema
-        self._id = uuid.uuid4().hex
+        self._id = options.write_id or uuid.uuid4().hex
         if options.topic is not None and options.exactly_once:
             with connected(options, "plan") as client:
                 require_log(client, options.topic, NOT_ONCE, literal=True)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of one partition."""
-        name = f"{self._options.client_name or 'spark'}-{self._id}-{_task().partitionId()}"
-        return send(self._options, self._schema, Identity(name, 0), iterator)
+        options = self._options
+        name = f"{options.client_name or 'spark'}-{self._id}-{_task().partitionId()}"
+        identity = Identity(name, options.write_version, is_stream=False)
+        return send(options, self._schema, identity, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Fail if the server refused something."""

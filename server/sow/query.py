@@ -6,7 +6,8 @@ by the record saved for it.
 
 Where the records to be tested are known from SOW keys or a hash index, only those are read. All
 other queries pass through the memo indexes block by block and test whole columns at once. Where
-regular expressions are searched for, it is smaller portions instead (server/sow/portions.py).
+regular expressions are searched for, it is smaller portions instead (server/sow/portions.py). A
+filter that chooses a part of the keys has that part taken out (server/sow/key_parts.py).
 
 Sources: AMPS User Guide, Querying the State of the World; Indexing SOW Topics.
 """
@@ -26,6 +27,7 @@ from server.expressions.tree import Expr, OrderTerm
 from server.sow.candidates import candidates
 from server.sow.hash_index import texts_by_field
 from server.sow.history import PastPoint
+from server.sow.key_parts import KeyPart, without_part
 from server.sow.memo_index import BLOCK
 from server.sow.ordering import Ordering, Placed, Ranking
 from server.sow.portions import Portions
@@ -114,7 +116,7 @@ class Query(Iterator[list[Record]]):
     def __init__(self, table: RecordTable, spec: QuerySpec, now: int) -> None:
         self._table: Final = table
         self._spec: Final = spec
-        self._expr: Final = spec.filter
+        self._expr, self._part = without_part(spec.filter)
         self._historical: Final = spec.as_of is not None and table.history is not None
         restricted = {} if self._expr is None else texts_by_field(self._expr)
         self._candidates: Final = candidates(
@@ -167,7 +169,7 @@ class Query(Iterator[list[Record]]):
 
     def _found_at_once(self, rows: Sequence[int]) -> list[Record]:
         """All results, where few records have to be looked at: these are read without delay."""
-        mask, read, test = self._mask, self._table.store.record, self._test
+        mask, read, test = self._mask, self._table.store.record, self._is_wanted
         found = [
             record for row in rows if (mask is None or mask[row]) and test(record := read(row))
         ]
@@ -207,7 +209,7 @@ class Query(Iterator[list[Record]]):
         return [
             (row, record)
             for row in rows
-            if (mask is None or mask[row]) and self._test(record := self._at(row))
+            if (mask is None or mask[row]) and self._is_wanted(record := self._at(row))
         ]
 
     def _scan(self) -> Iterator[_Piece]:
@@ -223,7 +225,11 @@ class Query(Iterator[list[Record]]):
         blocks = parsed = 0
         piece = _Piece([], [])
         for block in range((len(self._mask) + BLOCK - 1) // BLOCK):
+            first, end = block * BLOCK, min((block + 1) * BLOCK, len(self._mask))
             unread = self._table.memo.unread(block, fields)
+            if self._part is not None:
+                rows = slice(first, end)
+                unread += self._table.key_hashes.unread(rows, self._mask[rows])
             if blocks and (
                 parsed + unread > BLOCK
                 or blocks == _WARM_BLOCKS
@@ -232,13 +238,12 @@ class Query(Iterator[list[Record]]):
                 yield piece
                 blocks = parsed = 0
                 piece = _Piece([], [])
-            first, end = block * BLOCK, min((block + 1) * BLOCK, len(self._mask))
             while first < end:
-                rows = range(first, min(first + self._portions.size, end))
-                found = self._portions.test(partial(self._test_rows, rows, column_filter))
+                some = range(first, min(first + self._portions.size, end))
+                found = self._portions.test(partial(self._test_rows, some, column_filter))
                 if found is None:
                     continue
-                first = rows.stop
+                first = some.stop
                 self._snapshot.passed(first)
                 piece.rows.extend(found.rows)
                 piece.saved.extend(found.saved)
@@ -258,11 +263,24 @@ class Query(Iterator[list[Record]]):
         for row, record in self._snapshot.saved(block).items():
             if row in rows and mask[row - rows.start]:
                 mask[row - rows.start] = False
-                if record is not None and self._test(record):
+                if record is not None and self._is_wanted(record):
                     saved.append((row, record))
+        if self._part is not None:
+            mask &= self._in_part(slice(rows.start, rows.stop), mask, self._part)
         if column_filter is not None and mask.any():
             mask = self._matching(block, first, mask, column_filter)
         return _Piece((rows.start + np.flatnonzero(mask)).tolist(), saved)
+
+    def _is_wanted(self, record: Record) -> bool:
+        return (self._part is None or self._part.has(record.key)) and self._test(record)
+
+    def _in_part(self, rows: slice, mask: NDArray[np.bool_], part: KeyPart) -> NDArray[np.bool_]:
+        """Which rows, of those in the mask, have keys of the part."""
+        if part.remainder not in range(part.modulus):
+            return np.zeros(len(mask), np.bool_)
+        hashes = self._table.key_hashes.of(rows, mask)
+        found: NDArray[np.bool_] = hashes % np.uint64(part.modulus) == np.uint64(part.remainder)
+        return found
 
     def _matching(
         self, block: int, first: int, mask: NDArray[np.bool_], column_filter: ColumnFilter

@@ -19,6 +19,7 @@ from server.message_types.paths import Path
 from server.sow.expiry import ExpiryQueue
 from server.sow.hash_index import HashIndex
 from server.sow.history import History, PastPoint
+from server.sow.key_parts import KeyHashes
 from server.sow.keys import KeyHash
 from server.sow.memo_index import BLOCK, MemoIndexes
 from server.sow.records import Change, Record
@@ -93,6 +94,7 @@ class RecordTable:
         self.queries = 0
         self.states = bytearray(store.rows)
         self.memo: Final = MemoIndexes(store, self.states, message_type)
+        self._key_hashes: KeyHashes | None = None
         self.hash_indexes: Final = [
             HashIndex(fields, message_type) for fields in options.hash_indexes
         ]
@@ -291,6 +293,8 @@ class RecordTable:
         return dropped
 
     def _occupy(self, row: int, state: int) -> None:
+        if self._key_hashes is not None:
+            self._key_hashes.forget(row)
         if row == len(self.states):
             self.states.append(state)
             self._topic_of_row.append(0)
@@ -343,6 +347,13 @@ class RecordTable:
                 yield
 
     # ---- for queries
+
+    @property
+    def key_hashes(self) -> KeyHashes:
+        """The hashes of keys, by rows; kept from the first query on that asks for them."""
+        if self._key_hashes is None:
+            self._key_hashes = KeyHashes(self.store)
+        return self._key_hashes
 
     def open_snapshot(self, *, keep_all: bool) -> Snapshot:
         """Begin to save what changes."""

@@ -56,6 +56,19 @@ GOOD = {"server": "tcp://localhost:9007/amps/json", "topic": "orders"}
         ),
         ("write", GOOD | {"command": "sow"}, "option command='sow': expected publish, delta_publi"),
         ("write", GOOD | {"exactly_once": "1"}, "option exactly_once='1': expected true or false"),
+        ("write", GOOD | {"write_id": "n"}, "option write_id='n': write_version is missing"),
+        ("write", GOOD | {"write_version": "1"}, "option write_version='1': write_id is missing"),
+        (
+            "write",
+            GOOD | {"write_id": "n", "write_version": "2147483648"},
+            "option write_version='2147483648': expected a whole number from 0 to 2147483647",
+        ),
+        (
+            "write",
+            GOOD | {"write_id": "n", "write_version": "1", "exactly_once": "false"},
+            "option write_id='n': it is for writes with exactly_once",
+        ),
+        ("writeStream", GOOD | {"write_id": "n"}, "option write_id: it is for write, and this is"),
         ("read", GOOD | {"partitions": "2", "orderby": "/a"}, "option partitions='2': orderby is"),
     ],
 )

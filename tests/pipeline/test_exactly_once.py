@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import LongType, StructField, StructType
@@ -26,7 +27,16 @@ from pipeline.amps.writer import send
 from pipeline.bodies import Outgoing
 from tests.pipeline.killing import killing
 from tests.pipeline.streams import WAIT_SECONDS, until
-from tests.pipeline.topics import QUICK_JAVA, TOPICS, logged, publish, streaming, uri, writing
+from tests.pipeline.topics import (
+    QUICK_JAVA,
+    TOPICS,
+    bookmarks,
+    logged,
+    publish,
+    streaming,
+    uri,
+    writing,
+)
 from tests.support.server import CONFIGURATION, RunningServer, free_port, running_configuration
 
 
@@ -123,6 +133,29 @@ def test_a_batch_that_is_repeated_is_published_once(
     publish(server, "log-in", [{"id": i} for i in range(2_500, 2_600)])
     copying(frame, server, "log-out", tmp_path, availableNow=True).awaitTermination()
     assert_once(server, "log-out", 2_600)
+
+
+def test_a_write_that_says_what_it_is_comes_once(
+    spark: SparkSession, server: RunningServer
+) -> None:
+    """Run again, it adds what is missing; further ones have the same names of clients."""
+    topic = "log-named"
+
+    def write(version: int, rows: DataFrame) -> None:
+        writer = writing(rows, server, topic=topic, write_id="nightly", write_version=version)
+        writer.save()
+
+    first, second = (spark.range(start, start + 100, 1, 2) for start in (0, 100))
+    write(20261124, first.limit(30).coalesce(1))  # as if it had been killed there
+    write(20261124, first)
+    write(20261124, first)
+    assert_once(server, topic, 100)
+    write(20261125, second)
+    assert_once(server, topic, 200)
+    with pytest.raises(PySparkException, match="the server has version 20261125 of this write_id"):
+        write(20261124, second)
+    assert_once(server, topic, 200)
+    assert len({str(bookmark).partition("|")[0] for bookmark in bookmarks(server, topic)}) == 2
 
 
 def test_a_server_that_is_killed_and_comes_back(spark: SparkSession, tmp_path: Path) -> None:

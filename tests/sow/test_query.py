@@ -44,6 +44,16 @@ FILTERS = [
     "MESSAGE_SIZE() > 60 AND /qty < 50",
     "LAST_UPDATED() > 0 AND CORRELATION_ID() IS NULL",
     "NOT (/sym = 'A')",
+    "SOW_KEY_HASH() % 3 = 1",
+    "SOW_KEY_HASH() % 1 = 0",
+    "SOW_KEY_HASH() % 3 = 7",
+    "SOW_KEY_HASH() % 3 = -1",
+    "SOW_KEY_HASH() % 0 = 0",
+    "SOW_KEY_HASH() % 2.5 = 1",
+    "(SOW_KEY_HASH() % 3 = 0 OR SOW_KEY_HASH() IS NULL) AND /qty > 50",
+    "/sym = 'B' AND SOW_KEY_HASH() % 2 = 1",
+    "SOW_KEY_HASH() % 2 = 1 AND SOW_KEY_HASH() % 3 = 1 AND MESSAGE_SIZE() > 60",
+    "SOW_KEY_HASH() % 100000000000000000000000 = 3",
 ]
 
 

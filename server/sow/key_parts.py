@@ -1,0 +1,130 @@
+"""Parts of a topic: the records whose keys have the same hash but for a multiple of some number.
+
+Whoever reads a topic with several queries at once divides it so: `SOW_KEY_HASH() % 4 = 0` is a
+quarter of all records. The hash of a row's key is kept from one such query to the next, as long as
+the row is that record's; so a part costs its share, and not a look at every record.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.expressions.tree import (
+    And,
+    Arithmetic,
+    Call,
+    Comparison,
+    Expr,
+    IsNull,
+    Literal,
+    Or,
+    conjuncts,
+)
+from server.sow.keys import key_hash
+from server.sow.store import RecordStore
+
+_HASH: Final = Call("SOW_KEY_HASH", ())
+_MOST_PARTS: Final = 1 << 32
+"""Numbers of 64 bits are not all told apart by filters' arithmetic."""
+
+
+class KeyPart(NamedTuple):
+    """The records whose key's hash, divided by a number, leaves a remainder.
+
+    Attributes:
+        modulus: the number.
+        remainder: what is left.
+    """
+
+    modulus: int
+    remainder: int
+
+    def has(self, key: str) -> bool:
+        """Whether the record of a key belongs to it."""
+        return key_hash(key) % self.modulus == self.remainder
+
+
+def without_part(expr: Expr | None) -> tuple[Expr | None, KeyPart | None]:
+    """Take the part out of a filter.
+
+    Args:
+        expr: the filter.
+
+    Returns:
+        What else it demands, None for nothing; and the first part that it is for, if there is one.
+    """
+    terms = () if expr is None else conjuncts(expr)
+    for place, term in enumerate(terms):
+        part = _part(term)
+        if part is not None:
+            others = (*terms[:place], *terms[place + 1 :])
+            return And(others) if len(others) > 1 else others[0] if others else None, part
+    return expr, None
+
+
+def _part(term: Expr) -> KeyPart | None:
+    """What a term chooses, if it chooses a part.
+
+    Every record has a key, so that a part with those that have none is the same.
+    """
+    match term:
+        case Or((choice, IsNull(operand))) if operand == _HASH:
+            return _part(choice)
+        case Comparison("=", Arithmetic("%", left, Literal(int(modulus))), Literal(int(remainder))):
+            if left == _HASH and 0 < modulus <= _MOST_PARTS:
+                return KeyPart(modulus, remainder)
+    return None
+
+
+class KeyHashes:
+    """The hashes of the keys of rows, each read when it is first asked for.
+
+    Args:
+        store: where the records are.
+    """
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+        self._hashes: NDArray[np.uint64] = np.zeros(0, np.uint64)
+        self._known: NDArray[np.bool_] = np.zeros(0, np.bool_)
+
+    def forget(self, row: int) -> None:
+        """A row is another record's from now on."""
+        if row < len(self._known):
+            self._known[row] = False
+
+    def unread(self, rows: slice, mask: NDArray[np.bool_]) -> int:
+        """How many keys would have to be read.
+
+        Args:
+            rows: which rows.
+            mask: for each whether a record is there.
+        """
+        return int(np.count_nonzero(mask) - np.count_nonzero(mask & self._known_of(rows)))
+
+    def of(self, rows: slice, mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
+        """The hash of each row where a record is; anything elsewhere.
+
+        Args:
+            rows: which rows.
+            mask: for each whether a record is there.
+
+        Raises:
+            StoreError: a record is lost.
+        """
+        read = self._store.record
+        for offset in np.flatnonzero(mask & ~self._known_of(rows)).tolist():
+            row = rows.start + offset
+            self._hashes[row] = key_hash(read(row).key)
+            self._known[row] = True
+        return self._hashes[rows]
+
+    def _known_of(self, rows: slice) -> NDArray[np.bool_]:
+        if rows.stop > len(self._known):
+            more = max(rows.stop, self._store.rows) - len(self._known)
+            self._hashes = np.concatenate([self._hashes, np.zeros(more, np.uint64)])
+            self._known = np.concatenate([self._known, np.zeros(more, np.bool_)])
+        return self._known[rows]
