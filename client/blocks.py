@@ -44,7 +44,7 @@ class Block:
         starts: where each body begins, as numbers of 64 bits.
         ends: and ends.
         texts: header fields, by their names in `Message.header`: topic, sow_key, bookmark,
-            timestamp and correlation_id. One that no message has is not there.
+            timestamp, correlation_id and user_id. One that no message has is not there.
         common: of messages that do not have a field, what it is nevertheless.
     """
 

@@ -18,6 +18,9 @@ from pipeline.packed import Bodies
 _ENOUGH_BYTES: Final = 32 << 20
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
+_BOOKMARK: Final = r"^(?P<client>[0-9]+)\|(?P<sequence>[0-9]+)\|$"
+_MOST: Final = 2**63 - 1
+
 _COMPACT: Final = "YYYYMMDDThhmmss.ffffffZ"
 _EXTENDED: Final = "YYYY-MM-DDThh:mm:ss.ffffffZ"
 _PLACES: Final = [place for place, one in enumerate(_EXTENDED) if one not in "-:"]
@@ -73,6 +76,24 @@ class Arrived:
             return moments
         valid = texts.is_valid().to_numpy(zero_copy_only=False)
         return moments.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
+
+    @cached_property
+    def lengths(self) -> pa.Array:
+        """Bytes of the bodies."""
+        return pa.array(self.bodies.ends - self.bodies.starts)
+
+    @cached_property
+    def publishers(self) -> pa.StructArray:
+        """Who published, and as which of its messages: what bookmarks say.
+
+        A number beyond those of 64 bits with a sign is NULL, as in journals.
+        """
+        parts = pc.extract_regex(self.header("bookmark"), _BOOKMARK)
+        numbers = pc.struct_field(parts, "sequence").cast(pa.uint64())
+        fits = pc.less_equal(numbers, pa.scalar(_MOST, pa.uint64()))
+        sequence = pc.if_else(fits, numbers, None).cast(pa.int64())
+        clients = pc.struct_field(parts, "client")
+        return pa.StructArray.from_arrays([clients, sequence], ["client", "sequence"])
 
 
 def gathered(arriving: Iterable[Sequence[Block]], rows: int) -> Iterator[Arrived]:

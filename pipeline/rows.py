@@ -3,7 +3,8 @@
 A schema has one of two forms.
 
 bodies    a column `body`, text or binary, and any of the metadata columns `topic`, `sow_key`,
-          `bookmark`, `timestamp` and `correlation_id`. This is what a source has by default.
+          `bookmark`, `timestamp` and `correlation_id`. This is what a source has by default; the
+          further ones of `METADATA` a schema has to name.
 fields    every column is a field of the body. Metadata columns may stand among them with an
           underscore before their name, so that a field called `topic` stays reachable: `_topic`.
 
@@ -22,6 +23,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
     DataType,
+    LongType,
     StringType,
     StructField,
     StructType,
@@ -40,15 +42,22 @@ TEXT_TYPES: Final = ("json", "fix", "nvfix", "xml")
 """Message types whose bodies are texts."""
 
 BODY: Final = "body"
-_TIMESTAMP: Final = "timestamp"
-_METADATA: Final[dict[str, DataType]] = {
+_SHOWN: Final[dict[str, DataType]] = {
     "topic": StringType(),
     "sow_key": StringType(),
     "bookmark": StringType(),
-    _TIMESTAMP: TimestampType(),
+    "timestamp": TimestampType(),
     "correlation_id": StringType(),
 }
-METADATA: Final = tuple(_METADATA)
+METADATA: Final[dict[str, DataType]] = _SHOWN | {
+    "message_type": StringType(),
+    "client": StringType(),
+    "sequence": LongType(),
+    "length": LongType(),
+    "user": StringType(),
+}
+"""Name and type of each, as journals have them (`pipeline.journal.columns`)."""
+
 _ADVICE: Final = (
     ", or end the option server with a message type:"
     f" {', '.join(f'/amps/{name}' for name in READABLE)}; of message types of a configuration, name"
@@ -57,9 +66,9 @@ _ADVICE: Final = (
 
 
 def default_schema(message_type: str | None) -> StructType:
-    """Bodies, and all metadata columns."""
+    """Bodies, and the metadata columns that most want."""
     body = StringType() if message_type in TEXT_TYPES else BinaryType()
-    columns = [StructField(name, kind) for name, kind in _METADATA.items()]
+    columns = [StructField(name, kind) for name, kind in _SHOWN.items()]
     return StructType([StructField(BODY, body), *columns])
 
 
@@ -83,6 +92,7 @@ class RowFormat:
         self, schema: StructType, message_type: str | None, tolerance: Tolerance = STRICT
     ) -> None:
         check_names(schema)
+        self._message_type = message_type
         self._mode = tolerance.mode
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self.has_bodies = BODY in schema.names
@@ -93,7 +103,7 @@ class RowFormat:
         self.metadata = frozenset(known[name] for name in schema.names if name in known)
         self._known = {name: known[name] for name in schema.names if name in known}
         for name, header in self._known.items():
-            _check_type(schema[name], _METADATA[header])
+            _check_type(schema[name], METADATA[header])
         self._corrupt = None if self.has_bodies else tolerance.corrupt_column(schema)
         rest = [
             field
@@ -137,14 +147,30 @@ class RowFormat:
         if self._corrupt is not None and not fits:
             fields[self._corrupt] = _whole(self._schema.field(self._corrupt), bodies)
         for name, header in self._known.items():
-            column = arrived.timestamps if header == _TIMESTAMP else arrived.header(header)
-            fields[name] = column.slice(start, stop - start)
+            fields[name] = self._metadata(arrived, header).slice(start, stop - start)
         columns = [
             fields.get(field.name, pa.nulls(len(bodies), field.type)) for field in self._schema
         ]
         for column, field in zip(columns, self._schema, strict=True):
             require_values(column, field)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _metadata(self, arrived: Arrived, name: str) -> pa.Array:
+        match name:
+            case "timestamp":
+                return arrived.timestamps
+            case "length":
+                return arrived.lengths
+            case "client":
+                return arrived.publishers.field("client")
+            case "sequence":
+                return arrived.publishers.field("sequence")
+            case "message_type":
+                return pa.repeat(pa.scalar(self._message_type, pa.string()), len(arrived))
+            case "user":
+                return arrived.header("user_id")
+            case _:
+                return arrived.header(name)
 
 
 def name_is_field(name: str, has_bodies: bool) -> bool:

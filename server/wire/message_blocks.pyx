@@ -19,7 +19,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcmp, memcpy
 
-FIELDS = ("topic", "sow_key", "bookmark", "timestamp", "correlation_id")
+FIELDS = ("topic", "sow_key", "bookmark", "timestamp", "correlation_id", "user_id")
 
 cdef enum:
     TOPIC = 0
@@ -27,14 +27,15 @@ cdef enum:
     BOOKMARK = 2
     TIMESTAMP = 3
     CORRELATION_ID = 4
-    KEPT = 5               # of which there is a column
-    LENGTH = 5
-    COMMAND = 6
-    SIDS = 7
-    SUB_ID = 8
-    LEASE = 9
-    LOOKED_AT = 10
-    NOT_WANTED = 10
+    USER_ID = 5
+    KEPT = 6               # of which there is a column
+    LENGTH = 6
+    COMMAND = 7
+    SIDS = 8
+    SUB_ID = 9
+    LEASE = 10
+    LOOKED_AT = 11
+    NOT_WANTED = 11
 
     LONGEST_HEADER = 1024  # header.LONGEST_NAME
     MOST_DIGITS = 10       # of a length
@@ -274,6 +275,8 @@ cdef inline int slot_of(const char *key, Py_ssize_t size) noexcept nogil:
         return LEASE if memcmp(key, b"lp", 2) == 0 else NOT_WANTED
     if size == 4 and memcmp(key, b"sids", 4) == 0:
         return SIDS
+    if size == 7 and memcmp(key, b"user_id", 7) == 0:
+        return USER_ID
     return SUB_ID if size == 6 and memcmp(key, b"sub_id", 6) == 0 else NOT_WANTED
 
 

@@ -44,7 +44,7 @@ SPARE = st.dictionaries(
     st.one_of(st.integers(0, 99), TEXTS.filter(lambda text: text != "")),
     max_size=2,
 )
-KEYS = ("t", "k", "bm", "ts", "x")
+KEYS = ("t", "k", "bm", "ts", "x", "user_id")
 
 
 @st.composite
@@ -182,7 +182,7 @@ def test_queries_and_replays_come_as_blocks(server: RunningServer) -> None:
         while blocks := query.blocks(WAIT_SECONDS):
             found += seen_in(blocks)
         assert sorted(body for body, _ in found) == sorted([*bodies, b'{"k":-1}'])
-        assert all(key and moment for _, (_, key, _, moment, _) in found)
+        assert all(key and moment for _, (_, key, _, moment, *_) in found)
         replay = client.replay_blocks("log", "0", acks=("completed",))
         found = []
         while blocks := replay.blocks(WAIT_SECONDS):
