@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import sysconfig
 import tarfile
 import venv
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 import pipeline
 from pipeline.errors import PipelineError
-from pipeline.java import java_home
-from tests.pipeline.spark_commands import AT_START, HOME, run_spark
-from tests.pipeline.topics import QUICK_JAVA, logged, publish, uri
-from tests.support.server import RunningServer, free_port
-from tests.support.waiting import wait_until
+from tests.pipeline.clusters import cluster
+from tests.pipeline.spark_commands import AT_START, run_spark
+from tests.pipeline.topics import logged, publish, uri
+from tests.support.server import RunningServer
 
 ROOT = Path(__file__).parents[2]
 LIBRARIES = ("numpy", "pandas", "pyarrow", "dateutil", "pytz", "six", "typing_extensions")
@@ -52,54 +48,6 @@ print(json.dumps([place, rows]))
 """
 
 
-@contextmanager
-def process(log: Path, *words: str, **environment: str) -> Iterator[Path]:
-    """A process of Spark's, and what it says."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
-    variables = {
-        "SPARK_HOME": str(HOME),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
-    }
-    java = java_home(log.parent)
-    if java is not None:
-        variables["JAVA_HOME"] = str(java)
-    with log.open("wb") as said:
-        running = subprocess.Popen(
-            [str(HOME / "bin" / "spark-class"), *words],
-            env=kept | variables | environment,
-            stdout=said,
-            stderr=said,
-        )
-    try:
-        yield log
-    finally:
-        running.terminate()
-        running.wait()
-
-
-@contextmanager
-def cluster(directory: Path, python: Path) -> Iterator[str]:
-    """A master and a worker, which has a Python of its own; gives the master's URI."""
-    port = free_port()
-    address = f"spark://127.0.0.1:{port}"
-    package = "org.apache.spark.deploy"
-    at = ("--host", "127.0.0.1", "--webui-port", "0")
-    worker = ("--cores", "1", "--memory", "1g", "--work-dir", str(directory / "work"), address)
-    with ExitStack() as stack:
-        master = stack.enter_context(
-            process(directory / "master.log", f"{package}.master.Master", *at, "--port", str(port))
-        )
-        wait_until(lambda: "I have been elected leader" in master.read_text())
-        path = f"{python}{os.pathsep}{os.environ['PATH']}"
-        stack.enter_context(
-            process(directory / "worker.log", f"{package}.worker.Worker", *at, *worker, PATH=path)
-        )
-        wait_until(lambda: "Registering worker" in master.read_text())
-        yield address
-
-
 def bare_python(directory: Path) -> Path:
     """The commands of an environment without Amperage and most libraries that it needs."""
     borrowed = directory / "borrowed"
@@ -118,7 +66,7 @@ def test_executors_have_what_the_archive_has(server: RunningServer, tmp_path: Pa
     publish(server, "sow-shipped", [{"id": number, "qty": number} for number in (1, 2, 3)])
     (tmp_path / "program.py").write_text(PROGRAM)
     archive = pipeline.archive(tmp_path / "amperage.tar.gz")
-    with cluster(tmp_path, bare_python(tmp_path)) as master:
+    with cluster(tmp_path, bare_python(tmp_path), ["127.0.0.1"]) as master:
         run = run_spark(
             "spark-submit",
             "--master",
