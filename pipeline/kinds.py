@@ -32,6 +32,7 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    VariantType,
 )
 
 from pipeline.errors import PipelineError
@@ -118,8 +119,9 @@ def field_type(
         members = {field.name: inner(field.dataType) for field in kind}
         make = cast("Any", TypedDict)  # the type checker knows it with literal members only
         return make("Member", members, total=False) | None
+    advice = "; Spark's parse_json(body) makes one of a message" if kind == VariantType() else ""
     raise PipelineError(
-        f"schema: column {column!r}: no field of a message is of type {kind.simpleString()}"
+        f"schema: column {column!r}: no field of a message is of type {kind.simpleString()}{advice}"
     )
 
 

@@ -28,6 +28,7 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
+    VariantType,
 )
 
 from client import Message
@@ -186,8 +187,9 @@ def _whole(field: pa.Field, bodies: Bodies) -> pa.Array:
 def _check_bodies(schema: StructType, known: dict[str, str]) -> None:
     body = schema[BODY].dataType
     if not isinstance(body, (StringType, BinaryType)):
+        advice = ": parse_json(body) makes VARIANTs of them" if body == VariantType() else ""
         raise PipelineError(
-            f"schema: column body is {body.simpleString()}, expected string or binary"
+            f"schema: column body is {body.simpleString()}, expected string or binary{advice}"
         )
     for name in schema.names:
         if name != BODY and name not in known:

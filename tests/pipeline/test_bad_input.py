@@ -89,6 +89,16 @@ def test_every_option_of_a_use_is_taken() -> None:
     [
         ({"body": "integer"}, "json", "schema: column body is int, expected string or binary"),
         ({"body": "string", "qty": "integer"}, "json", "schema: column 'qty': beside body there"),
+        (
+            {"body": "variant"},
+            "json",
+            "schema: column body is variant, expected string or binary: parse_json(body) makes V",
+        ),
+        (
+            {"order": "variant"},
+            "json",
+            "schema: column 'order': no field of a message is of type variant; Spark's parse_json(",
+        ),
         ({"body": "string", "topic": "long"}, "json", "schema: column 'topic' is bigint, expected"),
         ({"qty": "integer"}, "binary", "schema: the fields qty cannot be read of messages of type"),
         ({"qty": "interval"}, "json", "schema: column 'qty': no field of a message is of type"),
