@@ -18,6 +18,7 @@ from pipeline.amps.measuring import Measure, measure
 from pipeline.amps.offsets import Offset, bookmark_of, measured, ranges_of
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
+from server.wire.bookmarks import is_now
 
 _PAUSE: Final = 0.2
 """Seconds between two attempts to reach a server that is away."""
@@ -44,7 +45,7 @@ class Ahead:
         self._open = ExitStack()
         self._client: Client | None = None
         self._begins: dict[str, str] = {}
-        """The places of bookmarks that stand for another one each time, such as now."""
+        """The places of moments."""
         self._ends = False
         self._last: str | None = None
         self._away_since: float | None = None
@@ -122,6 +123,9 @@ class Ahead:
         place = bookmark_of(start)
         if self._ends and self._last is None:
             self._last = self._measure(NOW, NOW).end
+        if is_now(place):  # another one at each start, which would leave out what came until then
+            self._planned = self._measure(NOW, NOW)
+            return measured(self._planned)
         found = self._measure(
             self._begins.get(place, place),
             self._last or NOW,
@@ -129,7 +133,7 @@ class Ahead:
             size=limits.size,
             parts=self._options.partitions,
         )
-        if "|" not in place or place == NOW:
+        if "|" not in place:
             self._begins.setdefault(place, found.begin)
         if found.lost and self._options.fail_on_data_loss:
             raise data_loss(self._options, place, found.lost)
