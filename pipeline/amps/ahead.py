@@ -24,6 +24,9 @@ _PAUSE: Final = 0.2
 """Seconds between two attempts to reach a server that is away."""
 _IDLE: Final = 0.03
 """Seconds to wait where there is nothing, before Spark is told so and asks again."""
+_MOST_IDLE: Final = 0.25
+_SLOWER: Final = 1.2
+"""The longer there has been nothing, the longer is waited: each question costs the server."""
 _STRIDE: Final = 60.0
 """Seconds after which a stream gets on over what others have published: that is a micro-batch."""
 _ROWS_KEPT: Final = 10_000
@@ -50,6 +53,7 @@ class Ahead:
         self._last: str | None = None
         self._away_since: float | None = None
         self._moved_at = time.monotonic()
+        self._idle = _IDLE
         self._planned: Measure | None = None
 
     def stop_at_end(self) -> None:
@@ -79,10 +83,11 @@ class Ahead:
                 raise explained(self._options, error, bookmark_of(start)) from None
             self._away_since = None
             if end is not start:
-                self._moved_at = time.monotonic()
+                self._moved_at, self._idle = time.monotonic(), _IDLE
                 return end
             if not self._ends:
-                time.sleep(_IDLE)
+                time.sleep(self._idle)
+                self._idle = min(self._idle * _SLOWER, _MOST_IDLE)
                 return start
             if self._last is not None and self._has_reached_end(start):
                 return start
