@@ -19,17 +19,19 @@ from pyspark.sql.types import (
     BinaryType,
     DataType,
     DateType,
+    DecimalType,
     MapType,
     StructType,
 )
 
 from pipeline.arrow import column_of
 from pipeline.errors import PipelineError, UnfitError
+from pipeline.in_place import NESTED, Members, decoded, with_parts
 from pipeline.json_columns import UNFIT, JsonReader
-from pipeline.kinds import field_type, hook, is_time
+from pipeline.kinds import field_type, hook, is_number, is_time
 from pipeline.packed import Bodies
 from pipeline.times import time_rule
-from server.message_types.base import BodyError, MessageType, Value
+from server.message_types.base import MessageType, Value
 from server.message_types.pretty import Readable
 from server.message_types.registry import MessageTypes
 
@@ -117,8 +119,8 @@ class _ValueReader:
         }
 
     def _row(self, number: int, body: memoryview) -> list[Any]:
-        values = self._extract(bytes(body))
         try:
+            values = self._extract(bytes(body))
             return [value(values) for value in self._values]
         except PipelineError as problem:
             raise UnfitError(str(problem), number) from None
@@ -140,6 +142,7 @@ class _Converter:
         self._paths: list[tuple[str, ...]] = []
         self._times: list[int] = []
         """Which of the values are times."""
+        self._structs: list[Members] = []
         self._tree: Callable[[bytes], Any] | None = None
         """What decodes whole bodies, where a column takes that; their last value then."""
 
@@ -148,6 +151,8 @@ class _Converter:
         extract: Callable[[bytes], Sequence[Any]] = self._kind.extractor(self._paths)
         if self._module == "msgpack" and self._times:
             extract = _with_extensions(extract, {slot: self._paths[slot] for slot in self._times})
+        if self._module in NESTED and isinstance(self._kind, Readable):
+            extract = with_parts(extract, self._kind.tree, self._paths, self._structs)
         return extract if self._tree is None else _with_tree(extract, self._tree)
 
     def column(self, kind: DataType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
@@ -160,14 +165,28 @@ class _Converter:
         if is_time(kind) and self._module == "protobuf":
             return self._protobuf_time(kind, path)
         if isinstance(kind, StructType):
-            members = {one.name: self.column(one.dataType, (*path, one.name)) for one in kind}
-
-            def struct(values: Sequence[Value]) -> dict[str, Any] | None:
-                found = {name: member(values) for name, member in members.items()}
-                return None if all(value is None for value in found.values()) else found
-
-            return struct
+            return self._struct(kind, path)
         return self._value(kind, path)
+
+    def _struct(self, kind: StructType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
+        """What gives a struct, of its members."""
+        begin = len(self._paths)
+        members = {one.name: self.column(one.dataType, (*path, one.name)) for one in kind}
+        number = len(self._structs)
+        self._structs.append(Members(path, slice(begin, len(self._paths))))
+
+        def struct(values: Sequence[Any]) -> dict[str, Any] | None:
+            found = {name: member(values) for name, member in members.items()}
+            if any(value is not None for value in found.values()):
+                return found
+            if self._module not in NESTED:
+                return None
+            instead = values[len(self._paths) + number]
+            if instead is None or isinstance(instead, dict):
+                return None if instead is None else found
+            raise _unfit(".".join(path), f"Expected `object | null`, got {instead!r}", instead)
+
+        return struct
 
     def _value(self, kind: DataType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
         """What gives a single value, or an array of them."""
@@ -182,9 +201,13 @@ class _Converter:
         if is_time(innermost):
             self._times.append(slot)
         if isinstance(innermost, BinaryType):
-            return lambda values: _as_bytes(values[slot])
+            return lambda values: _as_bytes(values[slot], name)
         wanted = field_type(kind, name, own_times=True)
         lenient = field_type(kind, name, own_times=True, lenient=True)
+        if isinstance(innermost, DecimalType):
+            return lambda values: self._converted(
+                _as_number(values[slot], name), wanted, lenient, name
+            )
         return lambda values: self._converted(values[slot], wanted, lenient, name)
 
     def _document(self, kind: DataType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
@@ -245,9 +268,13 @@ class _Converter:
             try:
                 return msgspec.convert(value, lenient, strict=False, dec_hook=self._hook)
             except UNFIT:
-                raise PipelineError(
-                    f"schema: a message does not fit: column {column!r}: {error}; it is {value!r}"
-                ) from None
+                raise _unfit(column, error, value) from None
+
+
+def _unfit(column: str, problem: object, value: object) -> PipelineError:
+    return PipelineError(
+        f"schema: a message does not fit: column {column!r}: {problem}; it is {value!r}"
+    )
 
 
 def _has_bytes(kind: DataType) -> bool:
@@ -264,15 +291,8 @@ def _has_bytes(kind: DataType) -> bool:
 def _with_tree(
     extract: Callable[[bytes], Sequence[Any]], tree: Callable[[bytes], Any]
 ) -> Callable[[bytes], Sequence[Any]]:
-    """Has the whole body behind the values; None where it cannot be decoded."""
-
-    def extended(body: bytes) -> Sequence[Any]:
-        try:
-            return [*extract(body), tree(body)]
-        except BodyError:
-            return [*extract(body), None]
-
-    return extended
+    """Has the whole body behind the values; PipelineError: it cannot be decoded."""
+    return lambda body: [*extract(body), decoded(tree, body)]
 
 
 def _with_extensions(
@@ -308,8 +328,19 @@ def _has_moments(value: object) -> bool:
     return isinstance(value, datetime)
 
 
-def _as_bytes(value: Value) -> Any:
+def _as_bytes(value: Any, column: str) -> Any:
     """What stands in the message, which may be no text."""
     if isinstance(value, list):
-        return [_as_bytes(one) for one in value]
+        return [_as_bytes(one, column) for one in value]
+    if isinstance(value, dict):
+        raise _unfit(column, "Expected `bytes | null`, got `object`", value)
     return None if value is None else str(value).encode("utf-8", "surrogateescape")
+
+
+def _as_number(value: Any, column: str) -> Any:
+    """A value as it is; PipelineError: it is a text, and no number."""
+    if isinstance(value, list):
+        return [_as_number(one, column) for one in value]
+    if isinstance(value, str) and not is_number(value):
+        raise _unfit(column, "Expected `decimal | null`, got `str`", value)
+    return value

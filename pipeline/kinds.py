@@ -7,6 +7,7 @@ quicker, and comes first.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
@@ -44,6 +45,7 @@ _BITS: Final[Mapping[type[DataType], int]] = {
     IntegerType: 32,
     LongType: 64,
 }
+_NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _SIMPLE: Final[Mapping[type[DataType], type]] = {
     StringType: str,
     BooleanType: bool,
@@ -161,7 +163,14 @@ def _whole_number(bits: int, *, from_text: bool) -> Callable[[Any], int]:
     return make
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is a number; to Python itself, `1_000` and ` 1` are some."""
+    return _NUMBER.fullmatch(text) is not None
+
+
 def _parsed(text: str) -> int | float:
+    if not is_number(text):
+        raise ValueError(f"expected a whole number, got {text!r}")
     try:
         return int(text)
     except ValueError:

@@ -18,11 +18,15 @@ from pipeline.amps.measuring import Measure, measure
 from pipeline.amps.offsets import Offset, bookmark_of, measured, ranges_of
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
+from server.wire.bookmarks import is_now
 
 _PAUSE: Final = 0.2
 """Seconds between two attempts to reach a server that is away."""
 _IDLE: Final = 0.03
 """Seconds to wait where there is nothing, before Spark is told so and asks again."""
+_MOST_IDLE: Final = 0.25
+_SLOWER: Final = 1.2
+"""The longer there has been nothing, the longer is waited: each question costs the server."""
 _STRIDE: Final = 60.0
 """Seconds after which a stream gets on over what others have published: that is a micro-batch."""
 _ROWS_KEPT: Final = 10_000
@@ -44,11 +48,12 @@ class Ahead:
         self._open = ExitStack()
         self._client: Client | None = None
         self._begins: dict[str, str] = {}
-        """The places of bookmarks that stand for another one each time, such as now."""
+        """The places of moments."""
         self._ends = False
         self._last: str | None = None
         self._away_since: float | None = None
         self._moved_at = time.monotonic()
+        self._idle = _IDLE
         self._planned: Measure | None = None
 
     def stop_at_end(self) -> None:
@@ -78,10 +83,11 @@ class Ahead:
                 raise explained(self._options, error, bookmark_of(start)) from None
             self._away_since = None
             if end is not start:
-                self._moved_at = time.monotonic()
+                self._moved_at, self._idle = time.monotonic(), _IDLE
                 return end
             if not self._ends:
-                time.sleep(_IDLE)
+                time.sleep(self._idle)
+                self._idle = min(self._idle * _SLOWER, _MOST_IDLE)
                 return start
             if self._last is not None and self._has_reached_end(start):
                 return start
@@ -122,6 +128,9 @@ class Ahead:
         place = bookmark_of(start)
         if self._ends and self._last is None:
             self._last = self._measure(NOW, NOW).end
+        if is_now(place):  # another one at each start, which would leave out what came until then
+            self._planned = self._measure(NOW, NOW)
+            return measured(self._planned)
         found = self._measure(
             self._begins.get(place, place),
             self._last or NOW,
@@ -129,7 +138,7 @@ class Ahead:
             size=limits.size,
             parts=self._options.partitions,
         )
-        if "|" not in place or place == NOW:
+        if "|" not in place:
             self._begins.setdefault(place, found.begin)
         if found.lost and self._options.fail_on_data_loss:
             raise data_loss(self._options, place, found.lost)

@@ -29,7 +29,7 @@ from server.message_types.json_tokens cimport (
 
 cdef extern from "Python.h":
     PyObject *PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
-    double PyOS_string_to_double(const char *text, char **end, object overflow) except? -1.0
+    double PyOS_string_to_double(const char *text, char **end, PyObject *overflow) except? -1.0
 
 
 cdef extern from *:
@@ -418,7 +418,7 @@ cdef const char *read_real(
         if negative and (value or at - start > 2):  # -0.0 has a sign, the integer -0 has none
             value = -value
     else:
-        value = PyOS_string_to_double(start, &behind, None)
+        value = PyOS_string_to_double(start, &behind, NULL)  # infinite where it is too large
         if behind != at or value - value != 0:
             return NULL
     if column.width == 8:

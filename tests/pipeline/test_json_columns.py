@@ -119,6 +119,8 @@ def test_what_is_a_value(body: bytes, expected: Mapping[str, Any]) -> None:
         (b'{"i":true}', r"got `bool` - at `\$.i`"),
         (b'{"t":1}', r"got `int` - at `\$.t`"),
         (b'{"d":"x"}', r"got `str` - at `\$.d`"),
+        (b'{"d":1e400}', r"out of range - at `\$.d`"),
+        (b'{"f":-1e400}', r"out of range - at `\$.f`"),
         (b'{"s":1}', r"got `int` - at `\$.s`"),
         (b'{"s":"a\nb"}', "malformed"),
         (b'{"s":"\xff"}', "utf-8"),

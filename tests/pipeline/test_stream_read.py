@@ -13,7 +13,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from pipeline.amps.options import read_options
 from pipeline.amps.stream import AmpsStreamReader
-from tests.pipeline.streams import read_all, until
+from tests.pipeline.streams import read_all, to_file, until
 from tests.pipeline.topics import bookmarks, publish, streaming, uri
 from tests.support.server import RunningServer
 
@@ -80,6 +80,21 @@ def test_what_comes_is_followed(spark: SparkSession, server: RunningServer, tmp_
         ("log-follow-2", 6),
     ]
     assert all(row.bookmark.count("|") == 2 and row.timestamp is not None for row in rows)
+
+
+@pytest.mark.parametrize("now", ["0|1|", "0|1", "1|0|"])
+def test_the_now_of_a_stream_is_that_of_its_first_start(
+    spark: SparkSession, server: RunningServer, tmp_path: Path, now: str
+) -> None:
+    """Also if there was nothing to read then: what comes between two runs is not left out."""
+    topic = f"log-later-{now.count('|')}{now[0]}"
+    publish(server, topic, [{"id": -1}])
+    frame = streaming(spark, server, topic, bookmark=now).schema("id INT").load()
+    to_file(frame, tmp_path, availableNow=True).awaitTermination()
+    for number in range(2):
+        publish(server, topic, [{"id": number}])
+        rows = read_all(spark, frame, tmp_path)
+        assert sorted(row.id for row in rows) == list(range(number + 1))
 
 
 def _publish_probe(server: RunningServer, found: list[Row]) -> bool:
