@@ -59,7 +59,7 @@ from server.journal.journal import Journal
 from server.journal.measured import Measured
 from server.journal.mending import Damaged, Mending
 from server.journal.missing import Missing, Note, decode_note, encode_note
-from server.journal.passage import Passage, Unread
+from server.journal.passage import PackedRun, Passage, Unread
 from server.journal.restoring import Account, Gap
 from server.journal.settings import JournalSettings
 from server.journal.storage import Disk
@@ -96,6 +96,7 @@ __all__ = [
     "Notice",
     "Origin",
     "OriginHandle",
+    "PackedRun",
     "Passage",
     "Run",
     "Span",

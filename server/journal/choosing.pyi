@@ -40,3 +40,29 @@ def broken(records: bytes, bodies: bytes) -> Sequence[int]:
     Returns:
         The positions of their records.
     """
+
+def alike(records: bytes) -> Sequence[tuple[int, int]]:
+    """Where runs of records begin and end that agree in topic, origin and whether they have extras.
+
+    Args:
+        records: records back to back.
+    """
+
+def pick(records: bytes, positions: Sequence[int]) -> bytes:
+    """Some of the records.
+
+    Args:
+        records: records back to back.
+        positions: which, counted from 0.
+
+    Raises:
+        IndexError: there is no such record.
+    """
+
+def cut(records: bytes, bodies: bytes) -> list[bytes]:
+    """The bodies of intact records, with their extras.
+
+    Args:
+        records: as `choose` gives them, which `broken` finds no fault with.
+        bodies: what `choose` says that is to be read.
+    """

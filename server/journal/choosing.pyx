@@ -101,3 +101,49 @@ def broken(bytes records, bytes bodies):
             found.append(place)
         record += SIZE
     return found
+
+
+def alike(bytes records):
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(records) // SIZE, place, start = 0
+    cdef const uint8_t *first = <const uint8_t *>PyBytes_AS_STRING(records)
+    cdef const uint8_t *record = first
+    cdef list found = []
+    for place in range(count):
+        if (
+            load_u32(record + TOPIC) != load_u32(first + TOPIC)
+            or load_u32(record + ORIGIN) != load_u32(first + ORIGIN)
+            or (load_u32(record + EXTRAS_LENGTH) > 0) != (load_u32(first + EXTRAS_LENGTH) > 0)
+        ):
+            found.append((start, place))
+            start, first = place, record
+        record += SIZE
+    if count:
+        found.append((start, count))
+    return found
+
+
+def pick(bytes records, positions):
+    cdef bytes picked = PyBytes_FromStringAndSize(NULL, SIZE * len(positions))
+    cdef uint8_t *to = <uint8_t *>PyBytes_AS_STRING(picked)
+    cdef const uint8_t *source = <const uint8_t *>PyBytes_AS_STRING(records)
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(records) // SIZE, position
+    for position in positions:
+        if not 0 <= position < count:
+            raise IndexError(position)
+        memcpy(to, source + SIZE * position, SIZE)
+        to += SIZE
+    return picked
+
+
+def cut(bytes records, bytes bodies):
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(records) // SIZE, place
+    cdef const uint8_t *record = <const uint8_t *>PyBytes_AS_STRING(records)
+    cdef const char *data = PyBytes_AS_STRING(bodies)
+    cdef list found = []
+    for place in range(count):
+        found.append(PyBytes_FromStringAndSize(
+            data + load_u64(record + BODY_START),
+            <Py_ssize_t>load_u32(record + BODY_LENGTH) + load_u32(record + EXTRAS_LENGTH),
+        ))
+        record += SIZE
+    return found

@@ -58,6 +58,9 @@ from server.journal.stretch import NOTHING, Stretch
 _MOST_LOOKED_AT: Final = 8192
 """Records that one call of `read` looks at when few of them are wanted."""
 
+_MOST_PER_WANTED: Final = 4
+"""Records for each wanted one with which all of them are read in one go."""
+
 _TXID_OF: Final = attrgetter("txid")
 _ATTEMPTS: Final = 3  # to open a file, which may be moved between being found and being opened
 
@@ -190,6 +193,13 @@ class Cursor:
         except OSError as problem:
             raise JournalUnreadable(reason(problem)) from None
 
+    def read_packed(self, most_entries: int, most_bytes: int = 1 << 20) -> Passage:
+        """The same, for those who want them as they lie in the file. See `read`."""
+        try:
+            return self._search(partial(self._packed, most_entries, most_bytes)) or NO_PASSAGE
+        except OSError as problem:
+            raise JournalUnreadable(reason(problem)) from None
+
     def read_passage(self, most_entries: int, most_bytes: int) -> Passage:
         """The same, for those who pass entries on; moments and names in the span do not count.
 
@@ -283,6 +293,24 @@ class Cursor:
         if self._span.last is not None:
             end = min(end, self._span.last + 1)
         return self.position + 1 - first, end - first
+
+    def _packed(self, most_entries: int, most_bytes: int, place: _Open, durable: int) -> Passage:
+        """Entries as they lie in the file, unless each has to be looked at, or few are wanted."""
+        span = self._span
+        is_limited = span.before is not None or span.not_before or span.until
+        if not is_limited and not self._is_sparse(place, most_entries):
+            return self._passage(most_entries, most_bytes, place, durable)
+        stretch = self._stretch(most_entries, most_bytes, place, durable)
+        return Passage(*stretch.packed(), place.names)
+
+    def _is_sparse(self, place: _Open, most: int) -> bool:
+        """Whether few of the next entries of a file are wanted."""
+        if place.entries is None:
+            return False
+        start = self.position + 1 - place.file.first_txid
+        index = int(np.searchsorted(place.entries, start))
+        near = place.entries[index : index + most]
+        return len(near) > 0 and int(near[-1] - near[0]) > _MOST_PER_WANTED * len(near)
 
     def _passage(self, most_entries: int, most_bytes: int, place: _Open, durable: int) -> Passage:
         first, source = place.file.first_txid, place.source
@@ -383,11 +411,11 @@ class Cursor:
             numbers = [int(one) for one in place.entries[index : index + most] if one < end]
             if not numbers:
                 return [], end
-            if numbers[-1] - numbers[0] > 4 * len(numbers):
+            if numbers[-1] - numbers[0] > _MOST_PER_WANTED * len(numbers):
                 single = [read_rows(source, first, one, one + 1)[0] for one in numbers]
                 reached = numbers[-1] + 1 if len(numbers) == most else end
                 return [row for row in single if row is not None], reached
-            start, stop = numbers[0], min(numbers[-1] + 1, numbers[0] + 4 * most)
+            start, stop = numbers[0], min(numbers[-1] + 1, numbers[0] + _MOST_PER_WANTED * most)
         found = read_rows(source, first, start, stop)
         rows = [row for row in found if row is not None]
         if len(rows) < len(found):

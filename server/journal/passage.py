@@ -1,16 +1,18 @@
 """A passage of the log: entries as they lie in the file, for those who pass them on.
 
 Whoever wants to know what entries say has rows made of them, and runs of rows (`stretch`). To send
-them to another instance, little more has to be known than that they are intact, and which topics
-and origins there are.
+them to another instance, or to subscribers, little more has to be known than that they are intact,
+and which topics and origins there are.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from server.journal.choosing import alike, cut, pick
+from server.journal.entry import Entry, Origin, Topic
 from server.journal.layout import (
     BODY_LENGTH,
     BODY_START,
@@ -18,10 +20,11 @@ from server.journal.layout import (
     ORIGIN,
     RECORD,
     RECORD_SIZE,
+    TIMESTAMP,
     TOPIC,
     TXID,
 )
-from server.journal.records import Names, no_names
+from server.journal.records import Names, entry_of, no_names
 from server.journal.stretch import Run, Stretch
 
 
@@ -36,6 +39,55 @@ class Unread(NamedTuple):
 
     txid: int
     run: Run | None = None
+
+
+class PackedRun:
+    """Entries in a row with the same topic and origin, all or none of which have extras.
+
+    Args:
+        topic: where they were published.
+        origin: user and replication path.
+        records: their records, as those of a `Passage`.
+        bodies: see there.
+        has_extras: whether they have correlation ids, or SOW keys that their publisher gave.
+
+    Attributes:
+        topic: see above.
+        origin: see above.
+        records: see above.
+        bodies: see above.
+        has_extras: see above.
+    """
+
+    __slots__ = ("bodies", "has_extras", "origin", "records", "topic")
+
+    def __init__(
+        self, topic: Topic, origin: Origin, records: bytes, bodies: bytes, *, has_extras: bool
+    ) -> None:
+        self.topic = topic
+        self.origin = origin
+        self.records = records
+        self.bodies = bodies
+        self.has_extras = has_extras
+
+    def __len__(self) -> int:
+        return len(self.records) // RECORD_SIZE
+
+    def data(self) -> list[bytes]:
+        """The bodies one by one, with the extras."""
+        return cut(self.records, self.bodies)
+
+    def entry(self, position: int) -> Entry:
+        """One of the entries."""
+        row = RECORD.unpack_from(self.records, position * RECORD_SIZE)
+        start = row[BODY_START]
+        data = self.bodies[start : start + row[BODY_LENGTH] + row[EXTRAS_LENGTH]]
+        return entry_of(row, data, self.topic, self.origin)
+
+    def pick(self, positions: Sequence[int]) -> PackedRun:
+        """Some of the entries, in their order."""
+        records = pick(self.records, positions)
+        return PackedRun(self.topic, self.origin, records, self.bodies, has_extras=self.has_extras)
 
 
 class Passage:
@@ -82,23 +134,33 @@ class Passage:
         run = Run(self.names.topics[row[TOPIC]], self.names.origins[row[ORIGIN]], (row,), (b"",))
         return Unread(row[TXID], run)
 
+    @property
+    def last_timestamp(self) -> int:
+        """When the last of them was recorded, in microseconds since the Unix epoch."""
+        row = RECORD.unpack_from(self.records, len(self.records) - RECORD_SIZE)
+        timestamp: int = row[TIMESTAMP]
+        return timestamp
+
+    def runs(self) -> Iterator[PackedRun]:
+        """The entries in runs, each as long as can be."""
+        names, records = self.names, self.records
+        for start, end in alike(records):
+            part = records[start * RECORD_SIZE : end * RECORD_SIZE]
+            row = RECORD.unpack_from(part)
+            topic, origin = names.topics[row[TOPIC]], names.origins[row[ORIGIN]]
+            has_extras = row[EXTRAS_LENGTH] > 0
+            yield PackedRun(topic, origin, part, self.bodies, has_extras=has_extras)
+
     def stretch(self) -> Stretch:
         """The entries as rows and bodies."""
         rows = list(RECORD.iter_unpack(self.records))
-        bodies = self.bodies
-        data = [
-            bodies[row[BODY_START] : row[BODY_START] + row[BODY_LENGTH] + row[EXTRAS_LENGTH]]
-            for row in rows
-        ]
-        return Stretch(rows, data, self.names)
+        return Stretch(rows, cut(self.records, self.bodies), self.names)
 
     def pick(self, positions: Sequence[int]) -> Passage:
         """Some of the entries, in their order."""
         if len(positions) == len(self):
             return self
-        starts = [position * RECORD_SIZE for position in positions]
-        records = b"".join([self.records[start : start + RECORD_SIZE] for start in starts])
-        return Passage(records, self.bodies, self.names, self.unread)
+        return Passage(pick(self.records, positions), self.bodies, self.names, self.unread)
 
     def up_to(self, txid: int) -> Passage:
         """The entries up to one of them."""

@@ -7,12 +7,12 @@ the rest; they take runs instead, of which most is said once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 from server.journal.entry import Entry, Origin, Topic
-from server.journal.layout import EXTRAS_LENGTH, ORIGIN, TIMESTAMP, TOPIC, Row
+from server.journal.layout import BODY_START, EXTRAS_LENGTH, ORIGIN, RECORD, TOPIC, Row
 from server.journal.records import Names, entry_of, no_names
 
 _ALIKE: Final[Callable[[Row], object]] = itemgetter(TOPIC, ORIGIN, EXTRAS_LENGTH)
@@ -76,10 +76,14 @@ class Stretch:
     def __len__(self) -> int:
         return len(self._rows)
 
-    @property
-    def last_timestamp(self) -> int:
-        """When the last of them was recorded, in microseconds since the Unix epoch."""
-        return self._rows[-1][TIMESTAMP]
+    def packed(self) -> tuple[bytes, bytes]:
+        """Records and bodies as a `Passage` has them."""
+        starts = accumulate(map(len, self._data), initial=0)
+        records = [
+            RECORD.pack(*row[:BODY_START], start, *row[BODY_START + 1 :])
+            for row, start in zip(self._rows, starts, strict=False)
+        ]
+        return b"".join(records), b"".join(self._data)
 
     def runs(self) -> Iterator[Run]:
         """The entries in runs, each as long as can be."""

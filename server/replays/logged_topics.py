@@ -20,7 +20,7 @@ from server.topics.topic import Topic
 
 if TYPE_CHECKING:
     from server.expressions.effort import Effort
-    from server.journal import Entry, Stretch
+    from server.journal import Entry, Passage
     from server.journal import Topic as TopicName
     from server.replays.listener import Surroundings
     from server.subscriptions.delivery import Delivery, Recipient, Writer
@@ -52,7 +52,7 @@ class LoggedTopic(Topic):
     def _send_filtered(self, run: LoggedRun) -> None:
         """Messages in a row that go to the same subscriptions go together."""
         match, context = self._filters.match, NO_CONTEXT
-        self._filters.expect(len(run.bodies))
+        self._filters.expect(len(run))
         together: Sequence[Recipient] = ()
         positions: list[int] = []
         for position, body in enumerate(run.bodies):
@@ -122,16 +122,16 @@ class LoggedTopics:
         topic = self._find(name)
         return topic is not None and topic.chooses
 
-    def deliver(self, stretch: Stretch) -> None:
+    def deliver(self, passage: Passage) -> None:
         """Deliver messages to those who want them."""
-        for run in stretch.runs():
+        for run in passage.runs():
             topic = self._find(run.topic)
             if topic is None:
                 continue
             if not run.has_extras:
                 topic.send(LoggedRun(run))
                 continue
-            for position in range(len(run.rows)):
+            for position in range(len(run)):
                 entry = run.entry(position)
                 envelope = LoggedEnvelope(entry)
                 hand_over(topic.recipients(entry.body, envelope), (entry.body,), envelope)
@@ -188,7 +188,7 @@ class LoggedTopics:
 
 def _send_some(run: LoggedRun, positions: Sequence[int], recipients: Sequence[Recipient]) -> None:
     if positions:
-        chosen = run if len(positions) == len(run.bodies) else run.pick(positions)
+        chosen = run if len(positions) == len(run) else run.pick(positions)
         _send(chosen, recipients)
 
 

@@ -229,10 +229,10 @@ class Reading:
             self._log.do_aside(self._cursor.decompress, lambda _: self.run())
             return False
         if self._plain is not None:
-            stretch = self._cursor.read_on(_SLICE)
-            if len(stretch):
-                self.moment = stretch.last_timestamp / _MICROSECONDS
-            self._plain.deliver(stretch)
+            passage = self._cursor.read_packed(_SLICE)
+            if len(passage):
+                self.moment = passage.last_timestamp / _MICROSECONDS
+            self._plain.deliver(passage)
         elif not self._send():
             return False
         self._patience.regain()

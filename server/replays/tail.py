@@ -158,4 +158,4 @@ class Tail:
         self._engine.flush()
 
     def _read(self) -> None:
-        self._topics.deliver(self._cursor.read_on(_SLICE))
+        self._topics.deliver(self._cursor.read_packed(_SLICE))

@@ -15,7 +15,7 @@ from server.subscriptions.envelope import Envelope
 from server.subscriptions.failures import give_up_on
 from server.subscriptions.message_run import MessageRun
 from server.subscriptions.presentation import Presentation
-from server.wire.framing import frame_head, frame_run
+from server.wire.framing import frame_head
 from server.wire.header import json_text
 
 if TYPE_CHECKING:
@@ -66,16 +66,23 @@ def hand_over(recipients: Iterable[Recipient], bodies: Sequence[bytes], envelope
 
 
 class _Heads(dict[int, bytes]):
-    """Frame heads (length and header) by body length, made when first asked for."""
+    """Frame heads (length and header) by body length, made when first asked for.
 
-    __slots__ = ("_end", "_left", "_right", "_start")
+    Args:
+        left: the header up to the body's length.
+        right: its end.
+
+    Attributes:
+        left: see above.
+        right: see above.
+    """
+
+    __slots__ = ("left", "right")
 
     def __init__(self, left: bytes, right: bytes) -> None:
         super().__init__()
-        self._left = left
-        self._right = right
-        self._start = left.replace(b"%", b"%%") + b',"l":%d'  # of a template
-        self._end = right.replace(b"%", b"%%")
+        self.left: Final = left
+        self.right: Final = right
 
     def __missing__(self, body_length: int) -> bytes:
         head = self.make(body_length, b"")
@@ -91,17 +98,8 @@ class _Heads(dict[int, bytes]):
             body_length: the body's length in bytes.
             keys: further header keys as JSON text, each with its leading comma.
         """
-        header = b'%s,"l":%d%s%s' % (self._left, body_length, keys, self._right)
+        header = b'%s,"l":%d%s%s' % (self.left, body_length, keys, self.right)
         return frame_head(header, body_length)
-
-    def template(self, keys: bytes, varying: bytes) -> bytes:
-        """What makes a header of a body's length, and of values for the keys that vary.
-
-        Args:
-            keys: further header keys as JSON text, each with its leading comma.
-            varying: the same with % where values go.
-        """
-        return self._start + keys.replace(b"%", b"%%") + varying + self._end
 
 
 class DirectDelivery:
@@ -115,7 +113,7 @@ class DirectDelivery:
         presentation: the form that these subscriptions want.
     """
 
-    __slots__ = ("_further_keys", "_heads", "_key_columns", "_outbox", "_present")
+    __slots__ = ("_frames", "_further_keys", "_heads", "_outbox", "_present")
 
     def __init__(
         self, outbox: Writer, topic: str, sub_ids: Sequence[str], presentation: Presentation
@@ -123,7 +121,7 @@ class DirectDelivery:
         self._outbox = outbox
         self._present = presentation.present if presentation.changes_bodies else None
         self._further_keys = presentation.keys if presentation.asks_for_keys else None
-        self._key_columns = presentation.key_columns
+        self._frames = presentation.frames
         left = b'{"c":"p","t":' + json_text(topic)
         self._heads = _Heads(left, presentation.header_end(sub_ids))
 
@@ -151,10 +149,8 @@ class DirectDelivery:
 
     def deliver_run(self, run: MessageRun) -> None:
         """Frame messages that have bookmarks of their own, and put them into the outbox."""
-        bodies = run.bodies if self._present is None else self._present(run.bodies)
-        varying, columns = self._key_columns(run)
-        template = self._heads.template(run.keys, varying)
-        self._outbox.write_run(frame_run(template, bodies, columns), len(bodies))
+        heads = self._heads
+        self._outbox.write_run(self._frames(run, heads.left, heads.right), len(run))
 
 
 def deliver_run(run: MessageRun, delivery: Delivery) -> None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final, Self
 
 from server.expressions.context import MessageContext
 from server.journal.entry import NO_ORIGIN
-from server.journal.layout import CLIENT, SEQUENCE, SOW_KEY, TIMESTAMP, decode_text
-from server.subscriptions.envelope import Envelope, correlation_key, iso_timestamp
-from server.subscriptions.message_run import KeyColumns
+from server.journal.layout import decode_text
+from server.subscriptions.envelope import Envelope, correlation_key
+from server.subscriptions.logged_frames import frames
 from server.wire.header import json_text
 
 if TYPE_CHECKING:
-    from server.journal import Entry, Origin, Run
+    from server.journal import Entry, Origin, PackedRun
 
 _MICROSECONDS: Final = 1e6
 
@@ -94,34 +94,38 @@ class LoggedRun:
         run: their entries, which have no extras.
     """
 
-    __slots__ = ("_run", "bodies", "keys")
+    __slots__ = ("_bodies", "_run")
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: PackedRun) -> None:
         self._run = run
-        self.bodies = run.data
-        self.keys = _origin_key(run.origin)
+        self._bodies: Sequence[bytes] | None = None
 
-    def further_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> KeyColumns:
+    def __len__(self) -> int:
+        return len(self._run)
+
+    @property
+    def bodies(self) -> Sequence[bytes]:
+        """See `MessageRun`."""
+        if self._bodies is None:
+            self._bodies = self._run.data()
+        return self._bodies
+
+    def frames(
+        self,
+        left: bytes,
+        right: bytes,
+        presented: Sequence[bytes] | None,
+        *,
+        timestamp: bool,
+        bookmark: bool,
+        record: bool,
+    ) -> bytes:
         """See `MessageRun`. The order of the keys is that of `LoggedEnvelope`."""
-        column = self._run.column
-        template, columns = b"", list[Sequence[int | bytes]]()
-        if bookmark:
-            clients, sequences = column(CLIENT), column(SEQUENCE)
-            if len(set(clients)) == 1:
-                template += b',"bm":"%d|%%d|"' % clients[0]
-                columns.append(sequences)
-            else:
-                template += b',"bm":"%d|%d|"'
-                columns += (clients, sequences)
-        if timestamp:
-            moments = column(TIMESTAMP)
-            texts = {moment: _moment_text(moment) for moment in set(moments)}
-            template += b',"ts":"%s"'
-            columns.append([texts[moment] for moment in moments])
-        if record and any(keys := column(SOW_KEY)):
-            template += b"%s"
-            columns.append([b',"k":"%d"' % key if key else b"" for key in keys])
-        return KeyColumns(template, tuple(columns))
+        run = self._run
+        keys = _origin_key(run.origin)
+        return frames(
+            run.records, run.bodies, presented, left, keys, right, bookmark, timestamp, record
+        )
 
     def envelope(self, position: int) -> LoggedEnvelope:
         """See `MessageRun`."""
@@ -130,10 +134,6 @@ class LoggedRun:
     def pick(self, positions: Sequence[int]) -> LoggedRun:
         """Some of the messages."""
         return LoggedRun(self._run.pick(positions))
-
-
-def _moment_text(microseconds: int) -> bytes:
-    return iso_timestamp(microseconds / _MICROSECONDS).encode()
 
 
 def _origin_key(origin: Origin) -> bytes:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from server.wire.framing import frame_run
+
 if TYPE_CHECKING:
     from server.subscriptions.envelope import Envelope
 
@@ -22,18 +24,48 @@ class KeyColumns(NamedTuple):
 
 
 class MessageRun(Protocol):
-    """Messages to one topic, in their order.
+    """Messages to one topic, in their order."""
 
-    Attributes:
-        bodies: the messages' bodies.
-        keys: header keys that all of them carry, as JSON text, each with its leading comma.
-    """
+    def __len__(self) -> int:
+        """How many they are."""
 
-    bodies: Sequence[bytes]
-    keys: bytes
+    @property
+    def bodies(self) -> Sequence[bytes]:
+        """The messages' bodies."""
 
-    def further_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> KeyColumns:
-        """Header keys for those who ask for them. See `Envelope.further_keys`."""
+    def frames(
+        self,
+        left: bytes,
+        right: bytes,
+        presented: Sequence[bytes] | None,
+        *,
+        timestamp: bool,
+        bookmark: bool,
+        record: bool,
+    ) -> bytes:
+        """Put the messages into frames, one behind the other.
+
+        Args:
+            left: the header up to the length of the body.
+            right: the end of the header, behind all other keys.
+            presented: the bodies as they are wanted, None for what they are.
+            timestamp: as for `Envelope.further_keys`.
+            bookmark: likewise.
+            record: likewise.
+        """
 
     def envelope(self, position: int) -> Envelope:
         """What is known about one of the messages besides its body."""
+
+
+def frame_columns(left: bytes, keys: KeyColumns, right: bytes, bodies: Sequence[bytes]) -> bytes:
+    """Put bodies into frames, one behind the other.
+
+    Args:
+        left: the header up to the length of the body.
+        keys: what comes behind it.
+        right: the end of the header.
+        bodies: the bodies.
+    """
+    start, end = left.replace(b"%", b"%%"), right.replace(b"%", b"%%")
+    return frame_run(start + b',"l":%d' + keys.template + end, bodies, keys.columns)

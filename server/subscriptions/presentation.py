@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from server.subscriptions.envelope import Envelope
-    from server.subscriptions.message_run import KeyColumns, MessageRun
+    from server.subscriptions.message_run import MessageRun
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,10 +96,21 @@ class Presentation:
             timestamp=self.timestamp, bookmark=self.bookmark, record=self.sow_key
         )
 
-    def key_columns(self, run: MessageRun) -> KeyColumns:
-        """The same keys, of messages that have values of their own."""
-        return run.further_keys(
-            timestamp=self.timestamp, bookmark=self.bookmark, record=self.sow_key
+    def frames(self, run: MessageRun, left: bytes, right: bytes) -> bytes:
+        """The frames of messages that have values of their own for these keys.
+
+        Args:
+            run: the messages.
+            left: the header up to the length of the body.
+            right: the end of the header.
+        """
+        return run.frames(
+            left,
+            right,
+            self.present(run.bodies) if self.changes_bodies else None,
+            timestamp=self.timestamp,
+            bookmark=self.bookmark,
+            record=self.sow_key,
         )
 
     def present(self, bodies: Sequence[bytes]) -> Sequence[bytes]:

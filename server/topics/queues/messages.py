@@ -7,7 +7,7 @@ from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
 from server.subscriptions.envelope import Envelope, iso_timestamp
-from server.subscriptions.message_run import KeyColumns
+from server.subscriptions.message_run import KeyColumns, frame_columns
 
 if TYPE_CHECKING:
     from server.topics.queues.tray import Part
@@ -27,18 +27,35 @@ class QueueRun:
         lease: the header key for the end of the lease, empty for none.
     """
 
-    __slots__ = ("_lease", "_parts", "bodies", "keys")
+    __slots__ = ("_keys", "_lease", "_parts", "bodies")
 
     def __init__(self, parts: Sequence[Part], lease: bytes) -> None:
         self._parts = parts
         self._lease = lease
         self.bodies: Sequence[bytes] = _joined([part.of(part.tray.bodies) for part in parts])
-        self.keys = parts[0].tray.keys
+        self._keys = parts[0].tray.keys
 
-    def further_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> KeyColumns:  # noqa: ARG002 - see above
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    def frames(
+        self,
+        left: bytes,
+        right: bytes,
+        presented: Sequence[bytes] | None,
+        *,
+        timestamp: bool,
+        bookmark: bool,  # noqa: ARG002 - see above
+        record: bool,  # noqa: ARG002 - the log is what they are from, which has no records
+    ) -> bytes:
         """See `MessageRun`."""
+        bodies = self.bodies if presented is None else presented
+        return frame_columns(left, self._columns(timestamp=timestamp), right, bodies)
+
+    def _columns(self, *, timestamp: bool) -> KeyColumns:
         parts = self._parts
-        template = b',"bm":"%d|%%d|"' % parts[0].tray.client + self._lease
+        template = self._keys.replace(b"%", b"%%")
+        template += b',"bm":"%d|%%d|"' % parts[0].tray.client + self._lease
         sequences = _joined([part.of(part.tray.sequences) for part in parts])
         columns: list[Sequence[int | bytes]] = [sequences]
         if timestamp:
