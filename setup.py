@@ -25,6 +25,13 @@ _NEEDED = (
 _SERVER = Path("server")
 _FORMS = run_path("server/forms.py")
 _DIGEST: str = _FORMS["digest_of"](_SERVER)  # of what is about to be compiled
+# Python's own flags, which CFLAGS takes the place of: both compilers count on numbers that wrap.
+_ALWAYS = ["-fwrapv"]
+_SANITIZERS = os.environ.get("AMPERAGE_SANITIZE", "")
+_PURE_HELPS = (
+    "The modules of the message path do without: with AMPERAGE_PURE=1 in the environment they are"
+    " not compiled, and run as they are written, which takes more time"
+)
 _IS_PURE = os.environ.get("AMPERAGE_PURE", "") not in ("", "0")
 # pip asks several times what there is before it builds; each time would take mypyc some seconds.
 _IS_ASKED_ONLY = not {"egg_info", "dist_info", "sdist"}.isdisjoint(sys.argv)
@@ -53,10 +60,19 @@ class BuildExtensions(build_ext):
         Raises:
             CompileError: that is not possible.
         """
+        ext.extra_compile_args += _ALWAYS
+        if _SANITIZERS:
+            ext.extra_compile_args += [f"-fsanitize={_SANITIZERS}", "-fno-omit-frame-pointer", "-g"]
+            ext.extra_link_args += [f"-fsanitize={_SANITIZERS}"]
         try:
             super().build_extension(ext)
         except (OSError, CCompilerError) as error:
-            raise CompileError(f"{error}\n{_NEEDED}") from error
+            advice = f"{_NEEDED}. {_PURE_HELPS}" if _is_by_mypyc(ext) else _NEEDED
+            raise CompileError(f"{error}\n{advice}") from error
+
+
+def _is_by_mypyc(ext: Extension) -> bool:
+    return "mypyc" in Path(ext.sources[0]).parts
 
 
 def _side_by_side(compile_in_turn: Callable[..., list[str]]) -> Callable[..., list[str]]:
@@ -78,19 +94,22 @@ def message_path() -> list[Extension]:
     from mypyc.build import mypycify  # as it is written, all of this is installed without
 
     target = Path("build/mypyc")
-    made: list[Extension] = mypycify(
-        [
-            "--config-file=",
-            "--ignore-missing-imports",
-            "--follow-imports=silent",
-            *map(str, _FORMS["sources"](_SERVER)),
-        ],
-        opt_level="1",  # keeps installing short; what is compiled are mostly calls of Python's API
-        debug_level="0",
-        multi_file=True,
-        group_name=f"server.{_FORMS['LIBRARY']}",
-        target_dir=str(target),
-    )
+    try:
+        made: list[Extension] = mypycify(
+            [
+                "--config-file=",
+                "--ignore-missing-imports",
+                "--follow-imports=silent",
+                *map(str, _FORMS["sources"](_SERVER)),
+            ],
+            opt_level="1",  # keeps installing short; mostly, Python's API is called
+            debug_level="0",
+            multi_file=True,
+            group_name=f"server.{_FORMS['LIBRARY']}",
+            target_dir=str(target),
+        )
+    except SystemExit as error:  # mypyc has printed what it does not take
+        raise SystemExit(f"mypyc cannot compile the message path. {_PURE_HELPS}") from error
     for extension in made:
         # What a compiler newer than mypyc warns of is no reason not to install.
         extension.include_dirs.append(str(target / _SERVER))

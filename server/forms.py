@@ -111,10 +111,10 @@ def choose(package: Path) -> None:
         package: the directory of this package.
     """
     as_written = os.environ.get("AMPERAGE_PURE", "") not in ("", "0")
-    if not as_written and is_stale(package):
+    if not as_written and (trouble := what_is_wrong(package)):
         as_written = True
         print(
-            f"{package}: the message path has changed since it was compiled, and is run as it is"
+            f"{package}: the message path {trouble}, and is run as it is"
             " written, which takes more time. `make server` compiles it; AMPERAGE_PURE=1 says that"
             " this is meant.",
             file=sys.stderr,
@@ -123,15 +123,29 @@ def choose(package: Path) -> None:
         sys.meta_path.insert(0, SourceFinder(package.name))
 
 
-def is_stale(package: Path) -> bool:
-    """Whether there is a compiled form, in a checkout, which is not that of the sources.
+def what_is_wrong(package: Path) -> str:
+    """Why the compiled form that is in a checkout must not be run, or nothing.
 
-    Sources that have been written since are read: changing branches back and forth does not make
-    them others. What is installed otherwise does not change, and is not looked at.
+    What is installed otherwise does not change, and is not looked at.
     """
-    library = package / f"{LIBRARY}__mypyc{EXTENSION_SUFFIXES[0]}"
-    if not (package.parent / "setup.py").exists() or not library.exists():
-        return False
+    if not (package.parent / "setup.py").exists():
+        return ""
+    library = _library(package)
+    parts = [library, *(source.with_suffix(EXTENSION_SUFFIXES[0]) for source in sources(package))]
+    there = [part.exists() for part in parts]
+    if not any(there):
+        return ""
+    if not all(there):
+        return f"is compiled in part only ({parts[there.index(False)].name} is missing)"
+    return "has changed since it was compiled" if _is_stale(package, library) else ""
+
+
+def _is_stale(package: Path, library: Path) -> bool:
+    """Whether the sources are not those that were compiled.
+
+    Those that have been written since are read: changing branches back and forth does not make
+    them others.
+    """
     made = library.stat().st_mtime
     if all(source.stat().st_mtime <= made for source in sources(package)):
         return False
@@ -140,7 +154,7 @@ def is_stale(package: Path) -> bool:
 
 
 def note_digest(package: Path, digest: str) -> None:
-    """Write down what has been compiled, as `digest_of` knew it before; see `is_stale`."""
+    """Write down what has been compiled, as `digest_of` knew it before; see `what_is_wrong`."""
     (package / _DIGEST).write_text(digest)
 
 
@@ -152,6 +166,10 @@ def digest_of(package: Path) -> str:
             b"%s\n%b\n" % (str(source.relative_to(package)).encode(), source.read_bytes())
         )
     return digest.hexdigest()
+
+
+def _library(package: Path) -> Path:
+    return package / f"{LIBRARY}__mypyc{EXTENSION_SUFFIXES[0]}"
 
 
 def sources(package: Path) -> Iterator[Path]:

@@ -148,6 +148,31 @@ def test_who_has_no_compiler_is_told_what_to_install(source_archive: Path) -> No
     assert "apt install gcc python3-dev" in advice
 
 
+@pytest.mark.parametrize("trouble", ["type", "compiler"])
+def test_where_the_message_path_cannot_be_compiled_it_says_what_does_without(
+    source_archive: Path, tmp_path: Path, trouble: str
+) -> None:
+    """Whether mypyc does not take it, or the C compiler what mypyc makes of it."""
+    copy = Path(shutil.copytree(source_archive.parents[1], tmp_path / "copy"))
+    environment = {}
+    if trouble == "type":
+        with (copy / "server" / "wire" / "runs.py").open("a") as source:
+            source.write('\nMADE: int = "text"\n')
+    else:
+        # Does without the modules in Cython, which would take a minute.
+        for path in (copy / "server").rglob("*.pyx"):
+            path.unlink()
+        (copy / "server" / "one.pyx").write_text("")
+        compiler = tmp_path / "cc"
+        compiler.write_text('#!/bin/sh\ncase "$*" in *build/mypyc*) exit 1;; esac\nexec gcc "$@"\n')
+        compiler.chmod(0o755)
+        environment["CC"] = str(compiler)
+    done = run(sys.executable, "setup.py", "-q", "build_ext", cwd=copy, **environment)
+    assert done.returncode == 1
+    assert "with AMPERAGE_PURE=1 in the environment they are not compiled" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 CONFIGURATION = """<AMPSConfig>
   <Name>kept</Name>
   <Admin><InetAddr>127.0.0.1:{admin}</InetAddr><FileName>stats.db</FileName></Admin>

@@ -109,6 +109,18 @@ def test_what_nobody_has_compiled_runs_as_it_is_written(checkout: Path, tmp_path
     assert shown(root) == ({".py"}, "")
 
 
+@pytest.mark.parametrize("missing", [f"server/{LIBRARY}__mypyc*.so", "server/wire/framing*.so"])
+def test_what_is_compiled_in_part_only_runs_as_it_is_written(checkout: Path, missing: str) -> None:
+    """A build that was interrupted, or copied without some files: no traceback, and no mixture."""
+    part = next(checkout.glob(missing))
+    taken = part.rename(checkout / part.name)
+    forms, said = shown(checkout)
+    taken.rename(part)
+    assert forms == {".py"}
+    assert f"is compiled in part only ({part.name} is missing)" in said
+    assert "`make server` compiles it" in said
+
+
 def body(number: int) -> bytes:
     return b'{"id":%d,"qty":%d,"text":"%b"}' % (number % 7, number, b"x" * (number % 40))
 
