@@ -3,9 +3,9 @@
     python -m benchmarks.first_matches [MOST]
 
 10,000 subscriptions with a filter each, on ten connections to one topic; every message matches one
-of them. Then up to as many as are asked for, 100,000 if nothing is said, on a hundred: 1,000,000 take
-some minutes, and 1.3 GB. Everything runs in this process on one core: what is measured is the time of the processor
-in the engine, from the bytes of a connection to the bytes for others.
+of them. Then up to as many as are asked for, on a hundred: 1,000,000 take some minutes and 1.3 GB.
+Everything runs in this process on one core: what is measured is the time of the processor in the
+engine, from the bytes of a connection to the bytes for others.
 """
 
 from __future__ import annotations
@@ -40,8 +40,12 @@ RESUBSCRIBED: Final = 1_000
 TOPICS: Final = {"a topic without records": "passing", "a topic with records": "kept"}
 
 
-def main() -> None:
-    """Measure and print."""
+def main(most: int = 100_000) -> None:
+    """Measure and print.
+
+    Args:
+        most: the greatest number of subscriptions in the second table.
+    """
     print_table(
         f"{SUBSCRIPTIONS:,} filtered subscriptions on {CONNECTIONS} connections, "
         "microseconds of the processor",
@@ -51,7 +55,6 @@ def main() -> None:
             for name, topic in TOPICS.items()
         ],
     )
-    most = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     passing = TOPICS["a topic without records"]
     print_table(
         f"So many filtered subscriptions on {MANY_CONNECTIONS} connections, "
@@ -170,4 +173,4 @@ class _Standstill:
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:2]))
