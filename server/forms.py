@@ -34,6 +34,7 @@ from types import ModuleType
 from typing import Final
 
 COMPILED: Final = (
+    "base.crowds",
     "base.tally",
     "commands.acks",
     "commands.persisted_acks",

@@ -23,7 +23,7 @@ from server.message_types.paths import PathError, parse_path
 from server.message_types.pretty import pretty_printer
 from server.message_types.selection import SelectionError, parse_selection
 from server.subscriptions.conflation import AUTOMATIC_INTERVAL, ConflationTerms
-from server.subscriptions.presentation import Presentation, SelectList
+from server.subscriptions.presentation import AS_PUBLISHED, Presentation, SelectList
 from server.wire.header import Header
 
 if TYPE_CHECKING:
@@ -307,7 +307,7 @@ def read_presentation(header: Header, options: Mapping[str, str], session: Sende
         CommandRefused: the select list cannot be used.
     """
     message_type = session.engine.settings.message_types[session.message_type]
-    return Presentation(
+    wanted = Presentation(
         select=_select_list(options, message_type),
         timestamp="timestamp" in options,
         sow_key="no_sowkey" not in options,
@@ -315,6 +315,7 @@ def read_presentation(header: Header, options: Mapping[str, str], session: Sende
         sub_ids=header.send_matching_ids is not False,
         pretty=pretty_printer(message_type) if session.options.pretty else None,
     )
+    return AS_PUBLISHED if wanted == AS_PUBLISHED else wanted  # one object for very many
 
 
 def read_max_backlog(options: Mapping[str, str]) -> int | None:

@@ -13,6 +13,7 @@ long as somebody has one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -21,6 +22,9 @@ from server.expressions.needles import needle
 from server.expressions.patterns import BRIEF_STEPS, PatternRefused, Regex, compile_regex
 
 _REGEX_CHARACTERS: Final = frozenset(".*+?[](){}^$|\\")
+
+_LONGEST_KEPT: Final = 256
+"""Characters of a name whose selector is kept for whoever is next."""
 
 _compiled: Final = WeakValueDictionary[str, Regex]()
 
@@ -79,6 +83,12 @@ def has_regex_characters(name: str) -> bool:
     return not _REGEX_CHARACTERS.isdisjoint(name)
 
 
+@lru_cache(maxsize=4096)
+def _literal(text: str) -> TopicSelector:
+    """The selector of a name, one for all who have subscribed to it lately."""
+    return TopicSelector(text, None)
+
+
 def select_topics(text: str, *, literal: bool = False) -> TopicSelector:
     """Read the topic of a subscription or query.
 
@@ -93,7 +103,7 @@ def select_topics(text: str, *, literal: bool = False) -> TopicSelector:
     if not text:
         raise TopicError("the topic is empty, expected a name or a regular expression")
     if literal or not has_regex_characters(text):
-        return TopicSelector(text, None)
+        return _literal(text) if len(text) <= _LONGEST_KEPT else TopicSelector(text, None)
     pattern = _compiled.get(text)
     if pattern is None:
         try:

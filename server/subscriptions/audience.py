@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import mypyc_attr
 
+from server.base.crowds import Crowd, put, take
 from server.security.permissions import UNLIMITED
 from server.subscriptions.entitled import entitled
 from server.subscriptions.failures import give_up_on
@@ -48,6 +49,7 @@ class Audience:
         "_functions",
         "_limited",
         "_literal",
+        "_places",
         "_subscriptions",
         "_unfiltered",
         "_users",
@@ -63,8 +65,9 @@ class Audience:
         self._limited: dict[Subscription, Subscription] = {}
         self._attached = 0
         self._literal = 0  # subscriptions to this very topic
-        # by filter, with their places in the order of all
-        self._users: dict[Filter, dict[Subscription, int]] = {}
+        # those with a filter: by filter, and their places in the order of all
+        self._users: dict[Filter, Crowd[Subscription]] = {}
+        self._places: dict[Subscription, int] = {}
         self._unfiltered: dict[Subscription, int] = {}
         self._filtering: Counter[int] = Counter()  # filters that connections have here
         self._functions = functions
@@ -134,7 +137,8 @@ class Audience:
         if filter_ is None:
             self._unfiltered[subscription] = self._attached
         else:
-            self._users.setdefault(filter_, {})[subscription] = self._attached
+            put(self._users, filter_, subscription)
+            self._places[subscription] = self._attached
             self._filtering[subscription.subscriber.number] += 1
         self._subscriptions[subscription] = filter_
         self._literal += not subscription.selector.is_regex
@@ -149,10 +153,8 @@ class Audience:
             del self._unfiltered[subscription]
         else:
             self._filters.remove(filter_)
-            users = self._users[filter_]
-            del users[subscription]
-            if not users:
-                del self._users[filter_]
+            take(self._users, filter_, subscription)
+            del self._places[subscription]
             number = subscription.subscriber.number
             self._filtering[number] -= 1
             if not self._filtering[number]:
@@ -189,7 +191,8 @@ class Audience:
         """Some subscriptions without a filter and those with some filters, in order."""
         places = dict(unfiltered)
         for filter_ in filters:
-            places.update(self._users.get(filter_, ()))
+            for subscription in self._users.get(filter_, ()):
+                places[subscription] = self._places[subscription]
         return sorted(places, key=places.__getitem__)
 
     def give_up(self, error: Exception) -> None:

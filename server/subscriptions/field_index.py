@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from server.base.crowds import Crowd, put, take
 from server.expressions import conjuncts
 from server.expressions.numerals import numeral
 from server.expressions.semantics import Membership
@@ -20,11 +21,8 @@ from server.message_types.base import Value
 C = TypeVar("C", bound=Hashable)
 """What is found."""
 
-_Key = TypeVar("_Key")
-
-QuickFind: TypeAlias = Callable[[Any, dict[C, None]], Iterable[C]]
-"""Finds what demands a value that is no array, or gives its second argument; sets that are
-dictionaries, as these keep an order and let go of any at once."""
+QuickFind: TypeAlias = Callable[[Any, tuple[C, ...]], Iterable[C]]
+"""Finds what demands a value that is no array, or gives its second argument."""
 
 
 class Term(NamedTuple):
@@ -78,9 +76,9 @@ class FieldIndex(Generic[C]):
     __slots__ = ("_numbers", "_text_numbers", "_texts")
 
     def __init__(self) -> None:
-        self._texts: dict[str, dict[C, None]] = {}
-        self._numbers: dict[float, dict[C, None]] = {}
-        self._text_numbers: dict[float, dict[C, None]] = {}
+        self._texts: dict[str, Crowd[C]] = {}
+        self._numbers: dict[float, Crowd[C]] = {}
+        self._text_numbers: dict[float, Crowd[C]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._texts or self._numbers or self._text_numbers)
@@ -88,17 +86,20 @@ class FieldIndex(Generic[C]):
     def add(self, values: Membership, candidate: C) -> None:
         """Find a candidate by any of some values."""
         for word in values.texts:
-            self._texts.setdefault(word, {})[candidate] = None
+            put(self._texts, word, candidate)
         for number in values.numbers:
-            self._numbers.setdefault(number, {})[candidate] = None
+            put(self._numbers, number, candidate)
         for number in values.text_numbers:
-            self._text_numbers.setdefault(number, {})[candidate] = None
+            put(self._text_numbers, number, candidate)
 
     def remove(self, values: Membership, candidate: C) -> None:
         """Find a candidate no more."""
-        _remove(self._texts, values.texts, candidate)
-        _remove(self._numbers, values.numbers, candidate)
-        _remove(self._text_numbers, values.text_numbers, candidate)
+        for word in values.texts:
+            take(self._texts, word, candidate)
+        for number in values.numbers:
+            take(self._numbers, number, candidate)
+        for number in values.text_numbers:
+            take(self._text_numbers, number, candidate)
 
     def crowd(self, values: Membership) -> int:
         """How many candidates are found by the busiest of some values."""
@@ -120,9 +121,9 @@ class FieldIndex(Generic[C]):
         """Find the candidates for a message's value: for an array, those of any element."""
         if isinstance(value, list):
             return dict.fromkeys(candidate for item in value for candidate in self.find(item))
-        return self._find_scalar(value, {})
+        return self._find_scalar(value, ())
 
-    def _find_scalar(self, value: str | float | None, nobody: dict[C, None]) -> Iterable[C]:
+    def _find_scalar(self, value: str | float | None, nobody: tuple[C, ...]) -> Iterable[C]:
         if isinstance(value, str):
             found = self._texts.get(value, nobody)
             if self._numbers and (number := numeral(value)) is not None:
@@ -136,11 +137,3 @@ class FieldIndex(Generic[C]):
         if self._text_numbers:
             return [*found, *self._text_numbers.get(value, nobody)]
         return found
-
-
-def _remove(by_value: dict[_Key, dict[C, None]], values: Iterable[_Key], candidate: C) -> None:
-    for value in values:
-        candidates = by_value[value]
-        del candidates[candidate]
-        if not candidates:
-            del by_value[value]

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from itertools import dropwhile
+from itertools import dropwhile, islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 from weakref import WeakValueDictionary
@@ -330,7 +330,10 @@ class _Layout:
         self._uses: Counter[Reference] = Counter()
         self._indexes: dict[int, FieldIndex[Candidate]] = {}  # by position
         self._scanned: dict[str, tuple[Filter, Predicate]] = {}
-        self._indexed: dict[str, tuple[Term, Candidate | None]] = {}  # None if the term is void
+        # None if the term by which a filter is found is void. The term itself would take more
+        # memory than all else: it is found again among the filter's, the first if nothing is said
+        self._indexed: dict[str, Candidate | None] = {}
+        self._later_terms: dict[str, int] = {}
         self._tests: WeakValueDictionary[str, Predicate] = WeakValueDictionary()
 
     @property
@@ -373,15 +376,18 @@ class _Layout:
                 self._fields[reference] = len(self._fields)
                 self._extract = None
             self._uses[reference] += 1
-        term = min(indexable_terms(filter_.expr), key=self._crowd, default=None)
-        if term is None:
+        terms = list(indexable_terms(filter_.expr))
+        if not terms:
             self._scanned[filter_.text] = filter_, self._test(filter_.expr)
             return
+        term = min(terms, key=self._crowd) if len(terms) > 1 else terms[0]
         if term.is_void:
-            self._indexed[filter_.text] = term, None
+            self._indexed[filter_.text] = None
             return
         candidate = filter_, None if term.rest is None else self._test(term.rest)
-        self._indexed[filter_.text] = term, candidate
+        self._indexed[filter_.text] = candidate
+        if term is not terms[0]:
+            self._later_terms[filter_.text] = terms.index(term)
         self._indexes.setdefault(self._fields[term.field], FieldIndex()).add(term.values, candidate)
 
     def displace(self, filter_: Filter) -> None:
@@ -394,9 +400,11 @@ class _Layout:
         if filter_.text in self._scanned:
             del self._scanned[filter_.text]
             return
-        term, candidate = self._indexed.pop(filter_.text)
+        number = self._later_terms.pop(filter_.text, 0)
+        candidate = self._indexed.pop(filter_.text)
         if candidate is None:
             return
+        term = next(islice(indexable_terms(filter_.expr), number, None))
         position = self._fields[term.field]
         self._indexes[position].remove(term.values, candidate)
         if not self._indexes[position]:
@@ -449,7 +457,7 @@ class _Plan(NamedTuple):
     has_tests: bool
 
 
-_NOBODY: Final[dict[Candidate, None]] = {}
+_NOBODY: Final[tuple[Candidate, ...]] = ()
 
 
 def _nobody_is_told(_filter: Filter, _error: Exception) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -16,6 +17,18 @@ from tests.core.support import Core
 TOPICS = ["a", "b", "ab", "a.b", "abc"]
 SELECTORS = [*TOPICS, "^a", "b$", "a.*c", "^(a|b)$"]
 IDS = ["1", "2", "3"]
+Constant = int | str | None
+ANY: tuple[Constant, ...] = (None, 1, 2, "x")
+FILTERS: dict[str | None, tuple[Constant, ...]] = {  # and which values of `a` they match
+    None: ANY,
+    "/a = 1": (1,),
+    "/a = 'x'": ("x",),
+    "/a IN (1, 2) AND /a = 2": (2,),
+    "/a = 1 AND /a IN (1, 'x')": (1,),
+    "/a > 1 AND /a < 5": (2,),
+    "/a = ''": (),
+}
+BODIES = {value: json.dumps({"a": value}).encode() for value in ANY}
 
 STEPS = st.lists(
     st.one_of(
@@ -24,9 +37,15 @@ STEPS = st.lists(
             st.integers(0, 2),
             st.sampled_from(IDS),
             st.sampled_from(SELECTORS),
+            st.sampled_from(list(FILTERS)),
         ),
         st.tuples(st.just("unsubscribe"), st.integers(0, 2), st.sampled_from([*IDS, "all"])),
-        st.tuples(st.just("publish"), st.integers(0, 2), st.sampled_from(TOPICS)),
+        st.tuples(
+            st.just("publish"),
+            st.integers(0, 2),
+            st.sampled_from(TOPICS),
+            st.sampled_from(ANY),
+        ),
         st.tuples(st.just("leave"), st.integers(0, 2)),
     ),
     max_size=40,
@@ -34,16 +53,20 @@ STEPS = st.lists(
 
 
 class Model:
-    """What subscriptions mean: per peer, the selectors by id, in the order they were made."""
+    """What subscriptions mean: per peer, topics and filters by id, in the order they were made."""
 
     def __init__(self) -> None:
-        self.selectors: list[dict[str, str]] = [{}, {}, {}]
+        self.subscriptions: list[dict[str, tuple[str, str | None]]] = [{}, {}, {}]
 
-    def deliveries(self, topic: str) -> list[list[str]]:
-        """Per peer, the ids that a message of the topic is for."""
+    def deliveries(self, topic: str, value: Constant) -> list[list[str]]:
+        """Per peer, the ids that a message of the topic with this value of `a` is for."""
         return [
-            [sub_id for sub_id, selector in own.items() if self._matches(selector, topic)]
-            for own in self.selectors
+            [
+                sub_id
+                for sub_id, (selector, filter_) in own.items()
+                if self._matches(selector, topic) and value in FILTERS[filter_]
+            ]
+            for own in self.subscriptions
         ]
 
     @staticmethod
@@ -67,24 +90,26 @@ def test_messages_go_where_the_model_says(most_kept: int, steps: list[tuple[Any,
         peer = peers[number]
         core.clock.turn()
         if action == "subscribe":
-            sub_id, selector = arguments
-            peer.send({"c": "subscribe", "sub_id": sub_id, "t": selector, "o": "replace"})
-            model.selectors[number].pop(sub_id, None)
-            model.selectors[number][sub_id] = selector
+            sub_id, selector, filter_ = arguments
+            command = {"c": "subscribe", "sub_id": sub_id, "t": selector, "o": "replace"}
+            peer.send(command if filter_ is None else {**command, "filter": filter_})
+            model.subscriptions[number].pop(sub_id, None)
+            model.subscriptions[number][sub_id] = selector, filter_
         elif action == "unsubscribe":
             peer.send({"c": "unsubscribe", "sub_id": arguments[0]})
             if arguments[0] == "all":
-                model.selectors[number].clear()
-            model.selectors[number].pop(arguments[0], None)
+                model.subscriptions[number].clear()
+            model.subscriptions[number].pop(arguments[0], None)
         elif action == "leave":
             peer.leave()
             peers[number] = core.log_on(f"peer {number}")
-            model.selectors[number].clear()
+            model.subscriptions[number].clear()
         else:
-            peer.send({"c": "p", "t": arguments[0]}, b"body")
-            for receiver, expected in zip(peers, model.deliveries(arguments[0]), strict=True):
+            topic, value = arguments
+            peer.send({"c": "p", "t": topic}, BODIES[value])
+            for receiver, expected in zip(peers, model.deliveries(topic, value), strict=True):
                 frames = receiver.take_frames()
                 assert len(frames) == bool(expected)
                 for header, body in frames:
-                    assert (header["t"], body) == (arguments[0], b"body")
+                    assert (header["t"], body) == (topic, BODIES[value])
                     assert sorted(header["sids"].split(",")) == sorted(expected)
