@@ -99,11 +99,17 @@ class MessageFormat:
         """The messages of a batch of rows, in their order.
 
         Raises:
-            PipelineError: a row has no body, or no topic.
+            PipelineError: a row has no body, no topic, or a lifetime below 0.
         """
         headers = {
             header: batch.column(column).to_pylist() for header, column in self._columns.items()
         }
+        shortest = min((one for one in headers.get("expiration", ()) if one is not None), default=0)
+        if shortest < 0:
+            raise PipelineError(
+                f"schema: column {self._columns['expiration']!r} is {shortest} in some row;"
+                " expected seconds, from 0"
+            )
         if not all(headers.get("topic", [True])):
             raise PipelineError(
                 f"schema: column {self._columns['topic']!r} is NULL or empty in some row; it says"

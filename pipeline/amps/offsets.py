@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from xxhash import xxh3_128_intdigest
 
 from pipeline.amps.measuring import Measure
+from pipeline.errors import PipelineError
 
 Offset: TypeAlias = dict[str, Any]
 
@@ -144,15 +145,37 @@ def measured(found: Measure) -> Offset:
 
 
 def bookmark_of(offset: Offset) -> str:
-    """Where to go on."""
-    return str(offset["bookmark"])
+    """Where to go on.
+
+    Raises:
+        PipelineError: it is no offset of this source.
+    """
+    bookmark = offset.get("bookmark")
+    if not isinstance(bookmark, str):
+        raise _foreign(offset)
+    return bookmark
 
 
 def ranges_of(offset: Offset) -> list[Range]:
-    """What the batch that ends with an offset consists of."""
+    """What the batch that ends with an offset consists of.
+
+    Raises:
+        PipelineError: it is no offset of this source.
+    """
+    spans = offset.get("ranges")
+    if not isinstance(spans, dict):
+        raise _foreign(offset)
     digests = offset.get("digests") or repeat(None)
-    ranges = zip(offset["ranges"].items(), digests, strict=False)
+    ranges = zip(spans.items(), digests, strict=False)
     return [Range(span, rows, digest) for (span, rows), digest in ranges]
+
+
+def _foreign(offset: Offset) -> PipelineError:
+    return PipelineError(
+        f"checkpoint: the offset {str(offset)[:200]} is none of format('amps'), expected a bookmark"
+        " and ranges: it is another source's, or damaged; take the checkpoint of this stream, or"
+        " begin a new one"
+    )
 
 
 class BatchPlan:

@@ -9,15 +9,18 @@ from typing import Any, get_args
 
 import bson
 import msgspec
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructType
 
 from client import Message
+from pipeline.amps.offsets import bookmark_of, ranges_of
 from pipeline.amps.options import Use, read_options
 from pipeline.amps.sink import Identity
 from pipeline.amps.source import AmpsDataSource
+from pipeline.bodies import MessageFormat
 from pipeline.errors import PipelineError
 from pipeline.inference import decoder, infer_schema
 from pipeline.rows import RowFormat
@@ -163,6 +166,29 @@ def test_samples_that_disagree() -> None:
     }.items():
         with pytest.raises(PipelineError, match=message):
             infer_schema(bodies)
+
+
+@pytest.mark.parametrize(
+    ("read", "offset"),
+    [
+        (bookmark_of, {}),
+        (bookmark_of, {"bookmark": None}),
+        (ranges_of, {"bookmark": "0"}),
+        (ranges_of, {"bookmark": "0", "ranges": [1]}),
+    ],
+)
+def test_an_offset_of_another_source(
+    read: Callable[[dict[str, Any]], object], offset: dict[str, Any]
+) -> None:
+    with pytest.raises(PipelineError, match=r"checkpoint: the offset \{.*\} is none of format"):
+        read(offset)
+
+
+def test_a_lifetime_below_zero() -> None:
+    schema = StructType().add("body", "string").add("expiration", "integer")
+    batch = pa.RecordBatch.from_pydict({"body": ["{}"] * 3, "expiration": [1, None, -5]})
+    with pytest.raises(PipelineError, match="column 'expiration' is -5 in some row; expected sec"):
+        MessageFormat(schema, "json").messages(batch)
 
 
 def test_a_checkpoint_that_was_set_back() -> None:
