@@ -23,7 +23,7 @@ PARTS: Final = """
   </Topic>
 </SOW>
 <TransactionLog>
-  <JournalDirectory>journal</JournalDirectory>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
   <Topic><Name>safe</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """

@@ -28,7 +28,7 @@ server = module_server(
     <SOW><Topic><Name>records</Name><MessageType>json</MessageType><Key>/k</Key>
       <Durability>transient</Durability></Topic></SOW>
     <TransactionLog>
-      <JournalDirectory>journal</JournalDirectory>
+      <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
       <Topic><Name>log</Name><MessageType>json</MessageType></Topic>
     </TransactionLog>
     """

@@ -23,7 +23,7 @@ QUEUE = """
 """
 LOG = """
 <TransactionLog>
-  <JournalDirectory>journal</JournalDirectory>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
   <Topic><Name>.*</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """

@@ -25,7 +25,7 @@ QUEUE = """
   </Queue>
 </SOW>
 <TransactionLog>
-  <JournalDirectory>journal</JournalDirectory>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
   <Topic><Name>.*</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """

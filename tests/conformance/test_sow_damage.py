@@ -24,7 +24,7 @@ SOW = """
 """
 LOG = """
 <TransactionLog>
-  <JournalDirectory>journal</JournalDirectory>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
   <Topic><Name>orders</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """

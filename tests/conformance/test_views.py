@@ -461,7 +461,7 @@ def test_views_are_counted(server: RunningServer) -> None:
 RESTARTED = f"""
 <SOW>{SOURCES}{VIEWS[0]}{VIEWS[2]}
 {view("slow-of-view", "positions", "/sym; /n", "/sym")}</SOW>
-<TransactionLog><JournalDirectory>journals</JournalDirectory>
+<TransactionLog><JournalDirectory>journals</JournalDirectory><JournalSize>10MB</JournalSize>
   <Topic><Name>.*</Name><MessageType>json</MessageType></Topic></TransactionLog>
 """
 """The log takes all topics of the type, and records nothing of views."""

@@ -32,7 +32,7 @@ ELEMENTS: Final = """
   </Topic>
 </SOW>
 <TransactionLog>
-  <JournalDirectory>journal</JournalDirectory>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
   <Topic><Name>logged</Name><MessageType>json</MessageType></Topic>
   <Topic><Name>safe</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>

@@ -28,7 +28,7 @@ SPARK_PAGES = ("docs/pipeline.md", "docs/pipeline_journals.md")
 QUEUE = "<Queue><Name>jobs</Name><MessageType>json</MessageType></Queue></SOW>"
 LOG = """
 <TransactionLog>
-  <JournalDirectory>journal</JournalDirectory>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
   <Topic><Name>^(orders|prices|jobs)$</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """

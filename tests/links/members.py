@@ -26,7 +26,7 @@ CONFIGURATION = """
     </Transport>
   </Transports>
   <TransactionLog>
-    <JournalDirectory>journal</JournalDirectory>
+    <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
     <Topic><Name>.*</Name><MessageType>json</MessageType></Topic>
   </TransactionLog>
   {elements}

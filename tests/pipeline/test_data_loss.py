@@ -23,7 +23,7 @@ from tests.support.waiting import wait_until
 
 LOG = """
 <TransactionLog>
-  <JournalDirectory>journal</JournalDirectory>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
   <Topic><Name>^log-</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """

@@ -306,7 +306,7 @@ CONFIGURATION = """
     </Topic>
   </SOW>
   <TransactionLog>
-    <JournalDirectory>{journal}</JournalDirectory>
+    <JournalDirectory>{journal}</JournalDirectory><JournalSize>10MB</JournalSize>
     <Topic><Name>state</Name><MessageType>json</MessageType></Topic>
   </TransactionLog>
 </AMPSConfig>

@@ -32,7 +32,7 @@ from tests.support.sow import query
 
 TOPICS = """
 <TransactionLog>
-  <JournalDirectory>journal</JournalDirectory>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
   <Topic><Name>orders</Name><MessageType>json</MessageType></Topic>
   <Topic><Name>offers</Name><MessageType>json</MessageType></Topic>
   <Topic><Name>customers</Name><MessageType>nvfix</MessageType></Topic>

@@ -21,7 +21,7 @@ from tests.support.sow import query
 
 TOPICS = """
 <TransactionLog>
-  <JournalDirectory>journal</JournalDirectory>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
   <Topic><Name>orders</Name><MessageType>json</MessageType></Topic>
   <Topic><Name>copies</Name><MessageType>json</MessageType></Topic>
   <Topic><Name>jobs</Name><MessageType>json</MessageType></Topic>

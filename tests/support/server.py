@@ -240,6 +240,8 @@ def running_configuration(
     options: tuple[str, ...] = (),
 ) -> Iterator[RunningServer]:
     """A server that runs a configuration, stopped in the end."""
+    if "<TransactionLog>" in text and "JournalSize>" not in text:
+        raise ValueError("give the log a JournalSize: journals of the usual size take 2 GB of disk")
     configuration = directory / "config.xml"
     configuration.write_text(text)
     log_file = directory / "stdout.log"

@@ -102,7 +102,7 @@ CONFIG = """<AMPSConfig>
     </Topic>
   </SOW>
   <TransactionLog>
-    <JournalDirectory>journals</JournalDirectory>
+    <JournalDirectory>journals</JournalDirectory><JournalSize>10MB</JournalSize>
     <Topic><Name>orders</Name><MessageType>json</MessageType></Topic>
   </TransactionLog>
 </AMPSConfig>"""
