@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-from server.wire.framing import frame_run
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from server.subscriptions.envelope import Envelope
-
-
-class KeyColumns(NamedTuple):
-    """Header keys that all messages of a run have, each with values of its own.
-
-    Attributes:
-        template: the keys as JSON text, each with its leading comma, with % where values go.
-        columns: for each of these places the values, in the order of the messages.
-    """
-
-    template: bytes
-    columns: tuple[Sequence[int | bytes], ...]
 
 
 class MessageRun(Protocol):
@@ -56,16 +42,3 @@ class MessageRun(Protocol):
 
     def envelope(self, position: int) -> Envelope:
         """What is known about one of the messages besides its body."""
-
-
-def frame_columns(left: bytes, keys: KeyColumns, right: bytes, bodies: Sequence[bytes]) -> bytes:
-    """Put bodies into frames, one behind the other.
-
-    Args:
-        left: the header up to the length of the body.
-        keys: what comes behind it.
-        right: the end of the header.
-        bodies: the bodies.
-    """
-    start, end = left.replace(b"%", b"%%"), right.replace(b"%", b"%%")
-    return frame_run(start + b',"l":%d' + keys.template + end, bodies, keys.columns)

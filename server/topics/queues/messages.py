@@ -7,7 +7,7 @@ from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
 from server.subscriptions.envelope import Envelope, iso_timestamp
-from server.subscriptions.message_run import KeyColumns, frame_columns
+from server.wire.framing import frame_run
 
 if TYPE_CHECKING:
     from server.topics.queues.tray import Part
@@ -45,24 +45,21 @@ class QueueRun:
         presented: Sequence[bytes] | None,
         *,
         timestamp: bool,
-        bookmark: bool,  # noqa: ARG002 - see above
+        bookmark: bool,  # noqa: ARG002 - a message of a queue has one in any case
         record: bool,  # noqa: ARG002 - the log is what they are from, which has no records
     ) -> bytes:
         """See `MessageRun`."""
-        bodies = self.bodies if presented is None else presented
-        return frame_columns(left, self._columns(timestamp=timestamp), right, bodies)
-
-    def _columns(self, *, timestamp: bool) -> KeyColumns:
         parts = self._parts
-        template = self._keys.replace(b"%", b"%%")
-        template += b',"bm":"%d|%%d|"' % parts[0].tray.client + self._lease
+        varying = b',"bm":"%d|%%d|"' % parts[0].tray.client + self._lease
         sequences = _joined([part.of(part.tray.sequences) for part in parts])
         columns: list[Sequence[int | bytes]] = [sequences]
         if timestamp:
-            template += b',"ts":"%s"'
+            varying += b',"ts":"%s"'
             moments = _joined([part.of(part.tray.moments) for part in parts])
             columns.append([_moment_text(moment) for moment in moments])
-        return KeyColumns(template, tuple(columns))
+        start, keys, end = (text.replace(b"%", b"%%") for text in (left, self._keys, right))
+        bodies = self.bodies if presented is None else presented
+        return frame_run(start + b',"l":%d' + keys + varying + end, bodies, columns)
 
     def envelope(self, position: int) -> Envelope:
         """See `MessageRun`."""
