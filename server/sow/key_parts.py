@@ -7,6 +7,7 @@ the row is that record's; so a part costs its share, and not a look at every rec
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from server.expressions.tree import (
     conjuncts,
 )
 from server.sow.keys import key_hash
+from server.sow.records import Record
 from server.sow.store import RecordStore
 
 _HASH: Final = Call("SOW_KEY_HASH", ())
@@ -42,9 +44,15 @@ class KeyPart(NamedTuple):
     modulus: int
     remainder: int
 
-    def has(self, key: str) -> bool:
-        """Whether the record of a key belongs to it."""
-        return key_hash(key) % self.modulus == self.remainder
+    def only(self, test: Callable[[Record], bool]) -> Callable[[Record], bool]:
+        """What tests records as another test does, and whether they belong to it."""
+        modulus, remainder = self
+        return lambda record: key_hash(record.key) % modulus == remainder and test(record)
+
+    def among(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Which of some hashes are of keys that belong to it."""
+        found: NDArray[np.bool_] = hashes % np.uint64(self.modulus) == self.remainder
+        return found
 
 
 def without_part(expr: Expr | None) -> tuple[Expr | None, KeyPart | None]:

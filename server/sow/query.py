@@ -27,7 +27,7 @@ from server.expressions.tree import Expr, OrderTerm
 from server.sow.candidates import candidates
 from server.sow.hash_index import texts_by_field
 from server.sow.history import PastPoint
-from server.sow.key_parts import KeyPart, without_part
+from server.sow.key_parts import without_part
 from server.sow.memo_index import BLOCK
 from server.sow.ordering import Ordering, Placed, Ranking
 from server.sow.portions import Portions
@@ -131,6 +131,7 @@ class Query(Iterator[list[Record]]):
         by_column = self._candidates is None
         self._portions: Final = Portions(self._expr, BLOCK if by_column else _READ_AT_ONCE)
         self._test: Final = RecordTest(table, self._expr, restricted, self._portions.effort)
+        self._is_wanted: Final = self._test if self._part is None else self._part.only(self._test)
         self._ordering: Final = Ordering(spec.order_by) if spec.order_by else None
         self._last: Final = None if spec.top_n is None else spec.skip_n + spec.top_n
         self.topic_matches: Final = (
@@ -266,21 +267,11 @@ class Query(Iterator[list[Record]]):
                 if record is not None and self._is_wanted(record):
                     saved.append((row, record))
         if self._part is not None:
-            mask &= self._in_part(slice(rows.start, rows.stop), mask, self._part)
+            hashes = self._table.key_hashes.of(slice(rows.start, rows.stop), mask)
+            mask &= self._part.among(hashes)
         if column_filter is not None and mask.any():
             mask = self._matching(block, first, mask, column_filter)
         return _Piece((rows.start + np.flatnonzero(mask)).tolist(), saved)
-
-    def _is_wanted(self, record: Record) -> bool:
-        return (self._part is None or self._part.has(record.key)) and self._test(record)
-
-    def _in_part(self, rows: slice, mask: NDArray[np.bool_], part: KeyPart) -> NDArray[np.bool_]:
-        """Which rows, of those in the mask, have keys of the part."""
-        if part.remainder not in range(part.modulus):
-            return np.zeros(len(mask), np.bool_)
-        hashes = self._table.key_hashes.of(rows, mask)
-        found: NDArray[np.bool_] = hashes % np.uint64(part.modulus) == np.uint64(part.remainder)
-        return found
 
     def _matching(
         self, block: int, first: int, mask: NDArray[np.bool_], column_filter: ColumnFilter
