@@ -28,9 +28,10 @@ from pipeline.arrow import column_of
 from pipeline.errors import PipelineError, UnfitError
 from pipeline.in_place import NESTED, Members, decoded, with_parts
 from pipeline.json_columns import UNFIT, JsonReader
-from pipeline.kinds import field_type, hook, is_number, is_time
+from pipeline.kinds import field_type, hook, is_time
 from pipeline.packed import Bodies
 from pipeline.times import time_rule
+from server.expressions.numerals import numeral
 from server.message_types.base import MessageType, Value
 from server.message_types.pretty import Readable
 from server.message_types.registry import MessageTypes
@@ -341,6 +342,6 @@ def _as_number(value: Any, column: str) -> Any:
     """A value as it is; PipelineError: it is a text, and no number."""
     if isinstance(value, list):
         return [_as_number(one, column) for one in value]
-    if isinstance(value, str) and not is_number(value):
+    if isinstance(value, str) and numeral(value) is None:
         raise _unfit(column, "Expected `decimal | null`, got `str`", value)
     return value

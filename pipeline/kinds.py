@@ -7,7 +7,6 @@ quicker, and comes first.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
@@ -38,6 +37,7 @@ from pyspark.sql.types import (
 
 from pipeline.errors import PipelineError
 from pipeline.times import TimeRule, to_date, to_moment
+from server.expressions.numerals import numeral
 
 _BITS: Final[Mapping[type[DataType], int]] = {
     ByteType: 8,
@@ -45,7 +45,6 @@ _BITS: Final[Mapping[type[DataType], int]] = {
     IntegerType: 32,
     LongType: 64,
 }
-_NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _SIMPLE: Final[Mapping[type[DataType], type]] = {
     StringType: str,
     BooleanType: bool,
@@ -163,13 +162,8 @@ def _whole_number(bits: int, *, from_text: bool) -> Callable[[Any], int]:
     return make
 
 
-def is_number(text: str) -> bool:
-    """Whether a text is a number; to Python itself, `1_000` and ` 1` are some."""
-    return _NUMBER.fullmatch(text) is not None
-
-
 def _parsed(text: str) -> int | float:
-    if not is_number(text):
+    if numeral(text) is None:  # to Python itself, `1_000` and ` 1` are numbers
         raise ValueError(f"expected a whole number, got {text!r}")
     try:
         return int(text)
