@@ -20,6 +20,8 @@ from benchmarks.works import WORKS, serving
 
 ROUNDS: Final = 3
 SECONDS: Final = 1.5
+_MORE_KB: Final = 0.75
+"""By how many KB the larger body is larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +57,16 @@ def main() -> None:
     """Measure and print."""
     tool("ampsload")
     names = {name for step in STEPS for name in (step.work, step.without) if name}
-    both = sorted(names | {_larger(name) for name in names})
-    costs = _costs(both)
+    costs = _costs(sorted([*names, *map(_larger, names)]))
     rows = []
     for step in STEPS:
-        small, large = (
-            (costs[size(step.work)] - (costs[size(step.without)] if step.without else 0))
-            / step.times
-            for size in (str, _larger)
-        )
-        rows.append([step.what, small, large, (large - small) / 0.75])
+        small = costs[step.work]
+        large = costs[_larger(step.work)]
+        if step.without:
+            small -= costs[step.without]
+            large -= costs[_larger(step.without)]
+        small, large = small / step.times, large / step.times
+        rows.append([step.what, small, large, (large - small) / _MORE_KB])
     head = ["", "256 B", "1 KB", "for each KB"]
     print_table(f"Processor time, us (medians of {ROUNDS} rounds)", head, rows)
 
@@ -83,7 +85,7 @@ def _costs(names: list[str]) -> dict[str, float]:
 
 def _larger(name: str) -> str:
     """The same work with 1 KB."""
-    return f"{name}-1k" if name else ""
+    return f"{name}-1k"
 
 
 if __name__ == "__main__":
