@@ -17,7 +17,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def own_bytes(pid: int) -> int:
-    """The same without the pages of files that it has mapped, which the kernel keeps as it likes."""
+    """The same without pages of files that it has mapped, which the kernel keeps as it likes."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         name, _, value = line.partition(":")
         if name == "RssAnon":
