@@ -24,32 +24,35 @@ from pipeline.files import FOLDER, State, Target
 
 TOGETHER: Final = 8
 """Files of about the same size that become one; sizes within this factor are about the same."""
-_LARGE: Final = 128 << 20
+LARGE: Final = 128 << 20
 """Bytes from which on a file stays as it is."""
 _GROUP: Final = 64 << 20
 """Bytes in memory that become one row group."""
 
 
-def compact(target: Target, state: State) -> int:
-    """Put small files together, wherever there are enough of them.
+class Table(Target):
+    """A directory of files in folders, which stay few; see `Target`."""
 
-    Args:
-        target: the table, which the caller possesses.
-        state: what is remembered of it.
+    def compact(self, state: State) -> int:
+        """Put small files together, wherever there are enough of them.
 
-    Returns:
-        How many files have become part of others; 0 where the file system cannot exchange folders.
+        Args:
+            state: what is remembered of the table.
 
-    Raises:
-        PipelineError: a file is not what it should be. Everything is as it was.
-    """
-    gone = 0
-    for folder in list(_folders(target.path)):
-        while (group := _due(folder)) and can_exchange(target.work):
-            together = _made_again(folder, group, target.work)
-            target.swap(together.parent, folder, together.name, state)
-            gone += len(group)
-    return gone
+        Returns:
+            How many files have become part of others; 0 where the file system cannot exchange
+            folders.
+
+        Raises:
+            PipelineError: a file is not what it should be. Everything is as it was.
+        """
+        gone = 0
+        for folder in list(_folders(self.path)):
+            while (group := _due(folder)) and can_exchange(self.work):
+                together = _made_again(folder, group, self.work)
+                self.swap(together.parent, folder, together.name, state)
+                gone += len(group)
+        return gone
 
 
 def _folders(path: Path) -> Iterator[Path]:
@@ -65,7 +68,7 @@ def _due(folder: Path) -> list[Path]:
     by_size: dict[int, list[Path]] = defaultdict(list)
     for path in sorted(folder.glob("*.parquet")):
         size = path.stat().st_size
-        if size < _LARGE:
+        if size < LARGE:
             by_size[_magnitude(size)].append(path)
     for files in by_size.values():
         if len(files) < TOGETHER:

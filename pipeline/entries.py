@@ -112,6 +112,11 @@ class Source:
                     f"option {option}={text!r}: is for journals; {self.path} is an export"
                 )
         state = read_state(self.path / FOLDER / "state.json")
+        if state is not None and state.format:
+            raise PipelineError(
+                f"{self.path}: is a table of the format {state.format}, which has readers of its"
+                " own; name the journals, or an export to plain files"
+            )
         if state is not None and state.columns:
             raise PipelineError(
                 f"{self.path}: has fields of messages (export --columns), and whole messages are"

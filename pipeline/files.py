@@ -17,7 +17,7 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -43,6 +43,7 @@ class State(msgspec.Struct):
         batch: the last micro-batch of the stream that has been dealt with, if there is one.
         columns: the fields of messages that the files have; empty if they have whole messages.
         partition_by: the field that the files are divided by, beside topic and date; empty if none.
+        format: what the files are part of; empty for nothing.
     """
 
     job: str
@@ -53,6 +54,7 @@ class State(msgspec.Struct):
     batch: int = -1
     columns: str = ""
     partition_by: str = ""
+    format: str = ""
     version: int = _VERSION
 
 
@@ -78,12 +80,15 @@ class Commit(msgspec.Struct):
         removals: files and folders that go, relative to the target.
         state: what is to be remembered then.
         swaps: folders that take the place of others.
+        rows: whether what has been staged is added to a table, or takes the place of what it has;
+            None where there are files alone.
     """
 
     moves: list[tuple[str, str]]
     removals: list[str]
     state: State
     swaps: list[Swap] = []
+    rows: Literal["append", "overwrite"] | None = None
 
 
 class Target:
@@ -98,7 +103,12 @@ class Target:
             begins, and whenever something has come into its place.
         staging: in there, where a run puts its files.
         checkpoint: where a stream keeps its place.
+        format: what the files are part of, as a state has it.
+        has_folders: whether rows are divided by the folders that their files are in.
     """
+
+    format = ""
+    has_folders = True
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -138,6 +148,10 @@ class Target:
             PipelineError: it cannot be read.
         """
         return read_state(self._state)
+
+    def is_used(self) -> bool:
+        """Whether something has been put there, whatever is remembered of it."""
+        return self.checkpoint.exists()
 
     def finish(self, state: State) -> int:
         """Add what is in the staging folder to what is there.
@@ -191,15 +205,19 @@ class Target:
     def _complete(self) -> None:
         if self._commit.exists():
             commit = msgspec.json.decode(self._commit.read_bytes(), type=Commit)
-            changed = {self._move(old, new) for old, new in commit.moves}
-            changed |= {self._swap(swap) for swap in commit.swaps}
-            for name in set(commit.removals) - {new for _, new in commit.moves}:
-                self._remove(name)
-            for folder in changed:
-                _sync(folder)
+            self._show(commit)
             store(self._state, msgspec.json.encode(commit.state))
             self._commit.unlink()
         self._clear()
+
+    def _show(self, commit: Commit) -> None:
+        """Do what a commit says, as far as it has not been done."""
+        changed = {self._move(old, new) for old, new in commit.moves}
+        changed |= {self._swap(swap) for swap in commit.swaps}
+        for name in set(commit.removals) - {new for _, new in commit.moves}:
+            self._remove(name)
+        for folder in changed:
+            sync(folder)
 
     def _move(self, old: str, new: str) -> Path:
         """Put a file into its place, if it has not been put there; gives the folder."""
@@ -230,7 +248,7 @@ class Target:
         """The files in the staging folder, relative to it, all of them on stable storage."""
         found = [path for path in sorted(self.staging.rglob("*.parquet")) if path.is_file()]
         for path in found:
-            _sync(path)
+            sync(path)
         return [str(path.relative_to(self.staging)) for path in found]
 
     def _inside(self, path: Path) -> str:
@@ -308,12 +326,13 @@ def store(path: Path, data: bytes) -> None:
     """Put a small file in place: all of it, safely, or nothing."""
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_bytes(data)
-    _sync(temporary)
+    sync(temporary)
     temporary.replace(path)
-    _sync(path.parent)
+    sync(path.parent)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Put a file or folder on stable storage."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -14,6 +14,7 @@ complete -c amps-pipeline -n '__fish_seen_subcommand_from export' -l topic -x -d
 complete -c amps-pipeline -n '__fish_seen_subcommand_from export' -l filter -x -d 'content filter'
 complete -c amps-pipeline -n '__fish_seen_subcommand_from export' -l columns -x -d 'fields of the messages to have as columns: \'id BIGINT, symbol STRING\'; whole messages if left out'
 complete -c amps-pipeline -n '__fish_seen_subcommand_from export' -l partition-by -x -d 'field to divide the files by, below topic and date'
+complete -c amps-pipeline -n '__fish_seen_subcommand_from export' -l format -x -a 'parquet delta' -d 'what the files are: parquet or delta (a table with a log, which Spark, DuckDB and others read); parquet if left out'
 complete -c amps-pipeline -n '__fish_seen_subcommand_from export' -l option -x -d 'an option of format(\'amps\') or format(\'amps-journal\'), such as mode=permissive'
 complete -c amps-pipeline -n '__fish_seen_subcommand_from export' -l accept-gap -d 'go on although journals have been removed that were not exported'
 complete -c amps-pipeline -n '__fish_seen_subcommand_from export' -l follow -d 'go on with what comes, until interrupted'

@@ -1,8 +1,9 @@
 """`amps-pipeline export`: journals, or a topic of a server, to Parquet files.
 
-The files lie in folders by topic and date. An export of journals is incremental: each run adds what
-has come since the one before. An export of a SOW topic replaces the one before. With `--follow` the
-files are kept in step with what is published (`export_follow`).
+The files lie in folders by topic and date, or are those of a Delta table (`pipeline.delta`). An
+export of journals is incremental: each run adds what has come since the one before. An export of a
+SOW topic replaces the one before. With `--follow` the files are kept in step with what is published
+(`export_follow`).
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from client.uri import without_passwords
+from pipeline.compacting import Table
 from pipeline.errors import PipelineError
 from pipeline.files import FOLDER, State, Target, read_state
 
 if TYPE_CHECKING:
     import argparse
 
+    from pipeline.delta import DeltaTarget
     from pipeline.jobs.export_frames import Wanted
     from pipeline.jobs.run import Run
 
 HELP: Final = "write journals, or a topic, to Parquet files by topic and date"
 _JOB: Final = "export"
+_FORMATS: Final = ("parquet", "delta")
 _PAUSE: Final = 10.0
 _MOST: Final = 1_000_000
 
@@ -48,6 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="FIELD",
         help="field to divide the files by, below topic and date",
+    )
+    parser.add_argument(
+        "--format",
+        choices=_FORMATS,
+        default=_FORMATS[0],
+        help=f"what the files are: {' or '.join(_FORMATS)} (a table with a log, which Spark,"
+        f" DuckDB and others read); {_FORMATS[0]} if left out",
     )
     parser.add_argument(
         "--option",
@@ -96,7 +107,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
     if run.is_dry:
         _tell(options, wanted, run)
         return
-    target = Target(options.target)
+    target = _target(options, wanted)
     with target.possession():
         state = target.state() or _new_state(wanted, target)
         _check_state(state, wanted, target)
@@ -114,6 +125,14 @@ def run(options: argparse.Namespace, run: Run) -> None:
             logs = logs_of(wanted)
             if not export_round(wanted, run, target, state, logs, accepts_gap=options.accept_gap):
                 run.say("nothing new")
+
+
+def _target(options: argparse.Namespace, wanted: Wanted) -> Table | DeltaTarget:
+    if options.format == "parquet":
+        return Table(options.target)
+    from pipeline.delta import DeltaTarget
+
+    return DeltaTarget(options.target, wanted.folders)
 
 
 def _wanted(options: argparse.Namespace, run: Run) -> Wanted:
@@ -167,13 +186,13 @@ def _tell(options: argparse.Namespace, wanted: Wanted, run: Run) -> None:
 def _export_topic(wanted: Wanted, run: Run, target: Target, state: State) -> None:
     from pipeline.jobs.export_frames import records, write
 
-    count = write(records(run.spark(), wanted), target.staging, wanted.partition_by)
+    count = write(records(run.spark(), wanted), target, wanted)
     files = target.replace(state)
     run.say(f"{count} records in {files} files")
 
 
 def _new_state(wanted: Wanted, target: Target) -> State:
-    if target.checkpoint.exists():
+    if target.is_used():
         raise PipelineError(
             f"{target.path}: what was exported there is not remembered any more; export to"
             " another directory"
@@ -184,6 +203,7 @@ def _new_state(wanted: Wanted, target: Target) -> State:
         _source(wanted),
         columns=_columns(wanted),
         partition_by=wanted.partition_by,
+        format=target.format,
     )
 
 
@@ -210,6 +230,11 @@ def _check_state(state: State, wanted: Wanted, target: Target) -> None:
             f"{target.path}: its files are divided by {state.partition_by or 'topic and date only'}"
             f", and --partition-by is {wanted.partition_by or 'not given'}; export to another"
             " directory"
+        )
+    if state.format != target.format:
+        raise PipelineError(
+            f"{target.path}: holds {state.format or _FORMATS[0]}; give --format="
+            f"{state.format or _FORMATS[0]}, as before, or export to another directory"
         )
     _check_columns(state, wanted, target)
 

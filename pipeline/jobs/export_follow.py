@@ -1,4 +1,4 @@
-"""`amps-pipeline export --follow`: Parquet files that are kept in step with what is published.
+"""`amps-pipeline export --follow`: a table that is kept in step with what is published.
 
 Journals are looked at again and again; each look adds what it finds (`export_journals`).
 A server is followed by a stream. Either way what has been written and how far that is become
@@ -10,7 +10,6 @@ from __future__ import annotations
 from threading import Event
 from typing import TYPE_CHECKING
 
-from pipeline.compacting import compact
 from pipeline.errors import PipelineError
 from pipeline.jobs.export_frames import Wanted, published, write
 from pipeline.jobs.export_journals import export_round, logs_of
@@ -21,12 +20,18 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from pipeline.files import State, Target
+    from pipeline.compacting import Table
+    from pipeline.delta import DeltaTarget
+    from pipeline.files import State
     from pipeline.jobs.run import Run
 
 
 def follow(
-    options: argparse.Namespace, run: Run, wanted: Wanted, target: Target, state: State
+    options: argparse.Namespace,
+    run: Run,
+    wanted: Wanted,
+    target: Table | DeltaTarget,
+    state: State,
 ) -> None:
     """Keep a table in step, until it has caught up or is interrupted.
 
@@ -53,7 +58,7 @@ def _follow_journals(
     options: argparse.Namespace,
     run: Run,
     wanted: Wanted,
-    target: Target,
+    target: Table | DeltaTarget,
     state: State,
     interrupted: Event,
 ) -> None:
@@ -70,7 +75,7 @@ def _follow_journals(
             most=options.max_rows,
         )
         if count:
-            compact(target, state)
+            target.compact(state)
             progress.add(count)
             continue
         if options.until_caught_up:
@@ -84,7 +89,7 @@ def _follow_server(
     options: argparse.Namespace,
     run: Run,
     wanted: Wanted,
-    target: Target,
+    target: Table | DeltaTarget,
     state: State,
     interrupted: Event,
 ) -> None:
@@ -98,10 +103,10 @@ def _follow_server(
         """Add a micro-batch, unless it has been added before Spark could note that down."""
         if batch <= state.batch:
             return
-        count = write(frame, target.staging, wanted.partition_by)
+        count = write(frame, target, wanted)
         state.batch = batch
         files = target.finish(state)
-        compact(target, state)
+        target.compact(state)
         if count:
             run.say(f"{count} entries in {files} files")
 

@@ -21,6 +21,8 @@ from pipeline.rows import BODY, default_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pipeline.files import Target
+
 FOLDERS: Final = ("topic", "date")
 """Columns that are folders."""
 
@@ -61,6 +63,11 @@ class Wanted:
     def is_of_server(self) -> bool:
         """Whether it comes from a running server."""
         return "://" in self.source
+
+    @property
+    def folders(self) -> list[str]:
+        """The columns that rows are divided by."""
+        return [*FOLDERS, *([self.partition_by] if self.partition_by else [])]
 
     @property
     def schema(self) -> StructType | None:
@@ -176,13 +183,13 @@ def published(spark: SparkSession, wanted: Wanted, most: int) -> DataFrame:
     return (reader if wanted.schema is None else reader.schema(wanted.schema)).load()
 
 
-def write(frame: DataFrame, staging: Path, partition_by: str) -> int:
-    """Write rows into folders.
+def write(frame: DataFrame, target: Target, wanted: Wanted) -> int:
+    """Write rows into the staging folder of a target.
 
     Args:
         frame: the rows.
-        staging: where; it is not there yet.
-        partition_by: the field that comes below the topic and the date; empty for none.
+        target: where; its staging folder is not there yet.
+        wanted: what they are divided by.
 
     Returns:
         How many rows there were.
@@ -193,12 +200,12 @@ def write(frame: DataFrame, staging: Path, partition_by: str) -> int:
     dated = frame.withColumn("date", F.date_format(moment, "yyyy-MM-dd"))
     named = dated.withColumnRenamed("_topic", "topic")
     counted = named.observe(seen, F.count(F.lit(1)).alias("rows"))
-    folders = [*FOLDERS, *([partition_by] if partition_by else [])]
+    folders = wanted.folders if target.has_folders else []
     conf = frame.sparkSession.conf
     before = conf.get(_TIMES)
     conf.set(_TIMES, "TIMESTAMP_MICROS")  # which everybody reads; Spark's own is older than that
     try:
-        counted.write.partitionBy(*folders).parquet(str(staging.resolve()))
+        counted.write.partitionBy(*folders).parquet(str(target.staging.resolve()))
     finally:
         conf.set(_TIMES, str(before))
     return int(seen.get["rows"])

@@ -52,7 +52,7 @@ def export_round(
         return 0
     spark = run.spark()
     frame = united([journal_entries(spark, wanted, name, *one) for name, one in ranges.items()])
-    count = write(frame, target.staging, wanted.partition_by)
+    count = write(frame, target, wanted)
     state.reached |= {name: last for name, (_, last) in ranges.items()}
     files = target.finish(state)
     if count or most is None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ import pytest
 from pipeline.cli import main
 from pipeline.compacting import TOGETHER
 from server.journal.entry import Kind
+from tests.pipeline.delta_log import current, rows
 from tests.pipeline.journals import Writer, journal
 from tests.pipeline.streams import WAIT_SECONDS
 from tests.pipeline.topics import publish, uri
@@ -86,6 +88,36 @@ def test_fields_and_deletions_of_journals_become_a_table(
     assert "--partition-by=symbol: needs --columns" in capsys.readouterr().err
     assert main(["history", str(table), "--topic", "orders"]) == 1
     assert "has fields of messages" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("spark")
+def test_journals_become_a_delta_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Divided by a field, in few files however many runs there were; with columns that are new."""
+    source, table = tmp_path / "journal", tmp_path / "table"
+    export = ["export", str(source), str(table), "--topic", "orders", "--format", "delta"]
+    export += ["--partition-by", "symbol", "--follow", "--until-caught-up"]
+    with journal(source) as writer:
+        for number in range(10 * TOGETHER):
+            writer.publish("orders", order(number), key=number % 20 + 1)
+        writer.publish("orders", b'["3","4"]', kind=Kind.SOW_DELETE)
+    assert main([*export, "--columns", COLUMNS, "--max-rows", "10"]) == 0
+    numbers = [*range(10 * TOGETHER)]
+    assert [one for one in rows(table, "id") if one is not None] == numbers
+    assert rows(table, "_command").count("sow_delete") == 2
+    assert len(current(table)) < 2 * TOGETHER, "in two folders"
+
+    with journal(source) as writer:
+        writer.publish("orders", b'{"id":1000,"symbol":"IBM","qty":5}', client=8, key=50)
+    assert main([*export, "--columns", f"{COLUMNS}, qty INT"]) == 0, "a column that is new"
+    assert 1000 in rows(table, "id")
+    capsys.readouterr()
+    assert main([*export[:5], "--columns", COLUMNS, "--partition-by", "symbol"]) == 1
+    assert "holds delta; give --format=delta, as before" in capsys.readouterr().err
+    assert main(["history", str(table), "--topic", "orders"]) == 1
+    assert "is a table of the format delta" in capsys.readouterr().err
+    shutil.rmtree(table / "_amps_pipeline")
+    assert main([*export, "--columns", COLUMNS]) == 1
+    assert "is not remembered any more" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("spark")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,11 +13,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.compacting import TOGETHER, compact
+from pipeline.compacting import TOGETHER, Table
 from pipeline.files import State, Target
+from tests.pipeline.table_kills import killed_at
 
 DAY = Path("topic=orders") / "date=2026-01-02"
-KILLED = 9
 
 
 def rows(table: Path) -> list[int]:
@@ -64,9 +62,9 @@ def add(table: Path) -> None:
 
 
 def put_together(table: Path) -> None:
-    target = Target(table)
+    target = Table(table)
     with target.possession():
-        compact(target, state_of(target))
+        target.compact(state_of(target))
 
 
 def replace(table: Path) -> None:
@@ -74,28 +72,6 @@ def replace(table: Path) -> None:
     with target.possession():
         stage(target, range(2000, 2010))
         target.replace(state_of(target))
-
-
-def killed_at(step: int, change: Callable[[Path], None], table: Path) -> bool:
-    """Change a table in a process that is gone at its so-manieth step; whether it came so far."""
-    pid = os.fork()
-    if pid == 0:
-        count = itertools.count(1)
-
-        def end(event: str, _: object) -> None:
-            what = event.startswith(("os.", "shutil.", "open", "ctypes.")) and event != "os.fork"
-            if what and next(count) == step:
-                os._exit(KILLED)
-
-        sys.addaudithook(end)
-        try:
-            change(table)
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    assert status in (0, KILLED)
-    return status == KILLED
 
 
 ADDED = [*range(1000, 1010)] * 2

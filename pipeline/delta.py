@@ -1,0 +1,147 @@
+"""A Delta table that a job keeps: the files of `pipeline.files`, with a log that says which count.
+
+What a run has made is noted down before it is added to the table, as it is for plain files. The
+table's log has the number of that run, in the same commit as its rows (Delta's transaction
+identifiers): a run that died in between is completed by the next one, and one that had got that far
+is not added again.
+
+Source: the Delta transaction log protocol, Transaction Identifiers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow.dataset as ds
+
+from pipeline.compacting import LARGE, TOGETHER
+from pipeline.errors import PipelineError
+from pipeline.files import Commit, Target, sync
+
+if TYPE_CHECKING:
+    from pipeline.files import State
+
+try:
+    import deltalake
+    from deltalake.exceptions import DeltaError
+except ImportError:
+    raise PipelineError(
+        "--format=delta: needs the package deltalake: pip install 'amperage[delta]'"
+    ) from None
+
+LOG: Final = "_delta_log"
+"""The folder of a table's log."""
+
+
+class DeltaTarget(Target):
+    """A directory with a Delta table that one job at a time adds rows to; see `Target`.
+
+    Args:
+        path: the directory.
+        folders: the columns that the table divides its rows by.
+    """
+
+    format = "delta"
+    has_folders = False  # the table sees to that
+
+    def __init__(self, path: Path, folders: list[str]) -> None:
+        super().__init__(path)
+        self._folders = folders
+
+    def is_used(self) -> bool:
+        """See `Target.is_used`."""
+        return super().is_used() or (self.path / LOG).exists()
+
+    def finish(self, state: State) -> int:
+        """See `Target.finish`; files are those of the run, before the table divides them."""
+        return self._add(state, "append")
+
+    def replace(self, state: State) -> int:
+        """See `Target.replace`. What was there stays in the table's history."""
+        return self._add(state, "overwrite")
+
+    def _add(self, state: State, mode: Literal["append", "overwrite"]) -> int:
+        staged = self._staged()
+        state.runs += 1
+        self.commit(Commit([], [], state, rows=mode))
+        return len(staged)
+
+    def _show(self, commit: Commit) -> None:
+        """Add the rows of a run to the table, unless they have been added."""
+        application, run = f"amps-pipeline-{commit.state.id}", commit.state.runs
+        table = self._table()
+        if table is not None and (table.transaction_version(application) or 0) >= run:
+            return
+        if not self.staging.exists():
+            raise PipelineError(
+                f"{self.staging}: is gone, and had rows that are not in the table yet; export to"
+                " another directory"
+            )
+        rows = ds.dataset(self.staging, format="parquet").scanner().to_reader()
+        mark = deltalake.Transaction(application, run)
+        try:
+            deltalake.write_deltalake(
+                self.path,
+                rows,
+                mode=commit.rows or "append",
+                schema_mode="overwrite" if commit.rows == "overwrite" else "merge",
+                partition_by=self._folders,
+                commit_properties=deltalake.CommitProperties(app_transactions=[mark]),
+            )
+        except (DeltaError, OSError) as problem:
+            raise PipelineError(f"{self.path}: cannot be written: {problem}") from problem
+        self._put_on_stable_storage()
+
+    def _put_on_stable_storage(self) -> None:
+        """See to the last commit and its files, which the library leaves to the system."""
+        entry = self.path / LOG / f"{deltalake.DeltaTable(self.path).version():020}.json"
+        folders = {entry.parent}
+        for line in entry.read_bytes().splitlines():
+            action = msgspec.json.decode(line)
+            if "add" in action:
+                file = self.path / unquote(action["add"]["path"])
+                sync(file)
+                folders.add(file.parent)
+        sync(entry)
+        for folder in folders:
+            sync(folder)
+
+    def compact(self, state: State) -> None:  # noqa: ARG002 - the table has its own log
+        """Put small files together, and remove files that have been out of use for a week.
+
+        Args:
+            state: what is remembered of the table.
+
+        Raises:
+            PipelineError: it cannot be done. Everything is as it was.
+        """
+        table = self._table()
+        if table is None:
+            return
+        actions = table.get_add_actions()
+        files = zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
+        small = Counter(path.rpartition("/")[0] for path, size in files if size < LARGE)
+        if max(small.values(), default=0) < TOGETHER:
+            return
+        try:
+            table.optimize.compact(target_size=LARGE)
+            table.vacuum(dry_run=False)
+        except (DeltaError, OSError) as problem:
+            raise PipelineError(f"{self.path}: cannot be compacted: {problem}") from problem
+
+    def _table(self) -> deltalake.DeltaTable | None:
+        """The table; None if there is none yet.
+
+        Raises:
+            PipelineError: it cannot be read.
+        """
+        if not (self.path / LOG).exists():
+            return None
+        try:
+            return deltalake.DeltaTable(self.path)
+        except (DeltaError, OSError) as problem:
+            raise PipelineError(f"{self.path}: cannot be read: {problem}") from problem

@@ -1,0 +1,93 @@
+"""Delta tables, wherever what adds to them is killed.
+
+What changes them is done in processes of its own, which import this module: it needs no Spark.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.compacting import TOGETHER
+from pipeline.delta import DeltaTarget
+from pipeline.files import State
+from tests.pipeline.delta_log import rows
+from tests.pipeline.table_kills import killed_elsewhere_at
+
+NEVER = 1 << 30
+SOME_STEPS = 5
+"""Every so many of the steps of a run are tried: each takes two processes that load the library."""
+
+
+def state_of(target: DeltaTarget) -> State:
+    return target.state() or State("export", "one", "journals", format="delta")
+
+
+def stage(target: DeltaTarget, ids: range) -> None:
+    """Do what a run of an export does before it is finished."""
+    target.staging.mkdir(parents=True)
+    table = pa.table({"id": list(ids), "topic": ["orders"] * len(ids)})
+    pq.write_table(table, target.staging / "part-0.parquet")
+
+
+def some_runs(table: Path) -> None:
+    """A table that some runs have added ten rows each to."""
+    target = DeltaTarget(table, ["topic"])
+    with target.possession():
+        for number in range(TOGETHER):
+            stage(target, range(10 * number, 10 * number + 10))
+            target.finish(state_of(target))
+
+
+def add(table: Path) -> None:
+    """What has not been added yet."""
+    target = DeltaTarget(table, ["topic"])
+    with target.possession():
+        state = state_of(target)
+        if "A" in state.reached:
+            return
+        stage(target, range(1000, 1010))
+        state.reached["A"] = 1010
+        target.finish(state)
+
+
+def replace(table: Path) -> None:
+    target = DeltaTarget(table, ["topic"])
+    with target.possession():
+        stage(target, range(2000, 2010))
+        target.replace(state_of(target))
+
+
+BEFORE = [*range(10 * TOGETHER)]
+
+
+@pytest.mark.parametrize(
+    ("change", "after"),
+    [
+        pytest.param(add, [*BEFORE, *range(1000, 1010)], id="rows are added"),
+        pytest.param(replace, [*range(2000, 2010)], id="rows are replaced"),
+    ],
+)
+def test_no_row_is_lost_or_doubled_wherever_a_run_is_killed(
+    tmp_path: Path, change: Callable[[Path], None], after: list[int]
+) -> None:
+    """Whatever is between what was there and what is there: the table has one or the other."""
+    whole = tmp_path / "whole"
+    assert not killed_elsewhere_at(NEVER, some_runs, whole)
+    for step in itertools.count(1, SOME_STEPS):
+        table = tmp_path / "table"
+        shutil.copytree(whole, table)
+        was_killed = killed_elsewhere_at(step, change, table)
+        assert rows(table, "id") in (BEFORE, after), step
+        assert not killed_elsewhere_at(NEVER, change, table), "as the next run does"
+        assert rows(table, "id") == after
+        shutil.rmtree(table)
+        if not was_killed:
+            break
+    assert step > 3 * SOME_STEPS
