@@ -1,14 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The records of entries that are appended together, in C.
+"""Entries that are appended together as they are written: their bodies, and their records, in C.
 
 They are made while publishers wait. What a run has in common is one value, numbers that follow on
-one another are two, and only what is left is looked at entry by entry.
+one another are two, and only what is left is looked at entry by entry. A body is joined to the
+others and its checksum is computed while it is in the processor's cache.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport (
+    PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+)
 from cpython.long cimport PyLong_AsUnsignedLongLong
 from cpython.ref cimport PyObject
 from cpython.sequence cimport PySequence_Fast
+from libc.string cimport memcpy
 
 from server.journal.octets cimport (
     crc32c, load_u32, store_u32, store_u64, uint8_t, uint32_t, uint64_t
@@ -26,19 +30,49 @@ cdef enum:
     LAG_UNKNOWN = 0xFFFF
 
 
-def make_records(place, content, flags=0):
-    data = content.data
-    cdef Py_ssize_t count = len(data), at
+def how_many_fit(data, Py_ssize_t start, Py_ssize_t most, long long room):
+    bodies = PySequence_Fast(data, "bodies are a sequence")
+    cdef PyObject **items = PySequence_Fast_ITEMS(bodies)
+    cdef Py_ssize_t stop = min(PySequence_Fast_GET_SIZE(bodies), start + most), at
+    for at in range(start, stop):
+        room -= size_of(items[at]) + SIZE
+        if room < 0:
+            return at - start
+    return max(stop - start, 0)
+
+
+def make_block(place, content, flags=0):
+    data = PySequence_Fast(content.data, "bodies are a sequence")
+    cdef PyObject **bodies = PySequence_Fast_ITEMS(data)
+    cdef Py_ssize_t count = PySequence_Fast_GET_SIZE(data), at, length, size = 0
+    for at in range(count):
+        size += size_of(bodies[at])
+    cdef bytes joined = PyBytes_FromStringAndSize(NULL, size)
     cdef bytes made = PyBytes_FromStringAndSize(NULL, SIZE * count)
-    cdef uint8_t *last = <uint8_t *>PyBytes_AS_STRING(made)
-    cdef uint8_t *first = last + SIZE * (count - 1)
+    cdef uint8_t *to = <uint8_t *>PyBytes_AS_STRING(joined)
+    cdef uint8_t *first = <uint8_t *>PyBytes_AS_STRING(made) + SIZE * (count - 1)
     cdef uint8_t *record
+    cdef const uint8_t *body
     cdef uint64_t txid = place.first_txid, end = place.bodies_end, lag = txid - place.durable
-    cdef uint64_t timestamp = <uint64_t><long long>place.timestamp, source = content.source, length
+    cdef uint64_t timestamp = <uint64_t><long long>place.timestamp, source = content.source
     fill(first, count, EXTRAS_LENGTH, 4, content.extras_length)
+    checksums = content.checksums
+    cdef uint32_t *computed = NULL
+    if checksums:
+        fill(first, count, BODY_CRC, 4, checksums)
+    else:
+        kept = PyBytes_FromStringAndSize(NULL, sizeof(uint32_t) * count)
+        computed = <uint32_t *>PyBytes_AS_STRING(kept)
+        checksums = memoryview(kept).cast("I")
     for at in range(count):
         record = first - SIZE * at
-        length = len(data[at])
+        body = <const uint8_t *>PyBytes_AS_STRING(<object>bodies[at])
+        length = PyBytes_GET_SIZE(<object>bodies[at])
+        memcpy(to, body, length)
+        if computed != NULL:
+            computed[at] = crc32c(to, length)
+            store_u32(record + BODY_CRC, computed[at])
+        to += length
         store_u64(record + TXID, txid + at)
         store_u64(record + TIMESTAMP, timestamp)
         store_u64(record + SOURCE, source)
@@ -53,13 +87,12 @@ def make_records(place, content, flags=0):
     fill(first, count, SOURCE_TXID, 8, content.source_txids)
     fill(first, count, SOW_KEY, 8, content.sow_keys)
     fill(first, count, EXPIRATION, 4, content.expirations)
-    fill(first, count, BODY_CRC, 4, content.checksums)
     fill(first, count, KIND, 1, content.kinds)
     fill(first, count, FLAGS, 1, flags)
     for at in range(count):
         record = first - SIZE * at
         store_u32(record + CRC, crc32c(record, CRC))
-    return made, end
+    return joined, made, end, checksums
 
 
 cdef int fill(uint8_t *first, Py_ssize_t count, int offset, int width, field) except -1:
@@ -85,6 +118,12 @@ cdef int fill(uint8_t *first, Py_ssize_t count, int offset, int width, field) ex
         value = PyLong_AsUnsignedLongLong(<object>items[at])
         store(first - SIZE * at + offset, width, value)
     return 0
+
+
+cdef inline Py_ssize_t size_of(PyObject *body) except -1:
+    if not PyBytes_CheckExact(<object>body):
+        raise TypeError("a body is bytes")
+    return PyBytes_GET_SIZE(<object>body)
 
 
 cdef inline void store(uint8_t *at, int width, uint64_t value) noexcept nogil:
