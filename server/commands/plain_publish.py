@@ -153,5 +153,5 @@ class PlainPublishes:
         known = self._known.get(run.shape)
         if known is None:
             return self.gather(run.frames(), publish, obey)
-        publish(known, run.bodies, list(run.digits) if known.is_numbered else [])
+        publish(known, run.bodies, run.digits if known.is_numbered else [])
         return len(run.bodies)

@@ -4,13 +4,11 @@ from collections.abc import Sequence
 
 from server.journal.blocks import Content, Field, Place
 
-def how_many_fit(data: Sequence[bytes], start: int, most: int, room: int) -> int:
+def how_many_fit(data: Sequence[bytes], room: int) -> int:
     """How many entries find room.
 
     Args:
         data: their bodies with extras.
-        start: the position of the first of them.
-        most: how many are wanted at most.
         room: bytes that bodies and records may take.
     """
 

@@ -10,6 +10,7 @@ from cpython.bytes cimport (
     PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 )
 from cpython.long cimport PyLong_AsUnsignedLongLong
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.ref cimport PyObject
 from cpython.sequence cimport PySequence_Fast
 from libc.string cimport memcpy
@@ -17,6 +18,7 @@ from libc.string cimport memcpy
 from server.journal.octets cimport (
     crc32c, load_u32, store_u32, store_u64, uint8_t, uint32_t, uint64_t
 )
+from server.wire.places cimport Places
 from server.journal.record cimport (
     SIZE, TXID, TIMESTAMP, CLIENT, SEQUENCE, SOURCE_TXID, SOURCE, SOW_KEY, BODY_START, BODY_LENGTH,
     EXTRAS_LENGTH, TOPIC, ORIGIN, EXPIRATION, BODY_CRC, KIND, FLAGS, LAG, CRC
@@ -30,29 +32,72 @@ cdef enum:
     LAG_UNKNOWN = 0xFFFF
 
 
-def how_many_fit(data, Py_ssize_t start, Py_ssize_t most, long long room):
-    bodies = PySequence_Fast(data, "bodies are a sequence")
-    cdef PyObject **items = PySequence_Fast_ITEMS(bodies)
-    cdef Py_ssize_t stop = min(PySequence_Fast_GET_SIZE(bodies), start + most), at
-    for at in range(start, stop):
-        room -= size_of(items[at]) + SIZE
+cdef struct Piece:
+    const uint8_t *data
+    Py_ssize_t size
+
+
+cdef class Bodies:
+    """Where bodies are in memory, for as long as whoever gave them keeps them."""
+
+    cdef Piece *each
+    cdef Py_ssize_t count
+    cdef Py_ssize_t size   # of all of them
+    cdef object given
+
+    def __dealloc__(self):
+        PyMem_Free(self.each)
+
+
+cdef Bodies bodies_of(given):
+    cdef Bodies bodies = Bodies()
+    cdef Places places
+    cdef PyObject **items
+    cdef PyObject *body
+    cdef const uint8_t *chunk
+    cdef Py_ssize_t at
+    bodies.count = len(given)
+    bodies.each = <Piece *>PyMem_Malloc(max(bodies.count, 1) * sizeof(Piece))
+    if bodies.each == NULL:
+        raise MemoryError
+    if type(given) is Places:
+        bodies.given = places = <Places>given
+        chunk = <const uint8_t *>PyBytes_AS_STRING(places.chunk)
+        for at in range(bodies.count):
+            bodies.each[at].data = chunk + places.first[at].start
+            bodies.each[at].size = places.first[at].size
+            bodies.size += places.first[at].size
+        return bodies
+    bodies.given = PySequence_Fast(given, "bodies are a sequence")
+    items = PySequence_Fast_ITEMS(bodies.given)
+    for at in range(bodies.count):
+        body = items[at]
+        if not PyBytes_CheckExact(<object>body):
+            raise TypeError("a body is bytes")
+        bodies.each[at].data = <const uint8_t *>PyBytes_AS_STRING(<object>body)
+        bodies.each[at].size = PyBytes_GET_SIZE(<object>body)
+        bodies.size += bodies.each[at].size
+    return bodies
+
+
+def how_many_fit(given, long long room):
+    cdef Bodies bodies = bodies_of(given)
+    cdef Py_ssize_t at
+    for at in range(bodies.count):
+        room -= bodies.each[at].size + SIZE
         if room < 0:
-            return at - start
-    return max(stop - start, 0)
+            return at
+    return bodies.count
 
 
 def make_block(place, content, flags=0):
-    data = PySequence_Fast(content.data, "bodies are a sequence")
-    cdef PyObject **bodies = PySequence_Fast_ITEMS(data)
-    cdef Py_ssize_t count = PySequence_Fast_GET_SIZE(data), at, length, size = 0
-    for at in range(count):
-        size += size_of(bodies[at])
-    cdef bytes joined = PyBytes_FromStringAndSize(NULL, size)
+    cdef Bodies bodies = bodies_of(content.data)
+    cdef Py_ssize_t count = bodies.count, at, length
+    cdef bytes joined = PyBytes_FromStringAndSize(NULL, bodies.size)
     cdef bytes made = PyBytes_FromStringAndSize(NULL, SIZE * count)
     cdef uint8_t *to = <uint8_t *>PyBytes_AS_STRING(joined)
     cdef uint8_t *first = <uint8_t *>PyBytes_AS_STRING(made) + SIZE * (count - 1)
     cdef uint8_t *record
-    cdef const uint8_t *body
     cdef uint64_t txid = place.first_txid, end = place.bodies_end, lag = txid - place.durable
     cdef uint64_t timestamp = <uint64_t><long long>place.timestamp, source = content.source
     fill(first, count, EXTRAS_LENGTH, 4, content.extras_length)
@@ -66,9 +111,8 @@ def make_block(place, content, flags=0):
         checksums = memoryview(kept).cast("I")
     for at in range(count):
         record = first - SIZE * at
-        body = <const uint8_t *>PyBytes_AS_STRING(<object>bodies[at])
-        length = PyBytes_GET_SIZE(<object>bodies[at])
-        memcpy(to, body, length)
+        length = bodies.each[at].size
+        memcpy(to, bodies.each[at].data, length)
         if computed != NULL:
             computed[at] = crc32c(to, length)
             store_u32(record + BODY_CRC, computed[at])
@@ -118,12 +162,6 @@ cdef int fill(uint8_t *first, Py_ssize_t count, int offset, int width, field) ex
         value = PyLong_AsUnsignedLongLong(<object>items[at])
         store(first - SIZE * at + offset, width, value)
     return 0
-
-
-cdef inline Py_ssize_t size_of(PyObject *body) except -1:
-    if not PyBytes_CheckExact(<object>body):
-        raise TypeError("a body is bytes")
-    return PyBytes_GET_SIZE(<object>body)
 
 
 cdef inline void store(uint8_t *at, int width, uint64_t value) noexcept nogil:

@@ -391,16 +391,14 @@ class Writer:
         """How many bodies can be appended in one block, without looking at anything in between."""
         if self.refusal is not None or not all(starmap(self._knows, handles.values())):
             return 0
-        return how_many_fit(bodies, start, _MOST_IN_BLOCK, self._credit)
+        return how_many_fit(bodies[start : start + _MOST_IN_BLOCK], self._credit)
 
     def _knows(self, topic: TopicHandle, origin: OriginHandle | None) -> bool:
         """Whether the current file says what the numbers of topic and origin stand for."""
         number = self.file.number
         return topic.file == number and (origin is None or origin.file == number)
 
-    def _append_block(
-        self, handles: Handles, content: Content, flags: Field = 0
-    ) -> Sequence[int]:
+    def _append_block(self, handles: Handles, content: Content, flags: Field = 0) -> Sequence[int]:
         """Append entries that fit; returns the checksums of their bodies with extras."""
         count = len(content.data)
         topics, origins = _numbers_of(handles, content.names)

@@ -63,6 +63,8 @@ class Topic(Audience):
 
     keeps_messages = False
     """Whether messages go on stable storage."""
+    takes_places = True
+    """Whether bodies may be places in what was read, of which nothing is kept."""
     is_journaled = False
     """Whether messages are in the transaction log."""
 
