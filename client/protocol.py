@@ -44,7 +44,7 @@ from client.queue_acks import effective_backlog
 from client.uri import AMPS
 from server.wire.framing import Frame, FrameError, FrameReader, frame, frame_head
 from server.wire.header import Header, HeaderError, decode_frame, encode_header
-from server.wire.numbered import NumberedRun
+from server.wire.numbered import FrameRun
 from server.wire.runs import RunReader
 
 _AT_ONCE: Final = 0.0
@@ -129,10 +129,7 @@ class ClientProtocol(Commands):
             ProtocolError: they are not the amps protocol. The protocol is closed with that error.
         """
         try:
-            frames = self._reader.feed(data)
-            run = self._reader.take_run()
-            if run is not None:
-                self._take_run(run)
+            frames = self._cut(data)
             if self._has_blocks:
                 self._take_in_blocks(frames)
             else:
@@ -352,15 +349,17 @@ class ClientProtocol(Commands):
         """Acknowledgements of numbered messages may come one for each, and differ by the number."""
         return FrameReader() if self.numbering is None else RunReader()
 
-    def _take_run(self, run: NumberedRun) -> None:
-        """Take frames that differ by their numbers; of conflatable ones, the last says it all."""
-        *_, last = frames = list(run.frames())
-        ack = decode_frame(*last)[0]
-        is_conflatable = ack.command_id is None and ack.acks == "persisted"
-        if ack.command == "ack" and is_conflatable and ack.status == "success":
-            frames = [last]
-        for parts in frames:
-            self._take(parts)
+    def _cut(self, data: bytes) -> list[Frame]:
+        reader = self._reader
+        frames: list[Frame] = []
+        while True:
+            some = reader.feed(data)
+            if (run := reader.take_run()) is not None:
+                frames += _worth_taking(run)
+            frames += some
+            if not reader.has_more:
+                return frames
+            data = b""
 
     def _take_in_blocks(self, frames: list[Frame]) -> None:
         """Take frames; publications for who wants blocks together."""
@@ -527,3 +526,14 @@ class ClientProtocol(Commands):
         finished = [key for key, it in self._requests.items() if it.inbox is inbox and it.done]
         for command_id in finished:
             del self._requests[command_id]
+
+
+def _worth_taking(run: FrameRun) -> list[Frame]:
+    """The frames of a run; of acks that are conflatable, the last says it all."""
+    frames = list(run.frames())
+    if run.digits:
+        ack = decode_frame(*frames[-1])[0]
+        is_conflatable = ack.command_id is None and ack.acks == "persisted"
+        if ack.command == "ack" and is_conflatable and ack.status == "success":
+            return frames[-1:]
+    return frames

@@ -62,6 +62,7 @@ COMPILED: Final = (
     "subscriptions.presentation",
     "subscriptions.record_audience",
     "subscriptions.record_delivery",
+    "subscriptions.run_matching",
     "topics.arrivals",
     "topics.journaled",
     "topics.receiving",

@@ -126,7 +126,7 @@ class PersistedAcks:
             is_certain: whether it never tells of a problem; then the last number says it all.
         """
         if is_certain:
-            sequences = sequences[-1:]
+            sequences = (sequences[-1],)
             if len(self._waiting) >= _MOST_APART:
                 self._crowd_in(sequences, when_stored)
                 return

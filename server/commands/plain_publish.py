@@ -17,7 +17,7 @@ from server.wire.numbered import split_at_sequence
 
 if TYPE_CHECKING:
     from server.wire.framing import Frame
-    from server.wire.numbered import NumberedRun
+    from server.wire.numbered import FrameRun
 
 _MOST_REMEMBERED: Final = 1024
 _LONGEST_REMEMBERED: Final = 512
@@ -148,7 +148,7 @@ class PlainPublishes:
             done += len(bodies)
         return done
 
-    def take(self, run: NumberedRun, publish: Publish, obey: Obey) -> int:
+    def take(self, run: FrameRun, publish: Publish, obey: Obey) -> int:
         """The same for frames that the reader has gathered already. See `gather`."""
         known = self._known.get(run.shape)
         if known is None:

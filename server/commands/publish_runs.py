@@ -16,6 +16,7 @@ from server.commands.refuse import refuse
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.rejection import Rejection
 from server.wire.header import Header
+from server.wire.sequences import numbers_of
 
 if TYPE_CHECKING:
     from server.commands.persisted_acks import Publisher
@@ -75,13 +76,16 @@ class PublishRuns:
         session = self._session
         session.command = "publish"
         topic = run.topic
+        if not topic.takes_places:
+            bodies = list(bodies)  # each is wanted by itself, and some for long
         if topic.is_journaled:
             envelope = Envelope(session, session.last_heard)
-            envelope.sequences = list(map(int, sequences))
+            envelope.sequences = numbers_of(sequences)
             self.are_recorded = True
-        elif self._envelope is None:
-            envelope = self._envelope = Envelope(session, session.last_heard)
         else:
+            sequences = list(sequences)  # some may wait, what was read must not
+            if self._envelope is None:
+                self._envelope = Envelope(session, session.last_heard)
             envelope = self._envelope
         rejections = topic.publish(bodies, envelope)
         unsaid = sequences
@@ -105,7 +109,7 @@ class PublishRuns:
         accepted: list[bytes] = []
         begin = 0
         for rejection in rejections:
-            before = sequences[begin : rejection.position]
+            before = list(sequences[begin : rejection.position])
             accepted += before
             begin = rejection.position + 1
             if run.conflates and before:  # a duplicate is told behind them

@@ -58,6 +58,10 @@ class Publishable(Protocol):
     def is_journaled(self) -> bool:
         """Whether messages are in the transaction log."""
 
+    @property
+    def takes_places(self) -> bool:
+        """Whether bodies may be places in what was read, of which nothing is kept."""
+
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """Publish messages. See `Topic.publish`."""
 
@@ -84,6 +88,7 @@ class LimitedTopic:
         name: its name.
         keeps_messages: whether messages go on stable storage.
         is_journaled: whether messages are in the transaction log.
+        takes_places: no, each body is looked at by itself.
         when_stored: calls back when everything published so far is settled.
     """
 
@@ -99,6 +104,7 @@ class LimitedTopic:
         self.name: Final = topic.name
         self.keeps_messages: Final = topic.keeps_messages
         self.is_journaled: Final = topic.is_journaled
+        self.takes_places: Final = False
         self.when_stored: Final = topic.when_stored
         self._effort: Final = Allowance()
         self._extract: Final = message_type.extractor(paths(permitted))

@@ -13,12 +13,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from server.wire.numbered import NumberedRun
-
 if TYPE_CHECKING:
     from server.commands.plain_publish import Obey
     from server.commands.publish_runs import PublishRuns
     from server.wire.framing import Frame, FrameSource
+    from server.wire.numbered import FrameRun
 
 
 class Inbox:
@@ -36,7 +35,7 @@ class Inbox:
     def __init__(self, reader: FrameSource) -> None:
         self.reader = reader
         self._chunks: deque[bytes] = deque()
-        self._run: NumberedRun | None = None  # comes before the frames
+        self._run: FrameRun | None = None  # comes before the frames
         self._frames: Sequence[Frame] = ()
         self._position = 0  # of the run, or if there is none of the frames, what comes next
 
@@ -98,11 +97,9 @@ class Inbox:
             if self._position == len(frames):  # the memory is needed for what comes next
                 self._frames, self._position = (), 0
             return done
-        shape, digits, bodies = self._run
-        part = slice(begin, begin + most)
-        run = NumberedRun(shape, digits[part], bodies[part])
-        done = runs.known.take(run, runs.publish, obey)
+        run = self._run
+        done = runs.known.take(run.part(begin, most), runs.publish, obey)
         self._position = begin + done
-        if self._position == len(digits):
+        if self._position == len(run.bodies):
             self._run, self._position = None, 0
         return done

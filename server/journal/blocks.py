@@ -2,7 +2,7 @@
 
 A run of publishes to one topic by one publisher differs in sequence numbers and bodies only, and
 what comes from another instance is in columns already. So what entries have in common is said once,
-and the rest in columns; `make_records` makes records of that.
+and the rest in columns; `make_block` makes records of that.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Content(NamedTuple):
         sow_keys: SOW keys as numbers, 0 for none.
         expirations: lifetimes in seconds, 0 for none.
         extras_length: bytes of extras behind each body.
-        checksums: of bodies with extras.
+        checksums: of bodies with extras; empty if they have not been computed yet.
         data: the bodies with extras.
     """
 

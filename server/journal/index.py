@@ -67,7 +67,8 @@ _CLIENT: Final = np.dtype([("client", "<u8"), ("first", "<u8"), ("last", "<u8"),
 _TOPIC_HEADER: Final = struct.Struct("<8sHHIII")  # magic, version, reserved, entries, topics, spare
 _POSTING: Final = struct.Struct("<II")  # topic number, entries
 _COMPRESSION: Final = 1
-_EVENTS: Final = sorted(EVENTS)
+_IS_EVENT: Final = np.isin(np.arange(256), sorted(EVENTS))
+"""Of each kind that a record can have, whether it is one of an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ def build_index(source: Source, number: int, first_txid: int, count: int) -> Ind
             notes += int(np.count_nonzero(records["kind"] == Kind.MISSING))
             # A number from another instance may happen to be the txid that its entry has here.
             numbered = (records["sequence"] != records["txid"]) | (records["source"] != 0)
-            _cover_all(clients, records[numbered & np.isin(records["kind"], _EVENTS)])
+            _cover_all(clients, records, numbered & _IS_EVENT[records["kind"]])
             continue
         for place, row in enumerate(read_rows(source, first_txid, start, stop), start):
             if row is None:  # what lies between its neighbours is taken for its body
@@ -150,16 +151,24 @@ def build_index(source: Source, number: int, first_txid: int, count: int) -> Ind
     return Index(number, first_txid, count, notes, names, clients, np.append(pairs, end))
 
 
-def _cover_all(clients: dict[int, Span], records: npt.NDArray[np.void]) -> None:
-    """Take note of what publishers have numbered."""
-    if not len(records):
+def _cover_all(
+    clients: dict[int, Span], records: npt.NDArray[np.void], chosen: npt.NDArray[np.bool_]
+) -> None:
+    """Take note of what publishers have numbered; columns are far cheaper than whole records."""
+    of_clients = records["client"][chosen]
+    if not len(of_clients):
         return
-    ordered = records[np.argsort(records["client"], kind="stable")]
-    found, begins = np.unique(ordered["client"], return_index=True)
-    firsts = np.minimum.reduceat(ordered["sequence"], begins).tolist()
-    lasts = np.maximum.reduceat(ordered["sequence"], begins).tolist()
-    times = np.maximum.reduceat(ordered["timestamp"], begins).tolist()
-    for client, *span in zip(found.tolist(), firsts, lasts, times, strict=True):
+    sequences, times = records["sequence"][chosen], records["timestamp"][chosen]
+    if (of_clients == of_clients[0]).all():
+        found, begins = of_clients[:1], np.zeros(1, np.intp)
+    else:
+        order = np.argsort(of_clients, kind="stable")
+        sequences, times = sequences[order], times[order]
+        found, begins = np.unique(of_clients[order], return_index=True)
+    firsts = np.minimum.reduceat(sequences, begins).tolist()
+    lasts = np.maximum.reduceat(sequences, begins).tolist()
+    ends = np.maximum.reduceat(times, begins).tolist()
+    for client, *span in zip(found.tolist(), firsts, lasts, ends, strict=True):
         _cover(clients, client, Span(*span))
 
 

@@ -1,9 +1,21 @@
-"""The records of entries that are appended together, in C; the theory of it is in making.pyx."""
+"""Entries that are appended together as they are written; the theory of it is in making.pyx."""
+
+from collections.abc import Sequence
 
 from server.journal.blocks import Content, Field, Place
 
-def make_records(place: Place, content: Content, flags: Field = 0) -> tuple[bytes, int]:
-    """The records of a run.
+def how_many_fit(data: Sequence[bytes], room: int) -> int:
+    """How many entries find room.
+
+    Args:
+        data: their bodies with extras.
+        room: bytes that bodies and records may take.
+    """
+
+def make_block(
+    place: Place, content: Content, flags: Field = 0
+) -> tuple[bytes, bytes, int, Sequence[int]]:
+    """The bodies and records of a run.
 
     Args:
         place: where it goes.
@@ -11,5 +23,6 @@ def make_records(place: Place, content: Content, flags: Field = 0) -> tuple[byte
         flags: as the records have them.
 
     Returns:
-        The records as they lie in the file, the last one first; the offset behind the last body.
+        The bodies with extras, back to back; the records as they lie in the file, the last one
+        first; the offset behind the last body; the checksums of the bodies.
     """

@@ -6,11 +6,10 @@ stable storage when the committer says so, and not before.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate, starmap
+from itertools import starmap
 from time import monotonic
 from typing import Final
 
@@ -37,7 +36,7 @@ from server.journal.layout import (
     pack_header,
     unpack_extras,
 )
-from server.journal.making import make_records
+from server.journal.making import how_many_fit, make_block
 from server.journal.missing import Missing
 
 _pack_head: Final = HEAD.pack
@@ -286,7 +285,7 @@ class Writer:
         if count:
             part = slice(start, start + count)
             txids = range(first, first + count)
-            some, numbers = bodies[part], sequences[part]
+            numbers = sequences[part]
             content = Content(
                 0,
                 client if numbers else server_made_identity(client, self._instance),
@@ -297,13 +296,12 @@ class Writer:
                 sow_keys[part] or 0,
                 expiration,
                 0,
-                list(map(crc32c, some)),
-                some,
+                (),
+                bodies[part],
             )
-            self._append_block(handles, content)
+            checksums = self._append_block(handles, content)
             if numbers:
                 self.sequences[client] = (numbers[-1], self.last_timestamp)
-            checksums = content.checksums
             return AppendedRun(start + count, txids, self.last_timestamp, None, checksums=checksums)
         try:  # this one makes room, or begins the next file
             txid = self.append(
@@ -393,18 +391,15 @@ class Writer:
         """How many bodies can be appended in one block, without looking at anything in between."""
         if self.refusal is not None or not all(starmap(self._knows, handles.values())):
             return 0
-        lengths = list(map(len, bodies[start : start + _MOST_IN_BLOCK]))
-        if sum(lengths) + RECORD_SIZE * len(lengths) <= self._credit:
-            return len(lengths)
-        sizes = accumulate(length + RECORD_SIZE for length in lengths)
-        return bisect_right(list(sizes), self._credit)
+        return how_many_fit(bodies[start : start + _MOST_IN_BLOCK], self._credit)
 
     def _knows(self, topic: TopicHandle, origin: OriginHandle | None) -> bool:
         """Whether the current file says what the numbers of topic and origin stand for."""
         number = self.file.number
         return topic.file == number and (origin is None or origin.file == number)
 
-    def _append_block(self, handles: Handles, content: Content, flags: Field = 0) -> None:
+    def _append_block(self, handles: Handles, content: Content, flags: Field = 0) -> Sequence[int]:
+        """Append entries that fit; returns the checksums of their bodies with extras."""
         count = len(content.data)
         topics, origins = _numbers_of(handles, content.names)
         place = Place(
@@ -415,9 +410,9 @@ class Writer:
             origins,
             self.durable,
         )
-        records, bodies_end = make_records(place, content, flags)
+        bodies, records, bodies_end, checksums = make_block(place, content, flags)
         self._credit -= bodies_end - self._bodies_end + RECORD_SIZE * count
-        self._append_to_stream((count, b"".join(content.data), records))
+        self._append_to_stream((count, bodies, records))
         self._next_txid += count
         self._bodies_end = bodies_end
         self.last_timestamp = place.timestamp
@@ -426,6 +421,7 @@ class Writer:
             self._with_extras += count if isinstance(lengths, int) else sum(map(bool, lengths))
         if self.pipe.asleep:
             self.pipe.wake()
+        return checksums
 
     def _make_room(self, length: int) -> None:
         """Find out why the credit is used up, do what is needed, and grant some more.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 import msgspec
 import simdjson
@@ -25,6 +25,7 @@ import simdjson
 from server.base.octets import to_octets
 from server.message_types.json_fields import FieldReader
 from server.message_types.json_scan import read_scalar, read_text, scan
+from server.message_types.json_tests import FilterTests
 from server.message_types.trees import read_path
 from server.message_types.typed_fields import NotTypedError, typed_fields
 from server.message_types.wanted import MAX_DEPTH
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from server.message_types.base import Extractor, Value
+    from server.message_types.bulk import PlainTest
     from server.message_types.json_scan import Names
     from server.message_types.paths import Path
     from server.message_types.trees import Tree
@@ -123,6 +125,24 @@ def first_wins_reader(paths: Sequence[Path]) -> FieldReader:
         return scan_all(body[:_MOST_SCANNED])
 
     return FieldReader(members, len(paths), read_text, read_scalar, read_part, scanning)
+
+
+def first_wins_tests(filters: Sequence[Sequence[PlainTest]]) -> FilterTests:
+    """Make what decides filters where the first of equal keys counts."""
+    paths = list(dict.fromkeys(test.path for tests in filters for test in tests))
+    placed = [
+        [_SlotTest(paths.index(test.path), test.operator, test.literals) for test in tests]
+        for tests in filters
+    ]
+    return FilterTests(_want(list(enumerate(paths)), 1), len(paths), placed)
+
+
+class _SlotTest(NamedTuple):
+    """See `SlotTest`."""
+
+    slot: int
+    operator: str
+    literals: Sequence[float | str]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from libc.string cimport strncmp
 
 
 cdef inline const char *skip_space(const char *at) noexcept nogil:
+    if at[0] > c' ':  # as nearly always
+        return at
     while at[0] == c' ' or at[0] == c'\n' or at[0] == c'\r' or at[0] == c'\t':
         at += 1
     return at
@@ -18,6 +20,9 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
+    #if defined(__GNUC__) && defined(__SSE2__)
+    #include <emmintrin.h>
+    #endif
 
     #define EACH_BYTE(byte) (UINT64_C(0x0101010101010101) * (byte))
 
@@ -27,7 +32,16 @@ cdef extern from *:
 
     /* The first quote or backslash from `at` on; `end`, or beyond, if there is none. */
     static inline const char *quote_or_escape(const char *at, const char *end) {
-    #if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    #if defined(__GNUC__) && defined(__SSE2__)
+        for (; end - at >= 16; at += 16) {
+            __m128i bytes = _mm_loadu_si128((const __m128i *)at);
+            int found = _mm_movemask_epi8(_mm_or_si128(
+                _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')),
+                _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\\\'))));
+            if (found)
+                return at + __builtin_ctz((unsigned)found);
+        }
+    #elif defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
         for (; end - at >= 8; at += 8) {
             uint64_t word, found;
             memcpy(&word, at, 8);

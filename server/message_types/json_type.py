@@ -15,7 +15,12 @@ import simdjson
 
 from server.base.octets import to_octets
 from server.message_types.base import BodyError, Capabilities
-from server.message_types.json_read import KEPT_BUFFERS, first_wins_reader, last_wins_extractor
+from server.message_types.json_read import (
+    KEPT_BUFFERS,
+    first_wins_reader,
+    first_wins_tests,
+    last_wins_extractor,
+)
 from server.message_types.json_scan import split_members
 from server.message_types.raw_trees import RawTreeType
 from server.message_types.wanted import MAX_DEPTH
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from server.message_types.base import Extractor, Field, Value
-    from server.message_types.bulk import BulkExtractor
+    from server.message_types.bulk import BulkExtractor, Decider, PlainTest
     from server.message_types.options import Options
     from server.message_types.paths import Path
     from server.message_types.raw_trees import RawNode, RawTree
@@ -61,6 +66,10 @@ class JsonType(RawTreeType):
             return first_wins_reader(paths).read_all
         extract = last_wins_extractor(paths)
         return lambda bodies: list(zip(*map(extract, bodies), strict=True))
+
+    def bulk_decider(self, filters: Sequence[Sequence[PlainTest]]) -> Decider | None:
+        """Make what decides some filters, see `DecidesInBulk.bulk_decider`."""
+        return first_wins_tests(filters).decide if self._first_wins else None
 
     def parse(self, body: bytes) -> RawTree:
         """See `RawTreeType.parse`."""

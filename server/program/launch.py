@@ -38,7 +38,7 @@ from server.program.console import OutputError, put, say
 from server.program.daemon import detach
 from server.program.verdict import Together, print_problems, report
 from server.security.modules import SecurityError
-from server.upkeep import memory
+from server.upkeep import freed_memory, memory
 from server.upkeep.supervisor import Supervisor
 
 _PROBLEM: Final = PROBLEM_IDS[Severity.WARNING]
@@ -92,6 +92,7 @@ def fulfil(wish: Wish) -> int:
         OutputError: what was asked for cannot be printed.
     """
     memory.begin()
+    freed_memory.keep_some()
     sys.setswitchinterval(_SWITCH_SECONDS)
     os.environ.update(wish.defines)
     together = Together()

@@ -9,19 +9,17 @@ message is the body's length and, rarely, a few more keys.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.failures import give_up_on
 from server.subscriptions.message_run import MessageRun
 from server.subscriptions.presentation import Presentation
-from server.wire.framing import frame_head
 from server.wire.header import json_text
+from server.wire.places import framed
 
 if TYPE_CHECKING:
     from server.subscriptions.subscription import Subscription
-
-_MOST_HEADS_KEPT: Final = 1024
 
 
 class Delivery(Protocol):
@@ -65,43 +63,6 @@ def hand_over(recipients: Iterable[Recipient], bodies: Sequence[bytes], envelope
             give_up_on(subscriptions, error)
 
 
-class _Heads(dict[int, bytes]):
-    """Frame heads (length and header) by body length, made when first asked for.
-
-    Args:
-        left: the header up to the body's length.
-        right: its end.
-
-    Attributes:
-        left: see above.
-        right: see above.
-    """
-
-    __slots__ = ("left", "right")
-
-    def __init__(self, left: bytes, right: bytes) -> None:
-        super().__init__()
-        self.left: Final = left
-        self.right: Final = right
-
-    def __missing__(self, body_length: int) -> bytes:
-        head = self.make(body_length, b"")
-        if len(self) >= _MOST_HEADS_KEPT:
-            self.clear()
-        self[body_length] = head
-        return head
-
-    def make(self, body_length: int, keys: bytes) -> bytes:
-        """Make the head of one frame.
-
-        Args:
-            body_length: the body's length in bytes.
-            keys: further header keys as JSON text, each with its leading comma.
-        """
-        header = b'%s,"l":%d%s%s' % (self.left, body_length, keys, self.right)
-        return frame_head(header, body_length)
-
-
 class DirectDelivery:
     """Puts messages into a connection's outbox as they come.
 
@@ -113,7 +74,7 @@ class DirectDelivery:
         presentation: the form that these subscriptions want.
     """
 
-    __slots__ = ("_frames", "_further_keys", "_heads", "_outbox", "_present")
+    __slots__ = ("_frames", "_further_keys", "_left", "_outbox", "_present", "_right")
 
     def __init__(
         self, outbox: Writer, topic: str, sub_ids: Sequence[str], presentation: Presentation
@@ -122,8 +83,8 @@ class DirectDelivery:
         self._present = presentation.present if presentation.changes_bodies else None
         self._further_keys = presentation.keys if presentation.asks_for_keys else None
         self._frames = presentation.frames
-        left = b'{"c":"p","t":' + json_text(topic)
-        self._heads = _Heads(left, presentation.header_end(sub_ids))
+        self._left = b'{"c":"p","t":' + json_text(topic)
+        self._right = presentation.header_end(sub_ids)
 
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         """Frame messages and put them into the connection's outbox."""
@@ -132,25 +93,12 @@ class DirectDelivery:
         keys = envelope.keys
         if self._further_keys is not None:
             keys += self._further_keys(envelope)
-        heads = self._heads
-        if len(bodies) == 1:  # what filtered messages, and those of replays, come as
-            body = bodies[0]
-            size = len(body)
-            self._outbox.write((heads.make(size, keys) if keys else heads[size]) + body)
-            return
-        chunks: list[bytes] = []
-        if keys:
-            for body in bodies:
-                chunks += (heads.make(len(body), keys), body)
-        else:
-            for body in bodies:
-                chunks += (heads[len(body)], body)
-        self._outbox.write_run(b"".join(chunks), len(bodies))
+        data = framed(bodies, self._left, keys + self._right)
+        self._outbox.write_run(data, len(bodies))
 
     def deliver_run(self, run: MessageRun) -> None:
         """Frame messages that have bookmarks of their own, and put them into the outbox."""
-        heads = self._heads
-        self._outbox.write_run(self._frames(run, heads.left, heads.right), len(run))
+        self._outbox.write_run(self._frames(run, self._left, self._right), len(run))
 
 
 def deliver_run(run: MessageRun, delivery: Delivery) -> None:

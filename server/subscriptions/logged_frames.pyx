@@ -6,12 +6,12 @@ all frames is known before any of them is written, and each byte of a body is co
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.string cimport memcpy
 
 from server.journal.octets cimport load_u32, load_u64, uint8_t, uint32_t, uint64_t
 from server.journal.record cimport (
     SIZE, TIMESTAMP, CLIENT, SEQUENCE, SOW_KEY, BODY_START, BODY_LENGTH
 )
+from server.wire.putting cimport digits, put, put_length, put_number
 
 from server.subscriptions.envelope import iso_timestamp
 
@@ -25,28 +25,6 @@ cdef enum:  # bytes of keys, without their values
     TIMESTAMP_KEY = 8  # ,"ts":""
     SOW_KEY_KEY = 7  # ,"k":""
     LENGTH_KEY = 5  # ,"l":
-
-
-cdef inline Py_ssize_t digits(uint64_t value) noexcept nogil:
-    cdef Py_ssize_t count = 1
-    while value >= 10000:
-        value //= 10000
-        count += 4
-    return count + (value >= 10) + (value >= 100) + (value >= 1000)
-
-
-cdef inline uint8_t *put_number(uint8_t *to, uint64_t value) noexcept nogil:
-    cdef Py_ssize_t count = digits(value), place = count
-    while place:
-        place -= 1
-        to[place] = <uint8_t>(48 + value % 10)
-        value //= 10
-    return to + count
-
-
-cdef inline uint8_t *put(uint8_t *to, const void *data, Py_ssize_t size) noexcept nogil:
-    memcpy(to, data, size)
-    return to + size
 
 
 def frames(
@@ -97,9 +75,7 @@ def frames(
             body = <const uint8_t *>PyBytes_AS_STRING(sent)
             length = PyBytes_GET_SIZE(sent)
         header = header_size(record, fixed, bookmark, sow_key) + digits(length) + length
-        to[0], to[1] = <uint8_t>(header >> 24), <uint8_t>(header >> 16)
-        to[2], to[3] = <uint8_t>(header >> 8), <uint8_t>header
-        to = put(to + 4, PyBytes_AS_STRING(left), left_size)
+        to = put(put_length(to, header), PyBytes_AS_STRING(left), left_size)
         to = put_number(put(to, b',"l":', LENGTH_KEY), length)
         to = put(to, PyBytes_AS_STRING(keys), keys_size)
         if bookmark:

@@ -36,9 +36,11 @@ from server.expressions.effort import TooCostlyError
 from server.expressions.patterns import searches
 from server.expressions.tree import Call, Expr, Reference, walk
 from server.message_types.base import Extractor, MessageType, Value
+from server.message_types.bulk import MOST_DECIDED
 from server.sow.record_context import context_of
 from server.subscriptions.field_index import FieldIndex, QuickFind, Term, indexable_terms
 from server.subscriptions.filter_costs import FilterCost, Looks, Spent
+from server.subscriptions.run_matching import RunMatching
 from server.subscriptions.searches import Hopeless, Searches, TestEffort
 
 if TYPE_CHECKING:
@@ -116,6 +118,7 @@ class FilterSet:
         self._unmoved: list[Filter] = []  # filters that it has not got yet
         self._looks = Looks()
         self._is_diverted = False  # whether the next message is not merely matched
+        self._runs = RunMatching[Filter](message_type)
 
     def __bool__(self) -> bool:
         return bool(self._filters)
@@ -181,6 +184,27 @@ class FilterSet:
         looks.messages += messages
         if looks.messages >= looks.due_at:
             self._is_diverted = True
+
+    def in_runs(self, messages: int) -> RunMatching[Filter] | None:
+        """What decides the filters for some messages together; None if they are to be matched.
+
+        Args:
+            messages: how many, of those that are expected.
+        """
+        if self._is_diverted or len(self._filters) > MOST_DECIDED:
+            return None
+        plan = self._layout.plan or self._layout.make_plan()
+        runs = self._runs
+        return runs if runs.is_ready(plan, self._filters.values(), messages) else None
+
+    def are_in(self, runs: RunMatching[Filter]) -> bool:
+        """Whether what `in_runs` has given still decides these filters, and no others."""
+        return self._layout.plan is runs.state and not self._is_diverted
+
+    @property
+    def is_diverted(self) -> bool:
+        """Whether more is to be done with the next message than to match it."""
+        return self._is_diverted
 
     def cost(self, filter_: Filter, topic: str) -> FilterCost:
         """What a filter costs.

@@ -53,6 +53,7 @@ class TopicWithRecords(RecordAudience):
     __slots__ = ("_cascade", "_followers")
 
     keeps_messages = True
+    takes_places = False
     """Whether messages go on stable storage."""
     is_journaled = False
     """Whether messages are in the transaction log."""

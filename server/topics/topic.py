@@ -32,9 +32,13 @@ if TYPE_CHECKING:
     from server.sow.store import Settled
     from server.subscriptions.delivery import Writer
     from server.subscriptions.outbox import Outbox
+    from server.subscriptions.run_matching import RunMatching
 
 FOR_NOBODY: Final = "/AMPS/devnull"
 """The topic that takes what is published to it, and that nobody hears of."""
+
+_LEAST_RUN: Final = 4
+"""Messages for which it pays to decide filters together."""
 
 RESERVED_TOPICS: Final = "/AMPS"
 """What the names begin with of topics that the server publishes to."""
@@ -59,6 +63,8 @@ class Topic(Audience):
 
     keeps_messages = False
     """Whether messages go on stable storage."""
+    takes_places = True
+    """Whether bodies may be places in what was read, of which nothing is kept."""
     is_journaled = False
     """Whether messages are in the transaction log."""
 
@@ -108,9 +114,59 @@ class Topic(Audience):
         then(None)
 
     def _publish_filtered(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
+        """Deliver messages to those whose filters they match."""
+        filters = self._filters
+        filters.expect(len(bodies))
+        if len(bodies) < _LEAST_RUN:
+            self._match_each(bodies, envelope)
+            return
+        start = 0
+        while start < len(bodies):
+            runs = filters.in_runs(len(bodies) - start)
+            if runs is None:
+                # One of them may be looked at closely, or make the set another one.
+                end = start + 1 if filters.is_diverted else len(bodies)
+                self._match_each(bodies[start:end], envelope)
+            else:
+                end = self._deliver_run(runs, bodies, start, envelope)
+            start = end
+
+    def _deliver_run(
+        self, runs: RunMatching[Filter], bodies: Sequence[bytes], start: int, envelope: Envelope
+    ) -> int:
+        """Deliver messages from one on whose filters are decided together.
+
+        Returns:
+            Up to which it has done so, which is all of them unless the filters have become others.
+        """
+        done = start
+        for begin, end, matched in runs.decide(bodies[start:]):
+            self._deliver_matched(bodies[done : start + begin], (), envelope)
+            done = start + end
+            some = bodies[start + begin : done]
+            if matched is None:
+                self._match_each(some, envelope)
+            else:
+                self._deliver_matched(some, matched, envelope)
+            if not self._filters.are_in(runs):
+                return done
+        self._deliver_matched(bodies[done:], (), envelope)
+        return len(bodies)
+
+    def _deliver_matched(
+        self, bodies: Sequence[bytes], matched: tuple[Filter, ...], envelope: Envelope
+    ) -> None:
+        """Deliver messages that all match the same filters."""
+        recipients = self._recipients_of(matched) if bodies else ()
+        if len(bodies) == 1 or _are_apart(recipients):
+            hand_over(recipients, bodies, envelope)
+        else:
+            for body in bodies:
+                hand_over(recipients, (body,), envelope)
+
+    def _match_each(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         match, prepared = self._filters.match, self._to_matching.get
         needs_context = self._filters.asks_for_context
-        self._filters.expect(len(bodies))
         context = NO_CONTEXT
         for body in bodies:
             if needs_context:
@@ -172,6 +228,14 @@ class Topic(Audience):
         if subscription.conflater is not None:
             return outbox.counted(outbox.traffic.detached)
         return outbox
+
+
+def _are_apart(recipients: Sequence[Recipient]) -> bool:
+    """Whether all have connections of their own, so that each can be given messages together."""
+    if len(recipients) < 2:
+        return True
+    numbers = {subscriptions[0].subscriber.number for _, subscriptions in recipients}
+    return len(numbers) == len(recipients)
 
 
 class TopicForNobody(Topic):

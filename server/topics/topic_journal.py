@@ -137,7 +137,7 @@ class TopicJournal:
             self._feed(
                 Recorded(
                     self._name,
-                    bodies[start : run.end],
+                    list(bodies[start : run.end]),
                     envelope,
                     run.txids,
                     run.timestamp,
@@ -234,7 +234,7 @@ class TopicJournal:
         return not numbers or (
             publisher is not None
             and numbers[0] > self.log.journal.last_sequence(publisher.client_hash)
-            and all(map(lt, numbers, islice(numbers, 1, None)))
+            and (isinstance(numbers, range) or all(map(lt, numbers, islice(numbers, 1, None))))
         )
 
     def append(

@@ -15,7 +15,7 @@ from server.wire.framing import FrameError
 
 if TYPE_CHECKING:
     from server.wire.framing import Frame, FrameSource
-    from server.wire.numbered import NumberedRun
+    from server.wire.numbered import FrameRun
 
 _LARGEST_PIECE: Final = 64 * 1024
 
@@ -108,22 +108,25 @@ class CompressedReader:
     @property
     def has_more(self) -> bool:
         """Whether bytes that it has taken may give more frames when it is fed nothing."""
-        return self._compression.has_more and self.error is None
+        has_more = self._reader.has_more or self._compression.has_more
+        return has_more and self.error is None
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """Take bytes from the peer, and give the frames completed by a piece of them."""
         if self.error is not None:
             return []
-        try:
-            piece = self._compression.decompress_piece(chunk)
-        except FrameError as error:
-            self.error = error
-            return []
-        frames = self._reader.feed(piece) if piece else []
+        piece = b""
+        if chunk or not self._reader.has_more:
+            try:
+                piece = self._compression.decompress_piece(chunk)
+            except FrameError as error:
+                self.error = error
+                return []
+        frames = self._reader.feed(piece) if piece or self._reader.has_more else []
         self.error = self._reader.error
         return frames
 
-    def take_run(self) -> NumberedRun | None:
+    def take_run(self) -> FrameRun | None:
         """See `FrameReader.take_run`."""
         return self._reader.take_run()
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from mypy_extensions import mypyc_attr
 
 if TYPE_CHECKING:
-    from server.wire.numbered import NumberedRun
+    from server.wire.numbered import FrameRun
 
 _LENGTH: Final = Struct(">I")
 _OPENING_BRACE: Final = ord("{")
@@ -76,7 +76,7 @@ class FrameSource(Protocol):
     def feed(self, chunk: bytes) -> list[Frame]:
         """Take bytes from the peer, and give the frames completed by them."""
 
-    def take_run(self) -> NumberedRun | None:
+    def take_run(self) -> FrameRun | None:
         """See `FrameReader.take_run`."""
 
     def drop(self) -> None:
@@ -222,27 +222,44 @@ class FrameReader:
         """Let go of a frame that is not complete; nothing more is fed."""
         self._partial.clear()
 
-    def take_run(self) -> NumberedRun | None:
+    def take_run(self) -> FrameRun | None:
         """Frames that came before those that `feed` gave; there are none without a `RunReader`."""
         return None
 
     def _split(self, chunk: bytes) -> list[Frame]:
+        """Cut bytes at the beginning of which a frame begins."""
+        frames, _ = self._cut(chunk, 0, len(chunk))
+        return frames
+
+    def _cut(self, chunk: bytes, position: int, most: int) -> tuple[list[Frame], int]:
+        """Cut frames one by one.
+
+        Args:
+            chunk: bytes of the stream.
+            position: where a frame begins.
+            most: how many are cut at most.
+
+        Returns:
+            The frames, and where the next one begins; if there can be none, or what there is of it
+            is kept, the end of the bytes.
+        """
         frames: list[Frame] = []
         append, find, length_at, limit = frames.append, chunk.find, _LENGTH.unpack_from, self._limit
         begins = chunk.startswith
         header, header_length, repeats = b"", 0, False  # of the frame before
         size = len(chunk)
-        position = 0
         while size - position >= 4:
+            if len(frames) == most:
+                return frames, position
             start = position + 4
             (length,) = length_at(chunk, position)
             end = start + length
             if length > limit:
                 self.error = FrameError(f"a frame of {length} bytes is over the limit of {limit}")
-                return frames
+                return frames, size
             if end > size:
                 self._wait_for(end - size, chunk, position)
-                return frames
+                return frames, size
             if repeats and begins(header, start, end):
                 body_start = start + header_length
             else:
@@ -250,7 +267,7 @@ class FrameReader:
                 if body_start == 0 or chunk[start] != _OPENING_BRACE:
                     problem = why_no_header(chunk[start : min(end, start + 1)])
                     self.error = FrameError(f"a frame without a header: {problem}")
-                    return frames
+                    return frames, size
                 found = chunk[start:body_start]
                 repeats = found == header
                 header, header_length = found, len(found)
@@ -258,7 +275,7 @@ class FrameReader:
             position = end
         if position < size:
             self._wait_for(4 - (size - position), chunk, position)
-        return frames
+        return frames, size
 
     def _wait_for(self, missing: int, chunk: bytes, position: int) -> None:
         self._missing = missing

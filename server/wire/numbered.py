@@ -1,9 +1,9 @@
-"""Headers with a sequence number, and frames with headers that differ by that number only."""
+"""Headers with a sequence number, and frames with headers that differ by that number at most."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 SEQUENCE_KEY: Final = b',"s":'
 _DIGITS: Final = b"0123456789"
@@ -29,21 +29,35 @@ def split_at_sequence(header: bytes) -> tuple[bytes, bytes, bytes]:
     return before, digits, behind
 
 
-class NumberedRun(NamedTuple):
-    """Frames in a row with headers that differ by their sequence numbers.
+Shape: TypeAlias = bytes | tuple[bytes, bytes]
+"""A header, or what stands around its number, as `split_at_sequence` divides headers."""
+
+
+class FrameRun(NamedTuple):
+    """Frames in a row with headers that are equal, or differ by their sequence numbers.
 
     Attributes:
-        shape: what stands around the number, as `split_at_sequence` divides headers.
-        digits: of each frame, its number.
+        shape: that of the headers.
+        digits: of each frame, its number; none if the headers are equal.
         bodies: of each frame, its body.
     """
 
-    shape: tuple[bytes, bytes]
-    digits: list[bytes]
-    bodies: list[bytes]
+    shape: Shape
+    digits: Sequence[bytes]
+    bodies: Sequence[bytes]
+
+    def part(self, begin: int, most: int) -> FrameRun:
+        """Some of the frames, beginning with one and not more than so many."""
+        part = slice(begin, begin + most)
+        return FrameRun(self.shape, self.digits[part], self.bodies[part])
 
     def frames(self) -> Iterator[tuple[bytes, bytes]]:
         """The frames one by one: header and body."""
-        left, right = self.shape
-        for digits, body in zip(self.digits, self.bodies, strict=True):
-            yield left + SEQUENCE_KEY + digits + right, body
+        shape = self.shape
+        if isinstance(shape, bytes):
+            for body in self.bodies:
+                yield shape, body
+        else:
+            left, right = shape
+            for digits, body in zip(self.digits, self.bodies, strict=True):
+                yield left + SEQUENCE_KEY + digits + right, body

@@ -1,39 +1,58 @@
-"""Frames that differ by a sequence number only: cut out of the stream and recognised in one go.
+"""Frames with one header, or one but for a sequence number: cut and recognised in one go.
 
-Most publishers that number their messages send one header over and over, but for the number. Once
-such a header has come, what the stream goes on with is compared with what stands around its number,
-which costs a fraction of looking for the end of every header and looking the header up. A publisher
-whose headers differ in other ways has its frames cut one by one, as `FrameReader` does.
+Most publishers send one header over and over, or one that differs by its number only. Once such a
+header has come, what the stream goes on with is compared with it in C (places.pyx), which costs a
+fraction of looking for the end of every header and looking the header up. What has another header
+is cut by `FrameReader`, a few frames at a time: then it is looked again whether they go on alike.
 """
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import Final
 
 from server.wire.framing import MAXIMUM_FRAME, Frame, FrameReader, Parts
-from server.wire.numbered import MOST_DIGITS, SEQUENCE_KEY, NumberedRun, split_at_sequence
+from server.wire.numbered import SEQUENCE_KEY, FrameRun, Shape, split_at_sequence
+from server.wire.places import cut_run
 
-_LENGTH: Final = Struct(">I")
+_CUT_BETWEEN_LOOKS: Final = 64
+"""Frames that are cut one by one before it is looked whether there is a run."""
 
 
 class RunReader(FrameReader):
-    """Cuts a stream of bytes into frames, and the runs at its beginning.
+    """Cuts a stream of bytes into frames and runs of frames.
 
     Args:
         limit: the largest frame accepted, in bytes.
         parts: see `FrameReader`.
     """
 
-    __slots__ = ("_header", "_run", "_shape")
+    __slots__ = ("_header", "_rest", "_rest_begins", "_run", "_shape")
 
     def __init__(self, limit: int = MAXIMUM_FRAME, parts: Parts | None = None) -> None:
         super().__init__(limit, parts)
         self._header = b""  # the last one that came with a single frame
-        self._shape: tuple[bytes, bytes] | None = None  # its shape, if it has a number
-        self._run: NumberedRun | None = None
+        self._shape: Shape | None = None  # its shape
+        self._run: FrameRun | None = None
+        self._rest = b""  # what has not been cut yet, from a place on
+        self._rest_begins = 0
 
-    def take_run(self) -> NumberedRun | None:
+    @property
+    def has_more(self) -> bool:
+        """Whether bytes that it has taken may give more frames when it is fed nothing."""
+        return bool(self._rest)
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """Take bytes from the stream, and give some of the frames completed by them.
+
+        Those of a run come before them (`take_run`), others when it is fed again (`has_more`).
+        """
+        if not self._rest:
+            return super().feed(chunk)
+        rest, begin = self._rest, self._rest_begins
+        self._rest = b""
+        return self._split_from(rest[begin:] + chunk, 0) if chunk else self._split_from(rest, begin)
+
+    def take_run(self) -> FrameRun | None:
         """See `FrameReader.take_run`."""
         run, self._run = self._run, None
         return run
@@ -42,52 +61,30 @@ class RunReader(FrameReader):
         """See `FrameReader.drop`."""
         super().drop()
         self._run = None
+        self._rest = b""
 
     def _split(self, chunk: bytes) -> list[Frame]:
+        return self._split_from(chunk, 0)
+
+    def _split_from(self, chunk: bytes, position: int) -> list[Frame]:
         if self._shape is not None:
-            run, end = self._cut_run(chunk, self._shape)
-            if run.digits:
-                self._run = run
-                if end == len(chunk):
-                    return []
-                chunk = chunk[end:]
-        frames = super()._split(chunk)
+            position = self._cut_run(chunk, position, self._shape)
+        frames, position = self._cut(chunk, position, _CUT_BETWEEN_LOOKS)
         if frames and frames[-1][0] != self._header:
             self._header = frames[-1][0]
             left, digits, right = split_at_sequence(self._header)
-            self._shape = (left, right) if digits else None
+            self._shape = (left, right) if digits else self._header
+        if position < len(chunk):
+            self._rest, self._rest_begins = chunk, position
         return frames
 
-    def _cut_run(self, chunk: bytes, shape: tuple[bytes, bytes]) -> tuple[NumberedRun, int]:
-        """Cut whole frames of a shape off the beginning of some bytes; tells where they end."""
-        run = NumberedRun(shape, [], [])
-        add_digits, add_body, find = run.digits.append, run.bodies.append, chunk.find
-        left, right = shape[0] + SEQUENCE_KEY, shape[1]
-        right_size, size = len(right), len(chunk)
-        head, head_size = b"", _LENGTH.size + len(left)  # the length, and what stands left
-        position = length = width = 0  # width: digits of the number before
-        while size - position >= _LENGTH.size:
-            start = position + head_size
-            if chunk[position:start] != head:
-                head = chunk[position:start]
-                (length,) = _LENGTH.unpack_from(head)
-                if length > self._limit or head[_LENGTH.size :] != left:
-                    break
-            end = position + _LENGTH.size + length
-            behind = start + width
-            body = behind + right_size
-            if end > size:
-                break
-            if body > end or chunk[behind:body] != right:
-                body = find(b"}", start, end) + 1
-                behind = body - right_size
-                width = behind - start
-                if not (0 < width <= MOST_DIGITS and chunk[behind:body] == right):
-                    break
-            digits = chunk[start:behind]
-            if digits < b"1" or not digits.isdigit():
-                break
-            add_digits(digits)
-            add_body(chunk[body:end])
-            position = end
-        return run, position
+    def _cut_run(self, chunk: bytes, position: int, shape: Shape) -> int:
+        """Cut the frames of a shape that bytes go on with; tells where they end."""
+        if isinstance(shape, bytes):
+            bodies, digits, end = cut_run(chunk, position, shape, None, self._limit)
+        else:
+            left, right = shape
+            bodies, digits, end = cut_run(chunk, position, left + SEQUENCE_KEY, right, self._limit)
+        if len(bodies):
+            self._run = FrameRun(shape, digits, bodies)
+        return end

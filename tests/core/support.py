@@ -218,6 +218,11 @@ class CorePeer:
         """Send compressed bytes from now on."""
         self._session.intake.read_compressed(compression)
 
+    @property
+    def messages_out(self) -> int:
+        """How many messages it has been sent, as they are counted for statistics."""
+        return self._session.outbox.messages_out
+
     def leave(self) -> None:
         """Close the connection from this end."""
         self._session.intake.lost()

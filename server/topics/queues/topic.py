@@ -107,6 +107,7 @@ class QueueTopic(Topic):
     )
 
     keeps_messages = True
+    takes_places = False
     is_journaled = True
 
     def __init__(

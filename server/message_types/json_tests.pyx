@@ -1,0 +1,249 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Deciding simple filters for many JSON bodies, in C: which match, without an object for any value.
+
+A filter here is some tests of members against literals, all of which have to hold. A test is
+decided by the bytes of a value where these leave no doubt: a plain number against numbers, a text
+without escapes against ASCII. A value that a test is not for, like a text where it has a number, an
+array or a Boolean, leaves the whole body undecided, for Python to match. NULL passes no test. As
+soon as no filter is left that could match, the rest of a body is not looked at.
+
+Literals are ASCII, so that texts compare with them as their bytes do: whatever a byte beyond ASCII
+stands for, it is above all of a literal. Numbers among the literals are below 2^53, so that a value
+of a magnitude beyond that is on the same side of them as the double nearest to it.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from libc.string cimport memcmp, memset
+
+from server.message_types.json_members cimport (
+    Member, MemberWalk, Number, Text, ODD, READ, STOPPED, read_number
+)
+from server.message_types.json_tokens cimport skip_value
+from server.wire.places cimport Places
+
+cdef enum:
+    LESS = 1
+    EQUAL = 2
+    GREATER = 4            # which a value has to be than a literal, as sums
+    MOST_FILTERS = 60      # bulk.MOST_DECIDED; their numbers are bits of an outcome
+    UNDECIDED = -1         # bulk.UNDECIDED
+
+
+cdef struct Literal:
+    double number
+    const char *text       # NULL if it is a number
+    Py_ssize_t size
+
+
+cdef struct Test:
+    int filter
+    int relation           # which a value has to have to the first literal
+    int first, literals    # of several literals: it has to be one of them
+    bint is_in             # or with others, none of them
+    int following          # the next test of the same slot, -1 if it is the last
+
+
+cdef class FilterTests(MemberWalk):
+    """See json_tests.pyi."""
+
+    cdef Test *_tests
+    cdef Literal *_literals
+    cdef int *_by_slot        # the first test of each slot
+    cdef int *_wanted         # how many tests of each filter have to hold
+    cdef int *_passed         # of the body at hand; -1 if one has failed
+    cdef int _filter_count, _left
+    cdef list _texts          # of the literals: `Literal.text` points there
+
+    def __cinit__(self, members, int slots, filters):
+        cdef int number = 0, literal = 0
+        cdef bytes text
+        tests = [(which, test) for which, tests in enumerate(filters) for test in tests]
+        if len(filters) > MOST_FILTERS:
+            raise ValueError(f"{len(filters)} filters; not more than {MOST_FILTERS} can be decided")
+        self._filter_count = len(filters)
+        self._texts = []
+        self._tests = <Test *> PyMem_Calloc(max(1, len(tests)), sizeof(Test))
+        literals = sum(len(test.literals) for _, test in tests)
+        self._literals = <Literal *> PyMem_Calloc(max(1, literals), sizeof(Literal))
+        self._by_slot = <int *> PyMem_Calloc(max(1, slots), sizeof(int))
+        self._wanted = <int *> PyMem_Calloc(max(1, len(filters)), sizeof(int))
+        self._passed = <int *> PyMem_Calloc(max(1, len(filters)), sizeof(int))
+        if not (self._tests and self._literals and self._by_slot and self._wanted and self._passed):
+            raise MemoryError
+        for number in range(slots):
+            self._by_slot[number] = -1
+        number = 0
+        for which, test in tests:
+            self._tests[number].filter = which
+            self._tests[number].relation = RELATIONS.get(test.operator, 0)
+            self._tests[number].is_in = test.operator == "IN"
+            self._tests[number].first = literal
+            self._tests[number].literals = len(test.literals)
+            self._tests[number].following = self._by_slot[test.slot]
+            self._by_slot[test.slot] = number
+            self._wanted[which] += 1
+            number += 1
+            for value in test.literals:
+                if isinstance(value, str):
+                    text = value.encode("ascii")
+                    self._texts.append(text)
+                    self._literals[literal].text = PyBytes_AS_STRING(text)
+                    self._literals[literal].size = PyBytes_GET_SIZE(text)
+                else:
+                    self._literals[literal].number = value
+                literal += 1
+
+    def __dealloc__(self):
+        PyMem_Free(self._tests)
+        PyMem_Free(self._literals)
+        PyMem_Free(self._by_slot)
+        PyMem_Free(self._wanted)
+        PyMem_Free(self._passed)
+
+    def decide(self, bodies):
+        cdef long long outcome, before = 0
+        cdef Py_ssize_t number, begin = 0, count = len(bodies)
+        cdef Places places = <Places> bodies if type(bodies) is Places else None
+        cdef const char *start
+        cdef bytes body
+        found = []
+        for number in range(count):
+            if places is None:
+                body = bodies[number]
+                start = PyBytes_AS_STRING(body)
+                outcome = self._decide(start, start + PyBytes_GET_SIZE(body))
+            else:
+                start = PyBytes_AS_STRING(places.chunk) + places.first[number].start
+                outcome = self._decide(start, start + places.first[number].size)
+            if outcome != before:
+                if before:
+                    found.append((begin, number, before))
+                begin, before = number, outcome
+        if before:
+            found.append((begin, count, before))
+        return found
+
+    cdef long long _decide(self, const char *start, const char *end) except -2:
+        """The filters that match a body, as bits; UNDECIDED if that is not known."""
+        cdef long long outcome = 0
+        cdef int which
+        if end[0] != 0:  # in the stream, only what comes before a very large frame
+            return UNDECIDED
+        memset(self._passed, 0, self._filter_count * sizeof(int))
+        self._left = self._filter_count
+        if self._walk(start, end) == ODD:
+            return UNDECIDED
+        for which in range(self._filter_count):
+            if self._passed[which] == self._wanted[which]:
+                outcome |= 1LL << which
+        return outcome
+
+    cdef int _read_member(self, Text *text, Member *member, int number) except -1:
+        """Do the tests of a member."""
+        cdef const char *start = text.position
+        cdef const char *stop
+        cdef bint escapes
+        if start[0] == c'{' and member.level >= 0:
+            return self._read_members(text, member.level)
+        stop = text.position = skip_value(start, text.end, &escapes)
+        if start[0] == c'[' or member.by_parts:
+            return ODD
+        if stop == NULL:
+            return STOPPED
+        if member.slot < 0 or start[0] == c'{' or start[0] == c'n':
+            return READ
+        if start[0] == c'"':
+            if escapes:
+                return ODD
+            return self._test_text(member.slot, start + 1, stop - start - 2)
+        return self._test_number(member.slot, start, stop)
+
+    cdef int _test_text(self, int slot, const char *text, Py_ssize_t size) noexcept:
+        cdef int number = self._by_slot[slot], place
+        cdef Test *test
+        cdef Literal *literal
+        cdef bint holds
+        if size == 0:  # which is NULL
+            return READ
+        while number >= 0:
+            test = &self._tests[number]
+            literal = &self._literals[test.first]
+            if literal.text == NULL:
+                return ODD
+            if test.relation:
+                holds = (relation_of_texts(text, size, literal) & test.relation) != 0
+            else:
+                holds = not test.is_in
+                for place in range(test.literals):
+                    if literal.size == size and memcmp(literal.text, text, size) == 0:
+                        holds = test.is_in
+                        break
+                    literal += 1
+            if not self._note(test, holds):
+                return STOPPED
+            number = test.following
+        return READ
+
+    cdef int _test_number(self, int slot, const char *start, const char *stop) noexcept:
+        cdef int number = self._by_slot[slot], place
+        cdef Number value
+        cdef Test *test
+        cdef Literal *literal
+        cdef bint holds
+        if not read_number(start, stop, &value):
+            return ODD
+        while number >= 0:
+            test = &self._tests[number]
+            literal = &self._literals[test.first]
+            if literal.text != NULL:
+                return ODD
+            if test.relation:
+                holds = (relation_of_numbers(value.value, literal.number) & test.relation) != 0
+            else:
+                holds = not test.is_in
+                for place in range(test.literals):
+                    if literal.number == value.value:
+                        holds = test.is_in
+                        break
+                    literal += 1
+            if not self._note(test, holds):
+                return STOPPED
+            number = test.following
+        return READ
+
+    cdef inline bint _note(self, Test *test, bint holds) noexcept:
+        """Take note of what a test has given; whether there is a filter left that could match."""
+        cdef int *passed = &self._passed[test.filter]
+        if passed[0] >= 0:
+            if holds:
+                passed[0] += 1
+            else:
+                passed[0] = -1
+                self._left -= 1
+        return self._left > 0
+
+
+RELATIONS = {
+    "=": EQUAL,
+    "!=": LESS | GREATER,
+    "<": LESS,
+    "<=": LESS | EQUAL,
+    ">": GREATER,
+    ">=": GREATER | EQUAL,
+}
+
+
+cdef inline int relation_of_numbers(double value, double literal) noexcept nogil:
+    if value == literal:
+        return EQUAL
+    return LESS if value < literal else GREATER
+
+
+cdef inline int relation_of_texts(const char *text, Py_ssize_t size, const Literal *literal) noexcept nogil:
+    cdef int order = memcmp(text, literal.text, min(size, literal.size))
+    if order == 0:
+        order = (size > literal.size) - (size < literal.size)
+    if order == 0:
+        return EQUAL
+    return LESS if order < 0 else GREATER
