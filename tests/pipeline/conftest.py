@@ -33,9 +33,13 @@ def python_path() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Two cores; tasks that fail are tried up to four times."""
+    """Two cores; tasks that fail are tried up to five times.
+
+    Where tests kill what runs tasks, they do so twice. Each time may cost a task two tries, for the
+    second one may be given a process that is about to die, too.
+    """
     conf = {"spark.driver.extraJavaOptions": QUICK_JAVA}
-    session = pipeline.session("tests", master="local[2,4]", conf=conf)
+    session = pipeline.session("tests", master="local[2,5]", conf=conf)
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
