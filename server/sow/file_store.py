@@ -19,13 +19,23 @@ from typing import Final, NamedTuple
 from server.sow import slab_format as form
 from server.sow.commit import GroupCommit
 from server.sow.earlier_states import earlier_states
+from server.sow.record_run import RecordRun
 from server.sow.records import Record
 from server.sow.residency import resident_share
+from server.sow.slab_entries import place_run
 from server.sow.slab_file import DamagedFileError, SlabFile
 from server.sow.slab_format import ENTRY, Kind, padded
 from server.sow.slab_log import SlabLog
 from server.sow.slab_scan import scan
-from server.sow.store import Earlier, Settled, Statistics, StoreError, Superseded, identity_of
+from server.sow.store import (
+    Earlier,
+    PutRun,
+    Settled,
+    Statistics,
+    StoreError,
+    Superseded,
+    identity_of,
+)
 
 _FREE: Final = -1
 
@@ -219,6 +229,14 @@ class FileStore:
             self._clean_for_room()
             raise
 
+    def make_room_for_run(self, topic: str, bodies: Sequence[bytes]) -> None:
+        """See `RecordStore.make_room_for_run`."""
+        try:
+            self._log.make_room_for_run(topic, bodies)
+        except StoreError:
+            self._clean_for_room()
+            raise
+
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
         """See `RecordStore.undisturbed`. Cleaning makes up for it at the end."""
@@ -239,6 +257,43 @@ class FileStore:
         row = self._place(identity, location, room)
         self._clean()
         return row
+
+    def put_run(self, run: RecordRun, start: int) -> PutRun:
+        """See `RecordStore.put_run`. What begins a slab goes by itself."""
+        count, end = len(run.bodies), start
+        rows: list[int] = []
+        added: list[int] = []
+        try:
+            while end < count:
+                location, rooms = self._log.append_run(run, end)
+                placed, new, gained = place_run(
+                    self._rows,
+                    self._locations,
+                    self._rooms,
+                    self._free,
+                    run.keys,
+                    end,
+                    location,
+                    rooms,
+                )
+                self._live_bytes += gained
+                rows += placed
+                added += new
+                end += len(placed)
+                if end < count:
+                    record = run.record(end)
+                    known = record.key in self._rows
+                    location, room = self._log.append(Kind.RECORD, record)
+                    row = self._place(record.key, location, room)
+                    rows.append(row)
+                    if not known:
+                        added.append(row)
+                    end += 1
+        except StoreError as problem:
+            self._clean_for_room()
+            return PutRun(end, rows, added, problem)
+        self._clean()
+        return PutRun(end, rows, added)
 
     def delete(self, identity: str, sequence: int) -> int:
         """See `RecordStore.delete`."""
@@ -347,7 +402,12 @@ class FileStore:
     def _clean_bytes(self, amount: int) -> bool:
         """Clean at least so many bytes of the oldest slabs; False if nothing is left to clean."""
         log = self._log
+        topic = self._topic if self._pattern else None
         while amount > 0:
+            cleaned = log.clean_records(amount, self._rows, self._locations, topic)
+            if cleaned:
+                amount -= cleaned
+                continue
             try:
                 found = log.oldest()
                 if found is None:

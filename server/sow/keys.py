@@ -18,7 +18,9 @@ from server.base.octets import to_octets
 from server.expressions import semantics
 from server.expressions.numerals import bounded
 from server.message_types.base import Extractor, MessageType, Value
+from server.message_types.bulk import BulkExtractor, bulk_extractor
 from server.message_types.paths import Path
+from server.sow.key_column import numbers_of
 
 NO_KEY: Final = "18446744073709551615"
 """The key of all messages that come without one, to a topic that leaves keys to its publishers."""
@@ -83,6 +85,14 @@ class KeyHash:
         parts.append(b"-" if octets is None else b"=" + octets)
         return str(xxhash.xxh3_64_intdigest(b"".join(parts)))
 
+    def of_columns(self, columns: Sequence[Sequence[Value]]) -> list[int]:
+        """The keys for the values of the key fields of many messages, as numbers.
+
+        Args:
+            columns: for each key field its values.
+        """
+        return numbers_of(self._start, columns, xxhash.xxh3_64_intdigest, semantics.octets)
+
     def of_text(self, text: str) -> str:
         """The key for a single value that is a text; what `of_values` gives for it."""
         return str(xxhash.xxh3_64_intdigest(self._start + b"=" + to_octets(text)))
@@ -95,11 +105,12 @@ class FieldKeys:
     so that all such messages share one record.
     """
 
-    __slots__ = ("_extract", "_hash", "_single")
+    __slots__ = ("_extract", "_extract_all", "_hash", "_single")
 
     def __init__(self, domain: str, message_type: MessageType, fields: Sequence[Path]) -> None:
         self._hash = KeyHash(domain)
         self._extract: Extractor = message_type.extractor(fields)
+        self._extract_all: BulkExtractor = bulk_extractor(message_type, fields)
         self._single = len(fields) == 1
 
     def key(self, body: bytes, given: str | None) -> str:  # noqa: ARG002 - see above
@@ -112,6 +123,10 @@ class FieldKeys:
             if value.__class__ is int:
                 return self._hash.of_text(str(bounded(value)))
         return self._hash.of_values(values)
+
+    def numbers(self, bodies: Sequence[bytes]) -> list[int]:
+        """The SOW keys of messages, at least one, as numbers."""
+        return self._hash.of_columns(self._extract_all(bodies))
 
 
 EVENTS: Final = "/AMPS/"

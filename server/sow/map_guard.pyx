@@ -110,8 +110,6 @@ cdef extern from *:
 cdef class MapGuard:
     """See map_guard.pyi."""
 
-    cdef public int lost
-
     def __dealloc__(self):
         give_up_ranges(&self.lost, 0, True)
 

@@ -69,6 +69,12 @@ class MemoIndexes:
                     block.changes.clear()
                     block.columns.clear()
 
+    def all_changed(self, rows: Sequence[int]) -> None:
+        """Rows got other records."""
+        if self._blocks:
+            for row in rows:
+                self.changed(row)
+
     def unread(self, index: int, fields: Sequence[Path]) -> int:
         """How many rows of a block have to be parsed, at most, to bring its columns up to date."""
         length = min(BLOCK, self._store.rows - index * BLOCK)

@@ -8,8 +8,9 @@ from typing import TypeAlias
 
 from mypy_extensions import mypyc_attr
 
+from server.sow.record_run import RecordRun
 from server.sow.records import Record
-from server.sow.store import Earlier, Settled, Statistics, Superseded
+from server.sow.store import Earlier, PutRun, Settled, Statistics, Superseded
 
 _Fields: TypeAlias = tuple[object, ...]
 
@@ -75,6 +76,9 @@ class MemoryStore:
     def make_room(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
         """See `RecordStore.make_room`; there is always room."""
 
+    def make_room_for_run(self, topic: str, bodies: Sequence[bytes]) -> None:
+        """See `RecordStore.make_room_for_run`; there is always room."""
+
     def undisturbed(self) -> AbstractContextManager[None]:
         """See `RecordStore.undisturbed`."""
         return nullcontext()
@@ -89,6 +93,20 @@ class MemoryStore:
             self._records[row] = tuple(record)
         self._sequence = max(self._sequence, record.sequence)
         return row
+
+    def put_run(self, run: RecordRun, start: int) -> PutRun:
+        """See `RecordStore.put_run`."""
+        count = len(run.bodies)
+        rows: list[int] = []
+        added: list[int] = []
+        for place in range(start, count):
+            record = run.record(place)
+            is_new = record.key not in self._rows
+            row = self.put(record.key, record)
+            rows.append(row)
+            if is_new:
+                added.append(row)
+        return PutRun(count, rows, added)
 
     def delete(self, identity: str, sequence: int) -> int:
         """See `RecordStore.delete`."""

@@ -11,15 +11,19 @@ stable storage, that is, until one more commit has completed. It is not written 
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from server.base.octets import to_octets
 from server.sow import slab_format as form
 from server.sow.commit import GroupCommit, Job
+from server.sow.keys import NO_KEY
+from server.sow.record_run import RecordRun
 from server.sow.records import Record
+from server.sow.slab_entries import clean, write_run
 from server.sow.slab_file import SlabFile
 from server.sow.slab_format import ENTRY_TAIL, FIRST_ENTRY, CommitPoint, Kind, SlabHeader
 from server.sow.slab_scan import LogEnd
@@ -31,6 +35,10 @@ _LONGEST_BOOKMARK: Final = 2 * len(str((1 << 64) - 1)) + 2
 
 _MOST_BESIDES: Final = form.ENTRY.size + _LONGEST_BOOKMARK + 8
 """Bytes of an entry besides its texts and body, padding included."""
+
+
+_MOST_BESIDES_IN_RUN: Final = _MOST_BESIDES + len(NO_KEY)
+"""The same of a record of a run, whose only text is a key that is a number."""
 
 
 _MOST_KEPT: Final = 1 << 16
@@ -148,6 +156,49 @@ class SlabLog:
             self._have_free(slabs + self._spare)
         self._have_free(slabs)
         self._reserved = slabs
+
+    def make_room_for_run(self, topic: str, bodies: Sequence[bytes]) -> None:
+        """Make sure that the records of a run can be appended next. See `make_room`.
+
+        Args:
+            topic: theirs.
+            bodies: theirs.
+        """
+        at_most = sum(map(len, bodies)) + _MOST_BESIDES_IN_RUN * len(bodies)
+        is_near_end = self._head is None or self._position + at_most > self._limit()
+        if is_near_end or self._guard.lost or topic != self._topic:
+            self.make_room([Record(NO_KEY, body, topic) for body in bodies])
+        else:
+            self._reserved = 0
+
+    def append_run(self, run: RecordRun, start: int) -> tuple[int, array[int]]:
+        """Write entries for records of a run, as many as go without looking at anything in between.
+
+        Args:
+            run: the records, of the topic that entries need not name.
+            start: the place of the first of them.
+
+        Returns:
+            The location of the first entry, and the room that each takes; they follow on one
+            another.
+
+        Raises:
+            StoreError: the file has lost its content.
+        """
+        if self._guard.lost:
+            raise self._file.loss()
+        head, slab, position = self._head, self._slab, self._position
+        if head is None or slab is None:
+            return 0, array("I")
+        rooms = write_run(slab, position, self._limit(), head.epoch & 0xFFFFFFFF, run, start)
+        if self._guard.lost:  # which is found out by writing
+            raise self._file.loss()
+        if rooms:
+            written = sum(rooms)
+            self._position += written
+            self.appended_bytes += written
+            self.sequence = max(self.sequence, run.sequences[start + len(rooms) - 1])
+        return head.place * self.slab_size + position, rooms
 
     def append(
         self, kind: Kind, record: Record, number: int = 0, *, moved: bool = False
@@ -309,6 +360,42 @@ class SlabLog:
     def cleaned(self, room: int) -> None:
         """Go on after an entry that took so much room."""
         self._clean_position += room
+
+    def clean_records(
+        self, amount: int, rows: dict[str, int], locations: array[int], topic: str | None
+    ) -> int:
+        """Clean what takes no decision: records, and what says that records are gone.
+
+        Args:
+            amount: bytes to clean, at least.
+            rows: of records, by identity.
+            locations: of entries, by rows; those of what is appended anew change.
+            topic: of entries that name none, if identities have a topic; else None.
+
+        Returns:
+            The bytes that have been cleaned: fewer where `oldest` has something else.
+        """
+        head, target = self._head, self._slab
+        if head is None or target is None or not self._sealed or self._guard.lost:
+            return 0
+        slab, begin, before = self._sealed[0], self._clean_position, self._position
+        self._clean_position, self._position = clean(
+            self._guard,
+            self._file.slabs[slab.place],
+            begin,
+            slab.end,
+            amount,
+            slab.place * self.slab_size,
+            rows,
+            locations,
+            topic,
+            target,
+            before,
+            head.place * self.slab_size,
+            head.epoch & 0xFFFFFFFF,
+        )
+        self.appended_bytes += self._position - before
+        return self._clean_position - begin
 
     # ---- stable storage
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, TypeAlias
 
+from server.sow.record_run import RecordRun
 from server.sow.records import Record
 
 
@@ -46,6 +47,22 @@ class Superseded(NamedTuple):
     identity: str
     record: Record
     deleted: bool
+
+
+class PutRun(NamedTuple):
+    """How far a run has been put.
+
+    Attributes:
+        end: the place of the first record that has not been put; their number if all have.
+        rows: of those that have been.
+        added: the rows among these that are of new records.
+        problem: why that first one cannot be put; None if it has not been tried.
+    """
+
+    end: int
+    rows: Sequence[int]
+    added: Sequence[int]
+    problem: StoreError | None = None
 
 
 class Earlier(NamedTuple):
@@ -134,6 +151,17 @@ class RecordStore(Protocol):
             StoreError: there is no room, or one is too large. Nothing has changed.
         """
 
+    def make_room_for_run(self, topic: str, bodies: Sequence[bytes]) -> None:
+        """Make sure that the records of a run can be put next. See `make_room`.
+
+        Args:
+            topic: theirs.
+            bodies: theirs.
+
+        Raises:
+            StoreError: as there.
+        """
+
     def undisturbed(self) -> AbstractContextManager[None]:
         """Within this, nothing is written but what is put or deleted: that has the room made."""
 
@@ -145,6 +173,14 @@ class RecordStore(Protocol):
 
         Raises:
             StoreError: there is no room, or the record is larger than the store takes.
+        """
+
+    def put_run(self, run: RecordRun, start: int) -> PutRun:
+        """Insert or replace the records of a run; what is the matter with one ends it.
+
+        Args:
+            run: the records, of a store that does not hold many logical topics.
+            start: the place of the first of them.
         """
 
     def delete(self, identity: str, sequence: int) -> int:

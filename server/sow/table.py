@@ -22,9 +22,10 @@ from server.sow.history import History, PastPoint
 from server.sow.key_parts import KeyHashes
 from server.sow.keys import KeyHash
 from server.sow.memo_index import BLOCK, MemoIndexes
+from server.sow.record_run import RecordRun
 from server.sow.records import Change, Record
 from server.sow.snapshot import Snapshot
-from server.sow.store import RecordStore, Superseded, identity_of
+from server.sow.store import RecordStore, StoreError, Superseded, identity_of
 
 FREE: Final = 0
 CURRENT: Final = 1
@@ -185,6 +186,18 @@ class RecordTable:
             every += (one for one in (record, self.get(identity)) if one is not None)
         self.store.make_room(every)
 
+    def make_room_for_run(self, topic: str, bodies: Sequence[bytes]) -> None:
+        """Make sure that the records of a run can be put next, without a history. See `make_room`.
+
+        Args:
+            topic: theirs.
+            bodies: theirs.
+
+        Raises:
+            StoreError: there is no room; nothing has changed.
+        """
+        self.store.make_room_for_run(topic, bodies)
+
     def make_room_to_remove(self, records: Sequence[Record]) -> None:
         """Make sure that records can be removed next, one after the other.
 
@@ -223,6 +236,46 @@ class RecordTable:
                 self._changed(past, None)
             self.trim(record.timestamp)
         return Change(record.key, record.topic, previous, record)
+
+    def put_run(self, run: RecordRun, start: int) -> tuple[int, StoreError | None]:
+        """Insert or replace the records of a run, without a history, as far as that goes.
+
+        Args:
+            run: the records.
+            start: the place of the first of them.
+
+        Returns:
+            The place of the first that has not been put, and why it cannot be; the number of
+            records and None if all have been.
+        """
+        try:
+            saved = self._states_before(run, start) if self._snapshots else []
+        except StoreError as error:
+            return start, error
+        put = self.store.put_run(run, start)
+        for row in put.added:
+            self._occupy(row, CURRENT)
+        self.updates += len(put.rows) - len(put.added)
+        for row, record in saved:
+            for snapshot in self._snapshots:
+                snapshot.changing(row, record)
+        for row in put.added if self._snapshots else ():
+            for snapshot in self._snapshots:
+                snapshot.changing(row, None)
+        self.memo.all_changed(put.rows)
+        if put.rows:
+            for index in self.hash_indexes:
+                index.put_all(put.rows, run.bodies[start : put.end])
+        if self._expiry is not None:
+            for row in put.rows:
+                self._expiry.set(row, run.expires)
+        return put.end, put.problem
+
+    def _states_before(self, run: RecordRun, start: int) -> list[tuple[int, Record]]:
+        """The records that a run replaces, with their rows."""
+        store = self.store
+        rows = [store.row(str(key)) for key in run.keys[start:]]
+        return [(row, store.record(row)) for row in dict.fromkeys(rows) if row is not None]
 
     def remove(self, identity: str, sequence: int, moment: int) -> Change | None:
         """Delete a record.

@@ -141,11 +141,15 @@ class SowTopic:
 
     @property
     def keeps_messages_plainly(self) -> bool:
-        """Whether a publish comes to its own body under a number, whatever has come before."""
+        """Whether a publish comes to its own body under a number, whatever has come before.
+
+        See `record_run.py`.
+        """
         spec = self.spec
         return (
             self._generator is None
             and bool(spec.keys)
+            and not self._has_events
             and not self.asks_for_context
             and spec.history is None
         )
@@ -205,7 +209,7 @@ class SowTopic:
             body = self._rewritten(body, key, previous, context or MessageContext(), delta=delta)
             if delta and previous is not None:
                 correlation_id = correlation_id or previous.correlation_id
-        expires = self._expires(expiration, now)
+        expires = self.expires(expiration, now)
         return Record(key, body, topic, now, expires, sequence, correlation_id, bookmark)
 
     def _rewritten(
@@ -224,6 +228,30 @@ class SowTopic:
         if delta and previous is not None and self._type.capabilities.delta:
             body = self._type.merge(previous.body, body)
         return body
+
+    def key_numbers(self, bodies: Sequence[bytes], topic: str) -> Sequence[int]:
+        """The SOW keys of messages that it keeps plainly.
+
+        Args:
+            bodies: the messages, at least one.
+            topic: the topic published to.
+        """
+        source = self.key_source(topic)
+        assert isinstance(source, FieldKeys)  # noqa: S101 - that is what keeping plainly says
+        return source.numbers(bodies)
+
+    def expires(self, expiration: int | None, now: int) -> int:
+        """When a message expires, in nanoseconds since 1970; 0 for never.
+
+        Args:
+            expiration: seconds that it lives, 0 for ever; None for the topic's default.
+            now: the time in nanoseconds since 1970.
+        """
+        if expiration is not None:
+            return now + expiration * NANOSECONDS if expiration else 0
+        if self.spec.expiration_enabled and self.spec.expiration:
+            return now + self.spec.expiration
+        return 0
 
     def apply(self, record: Record) -> Change:
         """Store a record: one that was drafted, journalled, or received over replication as it is.
@@ -298,13 +326,6 @@ class SowTopic:
             if domain == self.spec.name or len(self._key_sources) < _KEPT_SOURCES:
                 self._key_sources[domain] = source
         return source
-
-    def _expires(self, expiration: int | None, now: int) -> int:
-        if expiration is not None:
-            return now + expiration * NANOSECONDS if expiration else 0
-        if self.spec.expiration_enabled and self.spec.expiration:
-            return now + self.spec.expiration
-        return 0
 
     # ---- deleting
 

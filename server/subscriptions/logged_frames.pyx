@@ -7,11 +7,12 @@ all frames is known before any of them is written, and each byte of a body is co
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
+from server.base.decimals cimport count_decimals, put_decimals
 from server.journal.octets cimport load_u32, load_u64, uint8_t, uint32_t, uint64_t
 from server.journal.record cimport (
     SIZE, TIMESTAMP, CLIENT, SEQUENCE, SOW_KEY, BODY_START, BODY_LENGTH
 )
-from server.wire.putting cimport digits, put, put_length, put_number
+from server.wire.putting cimport put, put_length
 
 from server.subscriptions.envelope import iso_timestamp
 
@@ -63,7 +64,7 @@ def frames(
         else:
             sent = bodies[position]
             length = PyBytes_GET_SIZE(sent)
-        total += digits(length) + length
+        total += count_decimals(length) + length
     made = PyBytes_FromStringAndSize(NULL, total)
     to = <uint8_t *>PyBytes_AS_STRING(made)
     for position in range(count):
@@ -74,13 +75,13 @@ def frames(
             sent = bodies[position]
             body = <const uint8_t *>PyBytes_AS_STRING(sent)
             length = PyBytes_GET_SIZE(sent)
-        header = header_size(record, fixed, bookmark, sow_key) + digits(length) + length
-        to = put(put_length(to, header), PyBytes_AS_STRING(left), left_size)
-        to = put_number(put(to, b',"l":', LENGTH_KEY), length)
+            header = header_size(record, fixed, bookmark, sow_key) + count_decimals(length) + length
+            to = put(put_length(to, header), PyBytes_AS_STRING(left), left_size)
+            to = put_decimals(put(to, b',"l":', LENGTH_KEY), length)
         to = put(to, PyBytes_AS_STRING(keys), keys_size)
         if bookmark:
-            to = put_number(put(to, b',"bm":"', 7), load_u64(record + CLIENT))
-            to = put_number(put(to, b"|", 1), load_u64(record + SEQUENCE))
+            to = put_decimals(put(to, b',"bm":"', 7), load_u64(record + CLIENT))
+            to = put_decimals(put(to, b"|", 1), load_u64(record + SEQUENCE))
             to = put(to, b'|"', 2)
         if timestamp:
             moment = load_u64(record + TIMESTAMP)
@@ -100,7 +101,7 @@ def frames(
             to = put(to + FRACTION - 1, b'Z"', 2)
         key = load_u64(record + SOW_KEY)
         if sow_key and key:
-            to = put(put_number(put(to, b',"k":"', 6), key), b'"', 1)
+            to = put(put_decimals(put(to, b',"k":"', 6), key), b'"', 1)
         to = put(put(to, PyBytes_AS_STRING(right), right_size), body, length)
         record += SIZE
     return made
@@ -112,7 +113,7 @@ cdef inline Py_ssize_t header_size(
     """How long the header is of a message, but for the digits of its body's length."""
     cdef Py_ssize_t size = fixed
     if bookmark:
-        size += digits(load_u64(record + CLIENT)) + digits(load_u64(record + SEQUENCE))
+        size += count_decimals(load_u64(record + CLIENT)) + count_decimals(load_u64(record + SEQUENCE))
     if sow_key and load_u64(record + SOW_KEY):
-        size += SOW_KEY_KEY + digits(load_u64(record + SOW_KEY))
+        size += SOW_KEY_KEY + count_decimals(load_u64(record + SOW_KEY))
     return size

@@ -193,6 +193,11 @@ class Reservation:
         """Add bytes at this place, which has to be the first that is still open."""
         self._outbox.leave((data,))
 
+    def write_run(self, data: bytes, messages: int) -> None:
+        """Add bytes that are several messages, or none."""
+        self._outbox.messages_out += messages - 1
+        self.write(data)
+
     def write_answer(self, data: bytes) -> None:
         """Add bytes that are no message, but say something about messages."""
         self._outbox.traffic.answers.add(1, len(data))
@@ -201,8 +206,7 @@ class Reservation:
     def write_results(self, data: bytes, records: int) -> None:
         """Add bytes that are records found."""
         self._outbox.traffic.sow.add(records, len(data))
-        self._outbox.messages_out += records - 1
-        self.write(data)
+        self.write_run(data, records)
 
     def close(self) -> None:
         """Let leave what waits behind; harmless if it has been done."""

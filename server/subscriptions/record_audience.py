@@ -19,6 +19,10 @@ as many as combinations.
 Subscriptions of one connection share messages as they do on any topic; if one of them wants a
 record whole, none gets a delta of it (AMPS User Guide, Multiple Subscriptions and Delta Subscribe).
 
+A subscription that asks for no deltas, does not conflate, and does not track the focus of a filter
+is told the same whatever the state before was. Where there are no others, nobody needs to know it,
+and records that change together are announced together: frames are made in one go.
+
 Paginated subscriptions are told about other records as well (server/subscriptions/pages.py), and
 aggregated ones about groups of records (server/subscriptions/aggregate.py).
 """
@@ -28,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from server.subscriptions.aggregate import Aggregate
@@ -50,6 +55,7 @@ from server.subscriptions.record_delivery import (
     RecordMessage,
     WholeDelivery,
     Writer,
+    deliver_run,
 )
 from server.subscriptions.sink import SinkFramer
 from server.subscriptions.subscription import Subscription
@@ -58,6 +64,7 @@ from server.subscriptions.watched import WatchedFramer
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
+    from server.sow.record_run import RecordRun
     from server.sow.records import Change
     from server.subscriptions.conflation import Conflater
     from server.subscriptions.envelope import Envelope
@@ -105,6 +112,7 @@ class RecordAudience(Audience):
         "_aggregates",
         "_alone_unfiltered",
         "_beside_filtered",
+        "_comparing",
         "_differ",
         "_is_stale",
         "_pages",
@@ -123,6 +131,7 @@ class RecordAudience(Audience):
         self._is_stale = False
         self._tracking = 0  # subscriptions that track focus
         self._tracking_filtered = 0  # those of them with a filter
+        self._comparing = 0  # subscriptions that are told what a change is compared with before
         # the unfiltered ones, with their places: of connections without any filter here, and others
         self._alone_unfiltered: dict[Subscription, int] = {}
         self._beside_filtered: dict[Subscription, int] = {}
@@ -154,7 +163,7 @@ class RecordAudience(Audience):
             )
         elif subscription.page is None:
             super()._attach(subscription)
-            self._count_tracking(subscription, 1)
+            self._count(subscription, 1)
         else:
             self._pages.attach(subscription, subscription.page, self._alone)
 
@@ -166,13 +175,24 @@ class RecordAudience(Audience):
             self._aggregates.pop(subscription).end()
         elif subscription in self._subscriptions:
             super()._detach(subscription)
-            self._count_tracking(subscription, -1)
+            self._count(subscription, -1)
 
-    def _count_tracking(self, subscription: Subscription, step: int) -> None:
+    def _count(self, subscription: Subscription, step: int) -> None:
+        is_comparing = subscription.delta or subscription.conflater is not None
         if subscription.tracks_focus:
             self._tracking += step
             if subscription.filter is not None:
                 self._tracking_filtered += step
+                is_comparing = True
+        if is_comparing:
+            self._comparing += step
+
+    @property
+    def asks_for_changes(self) -> bool:
+        """Whether somebody has to be told of changes by `announce`, and not of new states alone."""
+        return bool(
+            self._comparing or self._pages or self._aggregates or self._filters.asks_for_context
+        )
 
     def _succeeded_by(self, subscription: Subscription) -> Aggregate | None:
         """The live aggregated subscription that one is about to replace."""
@@ -236,6 +256,45 @@ class RecordAudience(Audience):
         if self._pages:
             self._pages.take(change, envelope, message)
 
+    def announce_run(self, run: RecordRun, envelope: Envelope) -> None:
+        """Tell subscribers about records that have been put, where nobody `asks_for_changes`.
+
+        Args:
+            run: the records.
+            envelope: where they come from.
+        """
+        if self._is_stale:
+            self._prepare()
+        self._hand_over(self._to_unfiltered(Kind.UPDATE), run, envelope)
+        filters = self._filters
+        if not filters:
+            return
+        filters.expect(len(run.bodies))
+        start = 0
+        for after, alike in groupby(map(filters.match, run.bodies)):
+            end = start + sum(1 for _ in alike)
+            if self._is_stale:  # a filter has failed
+                self._prepare()
+            recipients = self._to_matching(_Case(Kind.UPDATE, after, ()))
+            if recipients:
+                self._hand_over(recipients, run.part(start, end), envelope)
+            start = end
+
+    def _hand_over(
+        self, recipients: Sequence[_Recipient], run: RecordRun, envelope: Envelope
+    ) -> None:
+        """Deliver a run; where a connection has several deliveries, they take turns."""
+        connections = {subscriptions[0].outbox for _, subscriptions in recipients}
+        count = len(run.bodies)
+        step = count if len(connections) == len(recipients) else 1
+        for start in range(0, count, step):
+            part = run.part(start, start + step)
+            for delivery, subscriptions in recipients:
+                try:
+                    deliver_run(delivery, part, envelope, self._differ)
+                except Exception as error:  # whatever it is, whoever made the change must not pay
+                    give_up_on(subscriptions, error)
+
     def _tell_aggregates(self, change: Change, envelope: Envelope, reason: str) -> None:
         for subscription, aggregate in self._aggregates.items():
             try:
@@ -253,12 +312,17 @@ class RecordAudience(Audience):
             kind = Kind.REMOVAL
         else:
             kind = Kind.INSERT if change.previous is None else Kind.UPDATE
+        recipients = self._to_unfiltered(kind)
+        if self._filters:
+            return [*recipients, *self._of_filters(kind, change, envelope)]
+        return recipients
+
+    def _to_unfiltered(self, kind: Kind) -> Sequence[_Recipient]:
+        """Whom any change is for, of the connections that have no filter here."""
         recipients = self._prepared.get(kind)
         if recipients is None:
             grouped = self._grouped(self._alone_unfiltered, kind, set(), set())
             recipients = self._prepared.keep(kind, grouped)
-        if self._filters:
-            return [*recipients, *self._of_filters(kind, change, envelope)]
         return recipients
 
     def _prepare(self) -> None:
@@ -274,9 +338,13 @@ class RecordAudience(Audience):
             after = match_record(self._filters, change.record, envelope)
         if change.previous is not None and self._tracking_filtered:
             before = match_record(self._filters, change.previous, None)
-        case = _Case(kind, after, before)
+        return self._to_matching(_Case(kind, after, before))
+
+    def _to_matching(self, case: _Case) -> Sequence[_Recipient]:
+        """The same, of the connections that have any, where certain filters match."""
         recipients = self._prepared.get(case)
         if recipients is None:
+            kind, after, before = case
             found = self._with_users(self._beside_filtered, after + before)
             grouped = self._grouped(found, kind, set(after), set(before))
             recipients = self._prepared.keep(case, grouped)

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 from server.sow.records import to_seconds
 from server.subscriptions.envelope import Envelope, correlation_key
 from server.subscriptions.presentation import Presentation
+from server.subscriptions.record_frames import frames
 from server.wire.framing import frame
 from server.wire.header import json_text
 
 if TYPE_CHECKING:
+    from server.sow.record_run import RecordRun
     from server.sow.records import Record
     from server.subscriptions.difference import Differ
 
@@ -163,6 +165,9 @@ class Writer(Protocol):
     def write(self, data: bytes) -> None:
         """Take bytes."""
 
+    def write_run(self, data: bytes, messages: int) -> None:
+        """Take bytes that are several messages."""
+
 
 class RecordFramer(Protocol):
     """Takes bodies about records for whoever it was made for."""
@@ -229,18 +234,64 @@ class Framer:
         )
         self._outbox.write(frame(header, body))
 
+    def write_run(self, run: RecordRun, envelope: Envelope) -> None:
+        """Send the records of a run, whole. See `write` for what their headers have.
+
+        Args:
+            run: the records.
+            envelope: where they come from.
+        """
+        presentation, bodies = self.presentation, run.bodies
+        if presentation.changes_bodies:
+            bodies = presentation.present(bodies)
+        keys = envelope.keys
+        if presentation.timestamp:
+            keys += envelope.timestamp_key
+        made = frames(
+            self._left,
+            run.keys if presentation.sow_key else (),
+            bodies,
+            keys,
+            run.publisher,
+            run.numbers if presentation.bookmark else (),
+            self._right,
+        )
+        self._outbox.write_run(made, len(bodies))
+
 
 class WholeDelivery:
-    """Sends whole records: their new state."""
+    """Sends whole records: their new state.
 
-    __slots__ = ("_framer",)
+    Args:
+        framer: for these messages.
+    """
+
+    __slots__ = ("framer",)
 
     def __init__(self, framer: RecordFramer) -> None:
-        self._framer = framer
+        self.framer = framer
 
     def deliver(self, message: RecordMessage) -> None:
         """See `RecordDelivery.deliver`."""
-        self._framer.write(message, self._framer.presentation.cut(message.body))
+        self.framer.write(message, self.framer.presentation.cut(message.body))
+
+
+def deliver_run(
+    delivery: RecordDelivery, run: RecordRun, envelope: Envelope, differ: Differ
+) -> None:
+    """Deliver records of a run, where it does not matter what they were before.
+
+    Whoever does not frame them directly takes them one by one.
+    """
+    if isinstance(delivery, WholeDelivery) and isinstance(delivery.framer, Framer):
+        delivery.framer.write_run(run, envelope)
+        return
+    for place in range(len(run.bodies)):
+        record = run.record(place)
+        envelope.bookmark = record.bookmark
+        delivery.deliver(
+            RecordMessage(record.key, record.body, None, envelope, differ, MATCH, "", record)
+        )
 
 
 class LeavingDelivery:

@@ -6,14 +6,13 @@ it: after preprocessing, enrichment and merging.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from server.journal import MESSAGES, JournalUnavailable, Kind
-from server.message_types.base import BodyError
 from server.replication.columns import picked
-from server.sow.keys import KeyRefusedError
+from server.sow.record_run import RecordRun
 from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, to_nanoseconds
 from server.sow.store import Settled, StoreError
 from server.subscriptions.envelope import Envelope
@@ -210,7 +209,7 @@ class JournaledStoredTopic(StoredTopic):
         journal: records its messages.
     """
 
-    __slots__ = ("_journal", "_receiving", "_takes_runs")
+    __slots__ = ("_journal", "_receiving")
 
     is_journaled = True
 
@@ -225,71 +224,55 @@ class JournaledStoredTopic(StoredTopic):
         super().__init__(sow, name, functions, stores)
         self._journal = journal
         self._receiving = Receiving(sow, name, journal, self)
-        self._takes_runs = sow.keeps_messages_plainly
 
-    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
-        """Record and store messages. See `StoredTopic.publish`."""
-        if (
-            len(bodies) >= _LEAST_RUN
-            and self._takes_runs
-            and not envelope.delta
-            and not envelope.correlation_id
+    def _is_plain(self, bodies: Sequence[bytes], envelope: Envelope) -> bool:
+        """See `StoredTopic`; and there are several, which are new."""
+        return (
+            len(bodies) > 1
+            and super()._is_plain(bodies, envelope)
             and self._journal.is_run(envelope)
-        ):
-            return self._publish_run(bodies, envelope)
-        return super().publish(bodies, envelope)
+        )
 
     def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
-        """Record messages together, then apply and announce one after the other."""
-        sow, moment = self._sow, to_nanoseconds(envelope.received)
-        rejections: list[Rejection] = []
-        drafts: list[tuple[int, Record]] = []
-        for position, body in enumerate(bodies):
-            try:
-                record = sow.draft(body, moment, topic=self.name, expiration=envelope.expiration)
-            except (BodyError, KeyRefusedError) as error:
-                self._journal.refused(envelope, position)
-                rejections.append(_rejection(position, error))
-            else:
-                drafts.append((position, record))
+        """Record messages together, then apply and announce them."""
+        sow = self._sow
         try:
-            sow.table.make_room([record for _, record in drafts])
+            sow.table.make_room_for_run(self.name, bodies)
         except StoreError:
-            return super().publish(bodies, envelope)  # some of them may find room
-        if envelope.sequences:
-            sequences = envelope.sequences
-            envelope.sequences = [sequences[position] for position, _ in drafts]
+            return self._publish_one_by_one(bodies, envelope)  # some of them may find room
+        rejections: list[Rejection] = []
         with sow.table.store.undisturbed():
-            rejections += self._keep(drafts, envelope)
+            self._keep(bodies, envelope, rejections)
         self._stores.touched(sow)
-        return sorted(rejections)
+        return rejections
 
     def _keep(
-        self, drafts: Sequence[tuple[int, Record]], envelope: Envelope
-    ) -> Iterator[Rejection]:
-        """Append records of a run, then apply and announce one after the other."""
-        bodies = [record.body for _, record in drafts]
-        keys = [int(record.key) for _, record in drafts]
-        lifetime = _lifetime(drafts[0][1]) if drafts else 0
+        self, bodies: Sequence[bytes], envelope: Envelope, rejections: list[Rejection]
+    ) -> None:
+        """Append, apply and announce a run, as many messages at a time as get one moment."""
+        sow, journal = self._sow, self._journal
+        keys, lifetime = sow.key_numbers(bodies, self.name), sow.expires(envelope.expiration, 0)
         start = 0
-        while start < len(drafts):
-            run = self._journal.append_run(envelope, bodies, start, keys, lifetime)
-            end = run.end
-            moment = run.timestamp * NANOSECONDS_IN_MICROSECOND
-            for index, txid in enumerate(run.txids, start):
-                position, record = drafts[index]
-                if envelope.sequences:
-                    envelope.sequence = envelope.sequences[index]
-                envelope.bookmark = self._journal.bookmark(envelope, txid)
-                try:
-                    change = self._apply(record, txid, moment, envelope.bookmark)
-                except StoreError as error:
-                    yield _rejection(position, error)
-                else:
-                    self.announce(change, envelope, MATCH)
-            if run.problem is not None:
-                self._journal.refused(envelope, end)
-                yield _rejection(drafts[end][0], run.problem)
+        while start < len(bodies):
+            done = journal.append_run(envelope, bodies, start, keys, _in_seconds(lifetime))
+            end, moment = done.end, done.timestamp * NANOSECONDS_IN_MICROSECOND
+            if done.txids:
+                publisher, numbers = journal.named(envelope, start, done.txids)
+                run = RecordRun(
+                    self.name,
+                    keys[start:end],
+                    bodies[start:end],
+                    done.txids,
+                    moment,
+                    moment + lifetime if lifetime else 0,
+                    publisher,
+                    numbers,
+                )
+                for place, problem in self._apply_run(run, envelope):
+                    rejections.append(_rejection(start + place, problem))
+            if done.problem is not None:
+                journal.refused(envelope, end)
+                rejections.append(_rejection(end, done.problem))
                 end += 1
             start = end
 
@@ -321,7 +304,7 @@ class JournaledStoredTopic(StoredTopic):
             record.body,
             Kind.DELTA_PUBLISH if envelope.delta else Kind.PUBLISH,
             record.key,
-            _lifetime(record),
+            _in_seconds(record.expires - record.timestamp) if record.expires else 0,
         )
         return self._apply(record, txid, moment, envelope.bookmark)
 
@@ -346,7 +329,8 @@ class JournaledStoredTopic(StoredTopic):
         draft = record._replace(timestamp=to_nanoseconds(now))
         envelope = Envelope(publisher, now, record.correlation_id or None)
         self._sow.table.make_room((draft,))
-        lifetime = max(_lifetime(draft), 1) if draft.expires else 0
+        left = _in_seconds(draft.expires - draft.timestamp)
+        lifetime = max(left, 1) if draft.expires else 0
         txid, moment = self._journal.append(
             envelope, draft.body, key=draft.key, expiration=lifetime
         )
@@ -417,6 +401,6 @@ def _rejection(position: int, problem: Exception) -> Rejection:
     return Rejection(position, REASONS[type(problem)], str(problem))
 
 
-def _lifetime(record: Record) -> int:
-    """Seconds that a record lives, 0 for ever."""
-    return -((record.timestamp - record.expires) // NANOSECONDS) if record.expires else 0
+def _in_seconds(lifetime: int) -> int:
+    """How long a record lives, as entries say it: nanoseconds as full seconds."""
+    return -(-lifetime // NANOSECONDS)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from server.journal import EntryTooLarge, JournalUnavailable
 from server.message_types.base import BodyError
 from server.sow.keys import KeyRefusedError
+from server.sow.record_run import RecordRun
 from server.sow.records import to_nanoseconds
 from server.sow.store import RecordTooLarge, Settled, StoreError
 from server.subscriptions.record_audience import RecordAudience
@@ -98,6 +99,9 @@ class DerivedTopic(TopicWithRecords):
 class StoredTopic(TopicWithRecords):
     """A topic whose records are what is published to it.
 
+    Messages that come together and are plain become records together (`record_run.py`). Who wants
+    to know what a record was before is told of one change after the other all the same.
+
     Args:
         sow: the records.
         name: the topic's name.
@@ -105,12 +109,13 @@ class StoredTopic(TopicWithRecords):
         stores: is told of every change.
     """
 
-    __slots__ = ("_sow", "_stores")
+    __slots__ = ("_keeps_plainly", "_sow", "_stores")
 
     def __init__(self, sow: SowTopic, name: str, functions: Functions, stores: Stores) -> None:
         super().__init__(sow, name, functions, stores)
         self._sow = sow
         self._stores = stores
+        self._keeps_plainly = sow.keeps_messages_plainly
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """Store messages, and tell subscribers about the records that change.
@@ -122,6 +127,65 @@ class StoredTopic(TopicWithRecords):
         Returns:
             The messages that could not be stored, each with the reason.
         """
+        if self._is_plain(bodies, envelope):
+            return self._publish_run(bodies, envelope)
+        return self._publish_one_by_one(bodies, envelope)
+
+    def _is_plain(self, bodies: Sequence[bytes], envelope: Envelope) -> bool:  # noqa: ARG002 - for topics that are recorded
+        """Whether messages are records as they are, and what comes together is a run."""
+        return self._keeps_plainly and not envelope.delta and not envelope.correlation_id
+
+    def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+        sow, moment = self._sow, to_nanoseconds(envelope.received)
+        run = RecordRun(
+            self.name,
+            sow.key_numbers(bodies, self.name),
+            bodies,
+            self._stores.next_sequences(len(bodies)),
+            moment,
+            sow.expires(envelope.expiration, moment),
+        )
+        problems = self._apply_run(run, envelope)
+        self._stores.touched(sow)
+        return [self._reject(place, problem, envelope) for place, problem in problems]
+
+    def _apply_run(self, run: RecordRun, envelope: Envelope) -> Sequence[tuple[int, StoreError]]:
+        """Put the records of a run, and announce what that changes.
+
+        Returns:
+            The places of those that cannot be stored, each with the reason.
+        """
+        if self._sow.is_container or self._followers or self.asks_for_changes:
+            return self._apply_each(run, envelope)
+        problems: list[tuple[int, StoreError]] = []
+        start, count = 0, len(run.bodies)
+        while start < count:
+            end, problem = self._sow.table.put_run(run, start)
+            if end > start and self._subscriptions:
+                self.announce_run(run.part(start, end), envelope)
+            if problem is not None:
+                problems.append((end, problem))
+                end += 1
+            start = end
+        return problems
+
+    def _apply_each(self, run: RecordRun, envelope: Envelope) -> Sequence[tuple[int, StoreError]]:
+        """The same, one change after the other: somebody hears of changes, not of new states."""
+        problems: list[tuple[int, StoreError]] = []
+        for place in range(len(run.bodies)):
+            record = run.record(place)
+            envelope.bookmark = record.bookmark
+            try:
+                change = self._sow.apply(record)
+            except StoreError as error:
+                problems.append((place, error))
+            else:
+                self.announce(change, envelope, MATCH)
+        return problems
+
+    def _publish_one_by_one(
+        self, bodies: Sequence[bytes], envelope: Envelope
+    ) -> Sequence[Rejection]:
         rejections: list[Rejection] = []
         sequences = envelope.sequences
         for position, body in enumerate(bodies):

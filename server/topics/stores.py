@@ -221,8 +221,13 @@ class Stores:
 
     def next_sequence(self) -> int:
         """The number of the next change of a topic that is not in the transaction log."""
-        self._sequence += 1
-        return self._sequence
+        return self.next_sequences(1)[0]
+
+    def next_sequences(self, count: int) -> range:
+        """The numbers of the next changes of such a topic."""
+        first = self._sequence + 1
+        self._sequence += count
+        return range(first, first + count)
 
     def expiry_sequence(self, sow: SowTopic) -> int:
         """The number of an expiration, which is not in the log: it follows from what is."""

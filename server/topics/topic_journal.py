@@ -141,8 +141,7 @@ class TopicJournal:
                     envelope,
                     run.txids,
                     run.timestamp,
-                    self._identity(envelope, is_numbered=bool(envelope.sequences)),
-                    envelope.sequences[start : run.end] or run.txids,
+                    *self.named(envelope, start, run.txids),
                     sow_keys[start : run.end],
                     expiration,
                 )
@@ -227,6 +226,22 @@ class TopicJournal:
         """The bookmark of a message that has been recorded, with the envelope's number if any."""
         identity = self._identity(envelope, is_numbered=envelope.sequence > 0)
         return f"{identity}|{envelope.sequence or txid}|"
+
+    def named(
+        self, envelope: Envelope, start: int, txids: Sequence[int]
+    ) -> tuple[int, Sequence[int]]:
+        """What bookmarks of messages that have been recorded together consist of.
+
+        Args:
+            envelope: what their publisher said about them.
+            start: the position of the first of them.
+            txids: theirs.
+
+        Returns:
+            What stands for the publisher, and the number of each.
+        """
+        numbers = envelope.sequences[start : start + len(txids)]
+        return self._identity(envelope, is_numbered=bool(numbers)), numbers or txids
 
     def is_run(self, envelope: Envelope) -> bool:
         """Whether messages are new and in order, so that they can be recorded together."""

@@ -12,7 +12,8 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp
 
-from server.wire.putting cimport digits, put, put_length, put_number
+from server.base.decimals cimport count_decimals, put_decimals
+from server.wire.putting cimport put, put_length
 
 cdef enum:
     LENGTH = 4           # bytes of a frame's length
@@ -160,7 +161,7 @@ cdef struct Around:
 
 
 cdef inline Py_ssize_t frame_size(const Around *around, Py_ssize_t size) noexcept nogil:
-    return LENGTH + around.left_size + LENGTH_KEY + digits(size) + around.right_size + size
+    return LENGTH + around.left_size + LENGTH_KEY + count_decimals(size) + around.right_size + size
 
 
 cdef inline uint8_t *put_frame(
@@ -173,7 +174,7 @@ cdef inline uint8_t *put_frame(
     else:
         to = put_length(to, frame_size(around, size) - LENGTH)
         to = put(put(to, around.left, around.left_size), b',"l":', LENGTH_KEY)
-        to = put(put_number(to, size), around.right, around.right_size)
+        to = put(put_decimals(to, size), around.right, around.right_size)
         around.last, around.head_size = size, to - head
     around.head = head
     return put(to, body, size)

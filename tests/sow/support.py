@@ -145,13 +145,18 @@ class Disk:
         self.committer = GroupCommit(self._calls.append, synchronise, **how)
 
     def open(
-        self, *, pattern: bool = False, slab_size: int = 1 << 16, name: str = "t.sow"
+        self,
+        *,
+        pattern: bool = False,
+        slab_size: int = 1 << 16,
+        name: str = "t.sow",
+        topic: str = "t",
     ) -> tuple[FileStore, Recovery]:
         return open_store(
             self.directory / name,
             self.committer,
             self._take,
-            topic="t",
+            topic=topic,
             pattern=pattern,
             slab_size=slab_size,
         )

@@ -1,0 +1,26 @@
+# cython: language_level=3, cdivision=True
+"""Numbers as they stand in texts: decimal digits."""
+
+from libc.stdint cimport uint8_t, uint64_t
+
+
+cdef enum:
+    MOST_DECIMALS = 20  # digits of a number of 64 bits
+
+
+cdef inline Py_ssize_t count_decimals(uint64_t value) noexcept nogil:
+    cdef Py_ssize_t count = 1
+    while value >= 10000:
+        value //= 10000
+        count += 4
+    return count + (value >= 10) + (value >= 100) + (value >= 1000)
+
+
+cdef inline uint8_t *put_decimals(uint8_t *to, uint64_t value) noexcept nogil:
+    """Write a number; what follows it."""
+    cdef Py_ssize_t count = count_decimals(value), place = count
+    while place:
+        place -= 1
+        to[place] = <uint8_t>(48 + value % 10)
+        value //= 10
+    return to + count
