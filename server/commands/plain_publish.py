@@ -35,6 +35,7 @@ class PlainPublish:
             none.
         conflates: whether these are conflated instead, see `PersistedAcks`.
         is_numbered: whether the numbers of messages matter to anybody.
+        are_kept: whether each message is wanted by itself, and some for long.
     """
 
     topic: Publishable
@@ -43,6 +44,7 @@ class PlainPublish:
     late_acks: SequencedAcks | None
     conflates: bool
     is_numbered: bool
+    are_kept: bool
 
 
 def plain_publish(
@@ -66,6 +68,7 @@ def plain_publish(
         SequencedAcks(late) if late and not conflates else None,
         conflates,
         is_numbered and (bool(acks) or topic.is_journaled),
+        topic.keeps_messages or topic.is_journaled,
     )
 
 

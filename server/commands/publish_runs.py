@@ -75,8 +75,8 @@ class PublishRuns:
         session = self._session
         session.command = "publish"
         topic = run.topic
-        if topic.keeps_messages or topic.is_journaled:
-            bodies = list(bodies)  # each is wanted by itself, and some for long
+        if run.are_kept:
+            bodies = list(bodies)
         if topic.is_journaled:
             envelope = Envelope(session, session.last_heard)
             envelope.sequences = list(map(int, sequences))
