@@ -103,6 +103,9 @@ cdef Places places_of(bytes chunk, Table table):
     return places
 
 
+NOTHING = places_of(b"", Table())
+
+
 def cut_run(bytes chunk not None, Py_ssize_t start, bytes left not None, bytes right, Py_ssize_t limit):
     cdef const char *base = PyBytes_AS_STRING(chunk)
     cdef const char *at = base + start
@@ -114,7 +117,10 @@ def cut_run(bytes chunk not None, Py_ssize_t start, bytes left not None, bytes r
     cdef Py_ssize_t left_size = PyBytes_GET_SIZE(left), length
     cdef Py_ssize_t right_size = 0 if right is None else PyBytes_GET_SIZE(right)
     cdef const char *behind = NULL if right is None else PyBytes_AS_STRING(right)
-    cdef Table bodies = Table(), numbers = Table()
+    cdef Table bodies, numbers
+    if end - at < LENGTH + left_size or memcmp(at + LENGTH, PyBytes_AS_STRING(left), left_size):
+        return NOTHING, NOTHING, start  # as where no two headers in a row are alike
+    bodies, numbers = Table(), Table()
     while end - at >= LENGTH:
         length = length_at(<const uint8_t *> at)
         header = at + LENGTH
@@ -182,11 +188,23 @@ cdef inline uint8_t *put_frame(
 
 def framed(bodies, bytes left not None, bytes right not None):
     cdef Around around
+    cdef bytes body
+    cdef bytes made
     around.left, around.left_size = PyBytes_AS_STRING(left), PyBytes_GET_SIZE(left)
     around.right, around.right_size = PyBytes_AS_STRING(right), PyBytes_GET_SIZE(right)
-    around.last = -1
+    around.last, around.head, around.head_size = -1, NULL, 0
     if type(bodies) is Places:
         return framed_places(<Places> bodies, &around)
+    if len(bodies) == 1:  # what comes by itself, of which there are many
+        body = bodies[0]
+        made = PyBytes_FromStringAndSize(NULL, frame_size(&around, PyBytes_GET_SIZE(body)))
+        put_frame(
+            <uint8_t *> PyBytes_AS_STRING(made),
+            &around,
+            PyBytes_AS_STRING(body),
+            PyBytes_GET_SIZE(body),
+        )
+        return made
     return framed_objects(bodies if type(bodies) is list else list(bodies), &around)
 
 

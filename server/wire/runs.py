@@ -14,7 +14,7 @@ from server.wire.framing import MAXIMUM_FRAME, Frame, FrameReader, Parts
 from server.wire.numbered import SEQUENCE_KEY, FrameRun, Shape, split_at_sequence
 from server.wire.places import cut_run
 
-_CUT_BETWEEN_LOOKS: Final = 64
+_CUT_BETWEEN_LOOKS: Final = 256
 """Frames that are cut one by one before it is looked whether there is a run."""
 
 
