@@ -14,6 +14,7 @@ from pipeline.journal.blocks import Choose, Request, read_blocks
 from pipeline.journal.columns import (
     Mask,
     body_column,
+    is_among,
     is_quick,
     metadata_column,
     quick_mask,
@@ -162,8 +163,8 @@ class PieceReader:
 
 def _chooser(tests: Sequence[Predicate]) -> Choose:
     def choose(records: Records, names: Names) -> Records:
-        mask: Mask = np.isin(records["topic"], list(names.topics))
-        mask &= np.isin(records["kind"], list(names.kinds))
+        mask: Mask = is_among(records["topic"], names.topics)
+        mask &= is_among(records["kind"], names.kinds)
         for test in tests:
             mask &= quick_mask(test, records, names)
         return records if mask.all() else records.take(np.flatnonzero(mask))

@@ -18,6 +18,9 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
+    #if defined(__SSE2__)
+    #include <emmintrin.h>
+    #endif
 
     #define EACH_BYTE(byte) (UINT64_C(0x0101010101010101) * (byte))
 
@@ -27,6 +30,16 @@ cdef extern from *:
 
     /* The first quote or backslash from `at` on; `end`, or beyond, if there is none. */
     static inline const char *quote_or_escape(const char *at, const char *end) {
+    #if defined(__SSE2__)
+        const __m128i quotes = _mm_set1_epi8('"'), escapes = _mm_set1_epi8('\\\\');
+        for (; end - at >= 16; at += 16) {
+            __m128i bytes = _mm_loadu_si128((const __m128i *)at);
+            int found = _mm_movemask_epi8(
+                _mm_or_si128(_mm_cmpeq_epi8(bytes, quotes), _mm_cmpeq_epi8(bytes, escapes)));
+            if (found)
+                return at + __builtin_ctz(found);
+        }
+    #endif
     #if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
         for (; end - at >= 8; at += 8) {
             uint64_t word, found;
