@@ -16,6 +16,15 @@ def resident_bytes(pid: int) -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
+def own_bytes(pid: int) -> int:
+    """The same without pages of files that it has mapped, which the kernel keeps as it likes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == "RssAnon":
+            return int(value.split()[0]) * 1024
+    raise LookupError("RssAnon")
+
+
 def open_files(pid: int) -> int:
     """How many files, sockets included, a process has open."""
     return len(os.listdir(f"/proc/{pid}/fd"))
