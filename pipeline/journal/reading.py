@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pipeline.arrow import require_values
 from pipeline.errors import PipelineError, UnfitError
-from pipeline.fields import FieldReader, read_fields
+from pipeline.fields import read_fields
 from pipeline.journal.blocks import Choose, Request, read_blocks
 from pipeline.journal.columns import (
     Mask,
@@ -25,6 +25,7 @@ from pipeline.journal.options import JournalOptions
 from pipeline.journal.pieces import Block, Names, Piece, Records
 from pipeline.journal.predicates import Predicate
 from pipeline.journal.schema import JournalSchema
+from pipeline.plain_columns import FieldReader
 from pipeline.tolerance import tolerated
 from pipeline.workers import settle
 
