@@ -133,6 +133,7 @@ def latency(uri: str, directory: Path) -> list[list[object]]:
         query = writer.option("checkpointLocation", str(directory / "batches")).start()
 
         def stop() -> list[float]:
+            query.processAllAvailable()  # raises what has stopped it
             query.stop()
             return took
 
@@ -192,6 +193,8 @@ def _quantiles(name: str, uri: str, look: Callable[[], _Stop]) -> list[object]:
     subprocess.run([sys.executable, "-m", __spec__.name, uri], check=True)
     time.sleep(2)
     took = stop()[-int(RATE * _MEASURED) :]
+    if not took:
+        raise RuntimeError(f"{name}: no message has been seen")
     half, *rest = np.quantile(took, [0.5, 0.9, 0.99]).tolist()
     return [name, len(took), half, *rest, SLOWEST, "yes" if half <= SLOWEST else "no"]
 
@@ -217,9 +220,11 @@ def main() -> None:
                 fill(uri, directory, size)
                 found = in_a_process(__spec__.name, uri, name, size)
                 aims += [work.row(found, what) for work in (_QUERY, _SINK)]
+        print_aims(
+            f"A server's topics: {ROWS[SHORT]:,} rows of 370 B, {ROWS[LONG]:,} of 1 KB", aims
+        )
         with amperage(_ELEMENTS.format(directory=directory / "latency")) as server:
             times = latency(f"tcp://127.0.0.1:{server.port}/amps/json", directory)
-    print_aims(f"A server's topics: {ROWS[SHORT]:,} rows of 370 B, {ROWS[LONG]:,} of 1 KB", aims)
     head = ("", "messages", "median", "90%", "99%", "aim, median", "reached")
     print_table(f"From publishing to being seen at {RATE:,} messages a second, ms", head, times)
 
