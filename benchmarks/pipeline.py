@@ -133,7 +133,9 @@ def latency(uri: str, directory: Path) -> list[list[object]]:
         query = writer.option("checkpointLocation", str(directory / "batches")).start()
 
         def stop() -> list[float]:
-            query.processAllAvailable()  # raises what has stopped it
+            failure = query.exception()
+            if failure is not None:
+                raise failure
             query.stop()
             return took
 
