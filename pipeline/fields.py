@@ -1,15 +1,17 @@
 """Fields of bodies as columns, strictly by the columns' types.
 
-Bodies of the type `json` are read by compiled code (`pipeline.json_columns`). Fields of the other
-types come from the readers that the server's filters use, and are converted: there, everything may
-be a text. What does not fit is looked at a second time: whole numbers may be written like `5.0`.
+Bodies of the type `json` are read by compiled code (`pipeline.json_columns`), and so is what is
+plain of fix, nvfix, msgpack and bson (`pipeline.plain_columns`). Other fields come from the readers
+that the server's filters use, and are converted: there, everything may be a text. What does not fit
+is looked at a second time: whole numbers may be written like `5.0`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -30,6 +32,7 @@ from pipeline.in_place import NESTED, Members, decoded, with_parts
 from pipeline.json_columns import UNFIT, JsonReader
 from pipeline.kinds import field_type, hook, is_time
 from pipeline.packed import Bodies
+from pipeline.plain_columns import FieldReader, plain_reader
 from pipeline.times import time_rule
 from server.expressions.numerals import numeral
 from server.message_types.base import MessageType, Value
@@ -44,17 +47,6 @@ READABLE: Final = ("json", "fix", "nvfix", "xml", "bson", "msgpack", "bflat")
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class FieldReader(Protocol):
-    """Reads the fields of bodies."""
-
-    def columns(self, bodies: Bodies) -> dict[str, pa.Array]:
-        """The columns of some bodies, by their names.
-
-        Raises:
-            PipelineError: a body does not fit; UnfitError, which says which one, if that is known.
-        """
 
 
 def read_fields(
@@ -85,7 +77,8 @@ def read_fields(
     if module is not None and message_type is not None:
         kind = _message_type(message_type, environment)
         if kind is not None:
-            return _ValueReader(schema, kind, module, timestamps)
+            by_value = partial(ValueReader, kind=kind, module=module, timestamps=timestamps)
+            return plain_reader(schema, kind, time_rule(module, timestamps), by_value)
     raise PipelineError(
         f"schema: the fields {', '.join(schema.names)} cannot be read of messages of type"
         f" {message_type or 'unknown'}; read the column body instead{advice}"
@@ -100,8 +93,18 @@ def _message_type(name: str, environment: Environment | None) -> MessageType | N
     return kind if kind.capabilities.fields else None
 
 
-class _ValueReader:
-    """Single values by their paths; columns that are structs are put together from them."""
+class ValueReader:
+    """Single values by their paths; columns that are structs are put together from them.
+
+    Args:
+        schema: the columns.
+        kind: of the bodies.
+        module: what its bodies are like.
+        timestamps: what is a time; None goes by the message type.
+
+    Raises:
+        PipelineError: there is no way to read such a column of such bodies.
+    """
 
     def __init__(
         self, schema: StructType, kind: MessageType, module: str, timestamps: str | None
@@ -112,6 +115,7 @@ class _ValueReader:
         self._extract = convert.extractor()
 
     def columns(self, bodies: Bodies) -> dict[str, pa.Array]:
+        """See `FieldReader.columns`."""
         rows = [self._row(number, body) for number, body in enumerate(bodies)]
         columns = zip(*rows, strict=True) if rows else ([] for _ in self._fields)
         return {

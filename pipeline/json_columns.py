@@ -11,73 +11,41 @@ the server and to many a publisher. What is no value even so makes an error that
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType, StructType
 
 from pipeline.arrow import column_of
 from pipeline.errors import UnfitError
+from pipeline.filled_columns import (
+    OBJECT,
+    FilledColumn,
+    Filler,
+    Wanted,
+    in_their_places,
+    plain_kind,
+)
 from pipeline.kinds import field_type, hook
 from pipeline.packed import Bodies
 from pipeline.times import TimeRule
-from server.message_types.json_columns import ColumnReader, Kind
+from server.message_types.columns import Kind
+from server.message_types.json_columns import JsonColumnReader
 
 UNFIT: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 """What the decoders raise."""
 
-_PLAIN: Final[Mapping[DataType, tuple[Kind, int]]] = {
-    ByteType(): (Kind.WHOLE, 1),
-    ShortType(): (Kind.WHOLE, 2),
-    IntegerType(): (Kind.WHOLE, 4),
-    LongType(): (Kind.WHOLE, 8),
-    FloatType(): (Kind.REAL, 4),
-    DoubleType(): (Kind.REAL, 8),
-    BooleanType(): (Kind.TRUTH, 1),
-    StringType(): (Kind.TEXT, 0),
-}
-_TIMES: Final[Mapping[DataType, tuple[Kind, int]]] = {
-    DateType(): (Kind.DAY, 4),
-    TimestampType(): (Kind.MOMENT, 8),
-    TimestampNTZType(): (Kind.MOMENT, 8),
-}
 _PART: Final = (Kind.PART, 16)
-
-Filled = tuple[bytearray, bytes | bytearray, bytearray | None]
-"""What the compiled reader has of a column."""
 
 Decode = Callable[[bytes | memoryview], Any]
 
 
-class _Wanted(NamedTuple):
-    """A column, as the compiled reader wants to know it."""
-
-    name: bytes
-    kind: Kind
-    width: int
-    members: Sequence[_Wanted] = ()
-
-
-class _Column:
+class _Column(FilledColumn):
     """A column, or a member of one.
 
     Args:
@@ -88,50 +56,23 @@ class _Column:
     """
 
     def __init__(self, field: pa.Field, kind: DataType, path: str, times: TimeRule) -> None:
-        self.field = field
         self.path = path
-        self.members: list[_Column] = []
-        plain = _PLAIN.get(kind) or (_TIMES.get(kind) if times.is_iso else None)
+        plain = plain_kind(kind, with_times=times.is_iso)
+        members: list[_Column] = []
         if plain is None and isinstance(kind, StructType) and kind.fields:
-            plain = (Kind.OBJECT, 0)
-            self.members = [
+            plain = OBJECT
+            members = [
                 _Column(field.type[number], one.dataType, f"{path}.{one.name}", times)
                 for number, one in enumerate(kind)
             ]
-        self._kind, self._width = plain or _PART
+        super().__init__(field, plain or _PART, members)
         self._decode = _decoder(kind, path, times, lenient=False)
         self._decode_leniently = _decoder(kind, path, times, lenient=True)
 
-    @property
-    def wanted(self) -> _Wanted:
-        """What the compiled reader is to do for it."""
-        members = [member.wanted for member in self.members]
-        return _Wanted(self.field.name.encode(), self._kind, self._width, members)
-
-    def make(self, bodies: Bodies, filled: Mapping[_Column, Filled], odd: set[int]) -> pa.Array:
-        """Make the column.
-
-        Args:
-            bodies: what it has been read from.
-            filled: what the compiled reader has of each column.
-            odd: the numbers of bodies whose values are NULL; those join whose value is none.
-
-        Raises:
-            PipelineError: a value is out of the range of its type.
-        """
-        valid, values, offsets = filled[self]
-        kind = self.field.type
-        if self._kind is Kind.PART:
-            return column_of(self._parts(bodies.data, valid, values, odd), self.field)
-        if self._kind is Kind.OBJECT:
-            members = [member.make(bodies, filled, odd) for member in self.members]
-            missing = pa.array(~np.frombuffer(valid, np.bool_))
-            return pa.StructArray.from_arrays(members, fields=list(kind), mask=missing)
-        if self._kind is Kind.TRUTH:
-            values = _bits(values)
-        buffers = [values] if offsets is None else [offsets, values]
-        there = None if all(valid) else pa.py_buffer(_bits(valid))
-        return pa.Array.from_buffers(kind, len(valid), [there, *map(pa.py_buffer, buffers)])
+    def decoded(
+        self, data: bytes, valid: bytearray, places: bytes | bytearray, odd: set[int]
+    ) -> pa.Array:
+        return column_of(self._parts(data, valid, places, odd), self.field)
 
     def _parts(
         self, data: bytes, valid: bytearray, places: bytes | bytearray, odd: set[int]
@@ -176,10 +117,10 @@ class JsonReader:
             _Column(field, one.dataType, one.name, times)
             for field, one in zip(fields, schema, strict=True)
         ]
-        self._in_order = list(_by_level(self._columns))
-        self._reader = ColumnReader([column.wanted for column in self._columns])
-        self._parts = ColumnReader(
-            [_Wanted(column.field.name.encode(), *_PART) for column in self._columns]
+        wanted = [column.wanted for column in self._columns]
+        self._filler = Filler(self._columns, JsonColumnReader(wanted))
+        self._parts = JsonColumnReader(
+            [Wanted(column.field.name.encode(), *_PART) for column in self._columns]
         )
 
     def columns(self, bodies: Bodies) -> dict[str, pa.Array]:
@@ -188,29 +129,14 @@ class JsonReader:
         Raises:
             PipelineError: a body does not fit the schema.
         """
-        found, numbers = self._reader.read(bodies.data, bodies.starts, bodies.ends)
-        filled = dict(zip(self._in_order, found, strict=True))
-        odd = set(numbers)
-        plain = [column.make(bodies, filled, odd) for column in self._columns]
+        plain, odd = self._filler.columns(bodies)
         if odd:
-            plain = self._with_odd(plain, bodies, sorted(odd))
+            rows = zip(*self._look_again(bodies, odd), strict=True)
+            again = map(column_of, rows, [column.field for column in self._columns])
+            plain = in_their_places(plain, again, odd)
         return {
             column.field.name: values for column, values in zip(self._columns, plain, strict=True)
         }
-
-    def _with_odd(
-        self, columns: Iterable[pa.Array], bodies: Bodies, odd: list[int]
-    ) -> list[pa.Array]:
-        """Columns with the values of odd bodies in them."""
-        rows = list(self._look_again(bodies, odd))
-        places = np.arange(len(bodies))
-        places[odd] = np.arange(len(bodies), len(bodies) + len(odd))
-        return [
-            pa.concat_arrays([values, column_of(again, column.field)]).take(pa.array(places))
-            for values, column, again in zip(
-                columns, self._columns, zip(*rows, strict=True), strict=True
-            )
-        ]
 
     def _look_again(self, bodies: Bodies, odd: Sequence[int]) -> Iterator[list[Any]]:
         """A row for each odd body."""
@@ -232,14 +158,6 @@ class JsonReader:
             yield values
 
 
-def _by_level(columns: Sequence[_Column]) -> Iterator[_Column]:
-    """Columns with their members, in the order of the compiled reader."""
-    levels = [columns]
-    for level in levels:
-        yield from level
-        levels += [column.members for column in level if column.members]
-
-
 def _decoder(kind: DataType, path: str, times: TimeRule, *, lenient: bool) -> Decode:
     wanted = field_type(kind, path, own_times=not times.is_iso, lenient=lenient)
     make = hook(times, from_text=False)
@@ -259,10 +177,6 @@ def _decoder(kind: DataType, path: str, times: TimeRule, *, lenient: bool) -> De
             return msgspec.convert(json.loads(bytes(part)), wanted, dec_hook=make)
 
     return decode_leniently
-
-
-def _bits(flags: bytes | bytearray) -> bytes:
-    return np.packbits(np.frombuffer(flags, np.bool_), bitorder="little").tobytes()
 
 
 def _malformation(body: memoryview) -> object:

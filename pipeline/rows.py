@@ -35,8 +35,9 @@ from client import Message
 from pipeline.arrived import Arrived
 from pipeline.arrow import check_names, require_values
 from pipeline.errors import PipelineError
-from pipeline.fields import READABLE, FieldReader, read_fields
+from pipeline.fields import READABLE, read_fields
 from pipeline.packed import Bodies
+from pipeline.plain_columns import FieldReader
 from pipeline.tolerance import STRICT, Tolerance, tolerated
 
 TEXT_TYPES: Final = ("json", "fix", "nvfix", "xml")

@@ -10,17 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import PipelineError
-from pipeline.journal.checksums import LARGEST_BLOCK, bodies_check
 from pipeline.journal.log import open_journal
 from pipeline.journal.pieces import Block, Names, Piece, Records
+from server.journal.checking import damaged
 from server.journal.index import ANY_TOPIC, unpack_topic_index
-from server.journal.layout import PAGE, RECORD_SIZE, FormatError, crc32c
+from server.journal.layout import PAGE, RECORD_SIZE, FormatError
 from server.journal.naming import TOPIC_INDEX, sibling
 from server.journal.records import CHUNK, RECORD_TYPE, read_rows, records_check
 from server.journal.storage import Source
 
 _GAP: Final = 16_384
 """Bytes between wanted bodies that are better read and thrown away than stepped over."""
+
+_LARGEST_BLOCK: Final = 1 << 20
+"""Bytes that are read and decoded together: they stay in the processor's cache meanwhile."""
 
 _NOTHING: Final = np.zeros(0, np.int64)
 
@@ -115,7 +118,7 @@ class _Reader:
             raise self._damaged(self._number(records[0]), "a body lies outside of the file")
         first = 0
         while first < len(records):
-            last = int(np.searchsorted(ends, begins[first] + LARGEST_BLOCK, "right"))
+            last = int(np.searchsorted(ends, begins[first] + _LARGEST_BLOCK, "right"))
             chosen = slice(first, max(last, first + 1))
             first = chosen.stop
             data, starts = self._bodies(begins[chosen], ends[chosen])
@@ -136,30 +139,15 @@ class _Reader:
 
     def _checked(self, block: Block) -> Block:
         """A block without the entries whose bodies are damaged."""
-        data, records = block.data, block.records
+        records = block.records
         ends = block.starts + block.lengths + records["extras_length"]
-        is_dense = np.array_equal(block.starts[1:], ends[:-1]) and int(ends[-1]) == len(data)
-        if (
-            is_dense
-            and len(data) <= LARGEST_BLOCK
-            and bodies_check(data, ends, records["body_crc"])
-        ):
-            return block
-        intact = np.fromiter(
-            (
-                len(data) >= end and crc32c(data[start:end]) == checksum
-                for start, end, checksum in zip(
-                    block.starts.tolist(), ends.tolist(), records["body_crc"].tolist(), strict=True
-                )
-            ),
-            np.bool_,
-            len(records),
-        )
-        if intact.all():
+        bad = damaged(block.data, block.starts, ends, records["body_crc"])
+        if not bad:
             return block
         if not self._request.skips_damaged:
-            bad = records[int(np.argmin(intact))]
-            raise self._damaged(self._number(bad), "its message is damaged")
+            raise self._damaged(self._number(records[bad[0]]), "its message is damaged")
+        intact = np.ones(len(records), np.bool_)
+        intact[bad] = False
         return block.only(intact)
 
     def _intact_records(self, start: int, stop: int) -> list[int]:

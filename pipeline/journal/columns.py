@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -34,6 +34,9 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 Builder: TypeAlias = Callable[[Block], pa.Array]
 
 _NAMES: Final = {int(kind): name for name, kind in COMMANDS.items()}
+_FEW: Final = 8
+"""As many comparisons take less than sorting what is compared."""
+
 _PAST_LONG: Final = np.uint64(2**63)
 
 METADATA: Final[Mapping[str, DataType]] = {
@@ -88,6 +91,16 @@ def quick_mask(predicate: Predicate, records: Records, names: Names) -> Mask:
             return np.asarray(ORDERINGS[predicate.operation](numbers, predicate.values[0]))
 
 
+def is_among(numbers: Records, wanted: Collection[int]) -> Mask:
+    """Which of some numbers are among those that are wanted."""
+    if len(wanted) > _FEW:
+        return np.isin(numbers, list(wanted))
+    found: Mask = np.zeros(len(numbers), np.bool_)
+    for one in wanted:
+        found |= numbers == one
+    return found
+
+
 def slow_mask(predicate: Predicate, block: Block) -> Mask:
     """Which entries of a block a predicate on any column of METADATA is true of."""
     return predicate.mask(metadata_column(predicate.column, block))
@@ -95,7 +108,7 @@ def slow_mask(predicate: Predicate, block: Block) -> Mask:
 
 def _by_number(predicate: Predicate, numbers: Records, names: Mapping[int, str]) -> Mask:
     test = predicate.test()
-    return np.isin(numbers, [number for number, name in names.items() if test(name)])
+    return is_among(numbers, [number for number, name in names.items() if test(name)])
 
 
 def _named(numbers: Records, names: Mapping[int, str]) -> pa.Array:

@@ -75,6 +75,11 @@ _ARROW: Final[Mapping[str, Callable[[pa.Array, Scalar], pa.Array]]] = {
     "lt": pc.less,
     "le": pc.less_equal,
 }
+_AFFIX_TESTS: Final[Mapping[str, Callable[..., pa.Array]]] = {
+    "startswith": pc.starts_with,
+    "endswith": pc.ends_with,
+    "__contains__": pc.match_substring,
+}
 _EXACT: Final = 1 << 53
 """Whole numbers up to that are the same as floating point numbers."""
 
@@ -245,6 +250,9 @@ def _passes(predicate: Predicate, column: pa.Array) -> pa.Array | None:
         return pc.is_null(column)
     if operation == "not_null":
         return pc.is_valid(column)
+    if operation in _AFFIX_TESTS and pa.types.is_string(column.type):
+        found = _AFFIX_TESTS[operation](column, pattern=values[0])
+        return pc.invert(found) if predicate.negated else found
     if operation not in ORDERINGS or (isinstance(values[0], int) and abs(values[0]) > _EXACT):
         return None
     if operation in ("gt", "ge"):  # to Spark, NaN is greater than everything

@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from pipeline.arrow import require_values
 from pipeline.errors import PipelineError, UnfitError
-from pipeline.fields import FieldReader, read_fields
+from pipeline.fields import read_fields
 from pipeline.journal.blocks import Choose, Request, read_blocks
 from pipeline.journal.columns import (
     Mask,
     body_column,
+    is_among,
     is_quick,
     metadata_column,
     quick_mask,
@@ -24,6 +25,7 @@ from pipeline.journal.options import JournalOptions
 from pipeline.journal.pieces import Block, Names, Piece, Records
 from pipeline.journal.predicates import Predicate
 from pipeline.journal.schema import JournalSchema
+from pipeline.plain_columns import FieldReader
 from pipeline.tolerance import tolerated
 from pipeline.workers import settle
 
@@ -162,8 +164,8 @@ class PieceReader:
 
 def _chooser(tests: Sequence[Predicate]) -> Choose:
     def choose(records: Records, names: Names) -> Records:
-        mask: Mask = np.isin(records["topic"], list(names.topics))
-        mask &= np.isin(records["kind"], list(names.kinds))
+        mask: Mask = is_among(records["topic"], names.topics)
+        mask &= is_among(records["kind"], names.kinds)
         for test in tests:
             mask &= quick_mask(test, records, names)
         return records if mask.all() else records.take(np.flatnonzero(mask))

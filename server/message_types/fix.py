@@ -53,13 +53,23 @@ class FixType:
         options.reject_unknown()
         self.name = name
 
+    @property
+    def separator(self) -> int:
+        """The byte that ends a field."""
+        return self._separator[0]
+
+    @property
+    def separators(self) -> bytes:
+        """All bytes that end a field."""
+        return self._separator + self._others
+
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a reader of `paths`, see `MessageType.extractor`."""
         separator = self._separator.decode()
         needles = [f"{separator}{_tag_text(path)}=" for path in paths]
         subscripts = [_subscript(path) for path in paths]
         plain = not any(subscripts)
-        translated = self._translated if self._others else None
+        translated = self.translated if self._others else None
 
         def extract(body: bytes) -> tuple[Value, ...]:
             if translated is not None:
@@ -122,7 +132,7 @@ class FixType:
     def _parse(self, body: bytes) -> Fields:
         """Take a body apart; what is no `tag=value` is left out."""
         fields: Fields = {}
-        for text in self._translated(body).split(self._separator):
+        for text in self.translated(body).split(self._separator):
             tag, found, value = text.partition(b"=")
             if not found:
                 continue
@@ -145,9 +155,10 @@ class FixType:
         """Write a value; a separator in a text would begin another field and becomes a space."""
         if isinstance(value, list):
             return [text for element in value for text in self._values(element)]
-        return [self._translated(_text(value)).replace(self._separator, b" ")]
+        return [self.translated(_text(value)).replace(self._separator, b" ")]
 
-    def _translated(self, body: bytes) -> bytes:
+    def translated(self, body: bytes) -> bytes:
+        """A body, or several, with the field separator in the place of all others."""
         return body.translate(self._one_separator) if self._others else body
 
     def _ends_with_separator(self, body: bytes) -> bool:

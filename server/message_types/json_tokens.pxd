@@ -33,15 +33,16 @@ cdef extern from *:
     /* The first quote or backslash from `at` on; `end`, or beyond, if there is none. */
     static inline const char *quote_or_escape(const char *at, const char *end) {
     #if defined(__GNUC__) && defined(__SSE2__)
+        const __m128i quotes = _mm_set1_epi8('"'), escapes = _mm_set1_epi8('\\\\');
         for (; end - at >= 16; at += 16) {
             __m128i bytes = _mm_loadu_si128((const __m128i *)at);
-            int found = _mm_movemask_epi8(_mm_or_si128(
-                _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')),
-                _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\\\'))));
+            int found = _mm_movemask_epi8(
+                _mm_or_si128(_mm_cmpeq_epi8(bytes, quotes), _mm_cmpeq_epi8(bytes, escapes)));
             if (found)
-                return at + __builtin_ctz((unsigned)found);
+                return at + __builtin_ctz(found);
         }
-    #elif defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    #endif
+    #if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
         for (; end - at >= 8; at += 8) {
             uint64_t word, found;
             memcpy(&word, at, 8);

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import PipelineError
-from pipeline.journal.checksums import bodies_check
 from pipeline.journal.tail import entries_written
+from server.journal.checking import damaged
 from server.journal.extent import find_extent
 from server.journal.inspection import JournalReader
 from server.journal.layout import RECORD_SIZE, VERSION, crc32c
@@ -24,21 +24,23 @@ from tests.pipeline.journals import journal, message, read
 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=40), st.data())
-def test_bodies_are_checked_together_as_they_would_be_one_by_one(
-    bodies: list[bytes], data: st.DataObject
-) -> None:
-    block = b"".join(bodies)
-    ends = np.cumsum([len(body) for body in bodies])
+def test_damaged_bodies_are_found(bodies: list[bytes], data: st.DataObject) -> None:
+    block = b"-".join(bodies)
+    ends = np.cumsum([len(body) + 1 for body in bodies]) - 1
+    starts = ends - [len(body) for body in bodies]
     checksums = np.array([crc32c(body) for body in bodies], np.uint32)
-    assert bodies_check(block, ends, checksums)
-    if block:
-        place = data.draw(st.integers(0, len(block) - 1))
-        changed = bytearray(block)
-        changed[place] ^= data.draw(st.integers(1, 255))
-        assert not bodies_check(bytes(changed), ends, checksums)
+    assert damaged(block, starts, ends, checksums) == []
     which = data.draw(st.integers(0, len(bodies) - 1))
     checksums[which] ^= np.uint32(data.draw(st.integers(1, 2**32 - 1)))
-    assert not bodies_check(block, ends, checksums)
+    assert damaged(block, starts, ends, checksums) == [which]
+    checksums[which] = crc32c(bodies[which])
+    if bodies[which]:
+        changed = bytearray(block)
+        place = data.draw(st.integers(int(starts[which]), int(ends[which]) - 1))
+        changed[place] ^= data.draw(st.integers(1, 255))
+        assert damaged(bytes(changed), starts, ends, checksums) == [which]
+    ends[-1] = len(block) + 1
+    assert damaged(block, starts, ends, checksums) == [len(bodies) - 1]
 
 
 @given(st.lists(st.binary(min_size=92, max_size=92), min_size=1, max_size=20), st.data())

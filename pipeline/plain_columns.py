@@ -1,0 +1,216 @@
+"""Fields of bodies of the types fix, nvfix, msgpack and bson as Arrow columns, in compiled code.
+
+Compiled readers know the values that stand as most publishers write them: numbers, texts, truth
+values and times, and in msgpack and bson structs of these. Bodies in which something else stands
+are read once more, value by value (`pipeline.fields`), and so are columns of other types: there it
+is decided what a value is, and what is wrong with one that is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import DataType, StructType
+
+from pipeline.errors import UnfitError
+from pipeline.filled_columns import (
+    OBJECT,
+    FilledColumn,
+    Filler,
+    Wanted,
+    in_their_places,
+    plain_kind,
+)
+from pipeline.packed import Bodies
+from pipeline.times import TimeRule
+from server.message_types.base import MessageType
+from server.message_types.bson_columns import BsonColumnReader
+from server.message_types.bson_type import BsonType
+from server.message_types.columns import ColumnReader
+from server.message_types.fix import FixType
+from server.message_types.fix_columns import FixColumnReader
+from server.message_types.msgpack_columns import MsgpackColumnReader
+from server.message_types.msgpack_type import MsgpackType
+
+
+class FieldReader(Protocol):
+    """Reads the fields of bodies."""
+
+    def columns(self, bodies: Bodies) -> dict[str, pa.Array]:
+        """The columns of some bodies, by their names.
+
+        Raises:
+            PipelineError: a body does not fit; UnfitError, which says which one, if that is known.
+        """
+
+
+ByValue = Callable[[StructType], FieldReader]
+"""Makes what reads columns value by value."""
+
+
+def plain_reader(
+    schema: StructType, kind: MessageType, rule: TimeRule, by_value: ByValue
+) -> FieldReader:
+    """Make a reader of fields, of which compiled code does as much as it can.
+
+    Args:
+        schema: the fields.
+        kind: of the bodies.
+        rule: what is a time.
+        by_value: makes what reads the rest.
+    """
+    compiled = _compiled(kind, rule)
+    if compiled is None:
+        return by_value(schema)
+    fields = to_arrow_schema(schema, timezone="UTC")
+    columns = [
+        compiled.column(field, one.dataType) for field, one in zip(fields, schema, strict=True)
+    ]
+    found = [column for column in columns if column is not None]
+    if not found:
+        return by_value(schema)
+    plain, rest = StructType(), StructType()
+    for one, column in zip(schema, columns, strict=True):
+        (rest if column is None else plain).add(one)
+    filler = Filler(found, compiled.reader([column.wanted for column in found]))
+    return _PlainReader(
+        schema.names,
+        _Quick(plain.names, filler, by_value(plain), compiled.prepared),
+        by_value(rest) if rest.fields else None,
+    )
+
+
+class _PlainReader:
+    """Reads some columns quickly, and others value by value.
+
+    Args:
+        names: of all columns, in their order.
+        quick: reads some.
+        rest: reads the others; None if there are none.
+    """
+
+    def __init__(self, names: Sequence[str], quick: FieldReader, rest: FieldReader | None) -> None:
+        self._names = names
+        self._quick = quick
+        self._rest = rest
+
+    def columns(self, bodies: Bodies) -> dict[str, pa.Array]:
+        found = self._quick.columns(bodies)
+        if self._rest is None:
+            return found
+        found |= self._rest.columns(bodies)
+        return {name: found[name] for name in self._names}
+
+
+class _Quick:
+    """Has odd bodies read value by value.
+
+    Args:
+        names: of the columns.
+        filler: fills them.
+        by_value: reads them of odd bodies.
+        prepared: gives the bodies as the filler takes them.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        filler: Filler,
+        by_value: FieldReader,
+        prepared: Callable[[Bodies], Bodies],
+    ) -> None:
+        self._names = names
+        self._filler = filler
+        self._by_value = by_value
+        self._prepared = prepared
+
+    def columns(self, bodies: Bodies) -> dict[str, pa.Array]:
+        columns, odd = self._filler.columns(self._prepared(bodies))
+        if odd:
+            columns = in_their_places(columns, self._again(bodies, odd), odd)
+        return dict(zip(self._names, columns, strict=True))
+
+    def _again(self, bodies: Bodies, odd: Sequence[int]) -> Iterable[pa.Array]:
+        try:
+            return self._by_value.columns(bodies.some(odd)).values()
+        except UnfitError as problem:
+            raise UnfitError(str(problem), odd[problem.number]) from None
+
+
+class _Compiled:
+    """A compiled reader of a message type.
+
+    Args:
+        reads_times: whether it reads times.
+        reads_structs: whether it reads structs.
+        reader: makes it.
+        reads: tells by the name of a column whether it can read that.
+        prepared: gives bodies as it takes them.
+    """
+
+    def __init__(
+        self,
+        *,
+        reads_times: bool,
+        reads_structs: bool,
+        reader: Callable[[Sequence[Wanted]], ColumnReader],
+        reads: Callable[[str], bool] = lambda _: True,
+        prepared: Callable[[Bodies], Bodies] = lambda bodies: bodies,
+    ) -> None:
+        self._reads_times = reads_times
+        self._reads_structs = reads_structs
+        self._reads = reads
+        self.reader = reader
+        self.prepared = prepared
+
+    def column(self, field: pa.Field, kind: DataType) -> FilledColumn | None:
+        """A column, or a member of one; None if the reader does not read such."""
+        plain = plain_kind(kind, with_times=self._reads_times)
+        if plain is not None:
+            return FilledColumn(field, plain) if self._reads(field.name) else None
+        if not (self._reads_structs and isinstance(kind, StructType) and kind.fields):
+            return None
+        members = [self.column(field.type[number], one.dataType) for number, one in enumerate(kind)]
+        found = [member for member in members if member is not None]
+        return FilledColumn(field, OBJECT, found) if len(found) == len(members) else None
+
+
+def _compiled(kind: MessageType, rule: TimeRule) -> _Compiled | None:
+    """The compiled reader of a message type; None if there is none."""
+    if isinstance(kind, FixType):
+        return _of_fix(kind, rule)
+    if isinstance(kind, MsgpackType):
+        return _Compiled(
+            reads_times=not rule.fix,
+            reads_structs=True,
+            reader=lambda wanted: MsgpackColumnReader(wanted, rule.unit),
+        )
+    if isinstance(kind, BsonType):
+        return _Compiled(
+            reads_times=not rule.fix,
+            reads_structs=True,
+            reader=lambda wanted: BsonColumnReader(wanted, rule.unit),
+            reads=lambda name: "\0" not in name,
+        )
+    return None
+
+
+def _of_fix(kind: FixType, rule: TimeRule) -> _Compiled:
+    separator = kind.separator
+    no_tag = {"=", *map(chr, kind.separators)}
+
+    def prepared(bodies: Bodies) -> Bodies:
+        if len(kind.separators) == 1:
+            return bodies
+        return Bodies(kind.translated(bodies.data), bodies.starts, bodies.ends)
+
+    return _Compiled(
+        reads_times=not rule.unit,
+        reads_structs=False,
+        reader=lambda wanted: FixColumnReader(wanted, separator, fix_times=rule.fix),
+        reads=no_tag.isdisjoint,
+        prepared=prepared,
+    )
