@@ -122,7 +122,7 @@ def first_wins_reader(paths: Sequence[Path]) -> FieldReader:
     def scanning(body: bytes) -> tuple[Value, ...]:
         return scan_all(body[:_MOST_SCANNED])
 
-    return FieldReader(members, len(paths), read_text, read_scalar, read_part, scanning)
+    return FieldReader(members, len(paths), read_text, read_scalar, read_part, scanning, to_octets)
 
 
 @dataclass(frozen=True)
