@@ -17,10 +17,15 @@ from numpy.typing import NDArray
 
 from server.base.octets import from_octets, to_octets
 from server.message_types.base import Value
+from server.message_types.bulk import RawColumn
 
 Mask: TypeAlias = NDArray[np.bool_]
 Indexes: TypeAlias = NDArray[np.intp]
 
+_INTEGER: Final = 1
+_DOUBLE: Final = 2
+_TEXT: Final = 4
+"""Tags of a `RawColumn`."""
 _EXACT: Final = range(-(2**53) + 1, 2**53)
 """Integers that a double holds exactly."""
 
@@ -135,6 +140,54 @@ def column_of(values: Sequence[Value]) -> Column:
     if kinds == {int, float}:
         return _mixed_numbers(values) or MixedColumn(values)
     return MixedColumn(values)
+
+
+def column_of_raw(raw: RawColumn) -> Column:
+    """Make the fastest column that keeps the values of a raw one, mostly as they lie there."""
+    tags = np.frombuffer(raw.tags, np.int8)
+    kinds = int(np.bitwise_or.reduce(tags, initial=0))
+    present = None if tags.all() else tags != 0
+    if kinds == _TEXT:
+        return _raw_texts(raw, present)
+    numbers = np.frombuffer(raw.numbers, np.int64)
+    if kinds == _INTEGER:
+        return NumberColumn(numbers, present)
+    if kinds == _DOUBLE:
+        return NumberColumn(numbers.view(np.float64), present)
+    if kinds == _INTEGER | _DOUBLE:
+        whole = tags == _INTEGER
+        integers = numbers[whole]
+        if integers.min() in _EXACT and integers.max() in _EXACT:
+            doubles = np.where(whole, numbers.astype(np.float64), numbers.view(np.float64))
+            return NumberColumn(doubles, present, whole)
+    return MixedColumn(_raw_values(raw))
+
+
+def _raw_texts(raw: RawColumn, present: Mask | None) -> TextColumn:
+    """A column of texts and NULLs; the empty text becomes NULL."""
+    lengths = np.diff(np.frombuffer(raw.offsets, np.int32))
+    if present is not None or not lengths.all():
+        present = lengths > 0
+    bits = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
+    buffers = [bits, pa.py_buffer(raw.offsets), pa.py_buffer(raw.text)]
+    return TextColumn(pa.Array.from_buffers(pa.binary(), len(raw.tags), buffers))
+
+
+def _raw_values(raw: RawColumn) -> list[Value]:
+    whole = np.frombuffer(raw.numbers, np.int64).tolist()
+    doubles = np.frombuffer(raw.numbers, np.float64).tolist()
+    offsets = np.frombuffer(raw.offsets, np.int32).tolist()
+    values: list[Value] = []
+    for row, tag in enumerate(raw.tags):
+        if tag == _TEXT:
+            values.append(from_octets(raw.text[offsets[row] : offsets[row + 1]]))
+        elif tag == _INTEGER:
+            values.append(whole[row])
+        elif tag == _DOUBLE:
+            values.append(doubles[row])
+        else:
+            values.append(raw.others.get(row))
+    return values
 
 
 def text_array(values: Sequence[Value]) -> pa.Array:

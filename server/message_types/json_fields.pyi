@@ -1,9 +1,10 @@
 """Reading a few fields of a JSON body, in C; the theory of it is in json_fields.pyx."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from server.message_types.base import Value
+from server.message_types.bulk import JoinedBodies, RawColumn
 from server.message_types.paths import Path
 
 class WantedMember(Protocol):
@@ -40,6 +41,7 @@ class FieldReader:
         part: reads an array, or what `by_parts` is true of: gives a value for each of `below`, or
             None if it cannot.
         scan: reads a body that is not plain.
+        octets: encodes a text, whatever it is.
     """
 
     def __init__(
@@ -50,9 +52,21 @@ class FieldReader:
         number: Callable[[bytes], Value],
         part: Callable[[bytes, Sequence[tuple[int, Path]]], Sequence[Value] | None],
         scan: Callable[[bytes], tuple[Value, ...]],
+        octets: Callable[[str], bytes],
     ) -> None: ...
     def read(self, body: bytes) -> tuple[Value, ...]:
         """The values of one body, by slot. Never raises."""
 
     def read_all(self, bodies: Sequence[bytes]) -> list[tuple[Value, ...]]:
         """For each slot the values of all bodies. Never raises."""
+
+    def read_columns(self, joined: Iterable[JoinedBodies], count: int) -> Sequence[RawColumn]:
+        """For each slot the values of all bodies as a `RawColumn`.
+
+        Args:
+            joined: the bodies.
+            count: how many these are altogether.
+
+        Raises:
+            ValueError: there are fewer or more, or one does not lie in its data.
+        """

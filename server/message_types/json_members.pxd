@@ -29,6 +29,16 @@ cdef struct Number:
     double value          # of an integer, the nearest
 
 
+cdef enum:
+    LONGEST_GUESS = 27    # bytes of a name that is one, with the quote behind it
+
+
+cdef struct Guess:
+    char text[LONGEST_GUESS]
+    signed char length    # with the quote, 0 if there is no guess
+    int number            # which member that is, -1 if none
+
+
 cdef class MemberWalk:
     cdef Member *_members
     cdef Name *_names       # of the members
@@ -36,10 +46,12 @@ cdef class MemberWalk:
     cdef char *_name        # room for a name without its escapes
     cdef Py_ssize_t _longest_name
     cdef NameTable *_levels
+    cdef Guess *_guesses    # of each level so many; NULL until they are asked for
     cdef int _member_count, _level_count, _outermost
     cdef list _encoded      # names of the members: `Name.text` points there
     cdef list _below        # of the members: `WantedMember.below`
 
+    cdef int _guess_names(self) except -1
     cdef int _walk(self, const char *start, const char *end) except -1
     cdef int _find_escaped(self, int level, const char *name, Py_ssize_t length) noexcept nogil
     cdef int _read_members(self, Text *text, int level) except -1

@@ -4,14 +4,20 @@
 A body is gone through once, from the front, until all wanted members have been found. What is not
 wanted is passed over by its quotes and brackets. Where a body is malformed, it stops with what has
 been found. The names of one level are in a hash table. What is done with a member says who inherits.
+
+Publishers write the same names in the same order, mostly: who reads many bodies has it remembered
+which name came at which place of the last one, and only where another comes, it is looked up.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
-from libc.string cimport memset, strncmp
+from libc.string cimport memcmp, memcpy, memset, strncmp
 
 from server.message_types.json_names cimport Name, NameTable, find_name, make_table
 from server.message_types.json_tokens cimport closing_quote, skip_space, skip_value, unescape
+
+cdef enum:
+    GUESSED = 64          # places of an object that are remembered
 
 cdef const char *BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 cdef int MOST_ESCAPED = 6           # bytes that stand for one of a name
@@ -72,6 +78,15 @@ cdef class MemberWalk:
         PyMem_Free(self._names)
         PyMem_Free(self._seen)
         PyMem_Free(self._name)
+        PyMem_Free(self._guesses)
+
+    cdef int _guess_names(self) except -1:
+        """Remember from now on which names come where."""
+        if self._guesses == NULL:
+            self._guesses = <Guess *> PyMem_Calloc(self._level_count * GUESSED, sizeof(Guess))
+            if self._guesses == NULL:
+                raise MemoryError
+        return 0
 
     cdef int _walk(self, const char *start, const char *end) except -1:
         """Go through a body, behind which there is a NUL byte; what has come of it."""
@@ -97,20 +112,36 @@ cdef class MemberWalk:
         cdef const char *at = skip_space(text.position + 1)
         cdef const char *end = text.end
         cdef const char *name
-        cdef int number, outcome
+        cdef Guess *guess = NULL
+        cdef int number, outcome, place = 0
         cdef bint escapes
         if at[0] == c'}':
             text.position = at + 1
             return READ
         while at[0] == c'"':
             name = at + 1
-            at = closing_quote(name, end, &escapes)
-            if at == NULL:
-                return STOPPED
-            if escapes:
-                number = self._find_escaped(level, name, at - name)
+            if self._guesses != NULL:
+                guess = &self._guesses[level * GUESSED + place] if place < GUESSED else NULL
+                place += 1
+            if (
+                guess != NULL
+                and guess.length
+                and guess.length <= end - name
+                and memcmp(guess.text, name, guess.length) == 0
+            ):
+                number = guess.number
+                at = name + guess.length - 1
             else:
-                number = find_name(&self._levels[level], self._names, name, at - name)
+                at = closing_quote(name, end, &escapes)
+                if at == NULL:
+                    return STOPPED
+                if escapes:
+                    number = self._find_escaped(level, name, at - name)
+                else:
+                    number = find_name(&self._levels[level], self._names, name, at - name)
+                    if guess != NULL and at - name < LONGEST_GUESS:
+                        memcpy(guess.text, name, at - name + 1)
+                        guess.length, guess.number = <signed char> (at - name + 1), number
             at = skip_space(at + 1)
             if at[0] != c':':
                 return STOPPED

@@ -124,7 +124,7 @@ def first_wins_reader(paths: Sequence[Path]) -> FieldReader:
     def scanning(body: bytes) -> tuple[Value, ...]:
         return scan_all(body[:_MOST_SCANNED])
 
-    return FieldReader(members, len(paths), read_text, read_scalar, read_part, scanning)
+    return FieldReader(members, len(paths), read_text, read_scalar, read_part, scanning, to_octets)
 
 
 def first_wins_tests(filters: Sequence[Sequence[PlainTest]]) -> FilterTests:

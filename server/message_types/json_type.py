@@ -15,6 +15,7 @@ import simdjson
 
 from server.base.octets import to_octets
 from server.message_types.base import BodyError, Capabilities
+from server.message_types.bulk import RawColumn
 from server.message_types.json_read import (
     KEPT_BUFFERS,
     first_wins_reader,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from server.message_types.base import Extractor, Field, Value
-    from server.message_types.bulk import BulkExtractor, Decider, PlainTest
+    from server.message_types.bulk import BulkExtractor, ColumnReader, Decider, PlainTest
     from server.message_types.options import Options
     from server.message_types.paths import Path
     from server.message_types.raw_trees import RawNode, RawTree
@@ -70,6 +71,13 @@ class JsonType(RawTreeType):
     def bulk_decider(self, filters: Sequence[Sequence[PlainTest]]) -> Decider | None:
         """Make what decides some filters, see `DecidesInBulk.bulk_decider`."""
         return first_wins_tests(filters).decide if self._first_wins else None
+
+    def column_reader(self, paths: Sequence[Path]) -> ColumnReader | None:
+        """Compile a reader of `paths` into columns, see `ReadsColumns.column_reader`."""
+        if not self._first_wins:
+            return None
+        read = first_wins_reader(paths).read_columns
+        return lambda joined, count: [RawColumn(*one) for one in read(joined, count)]
 
     def parse(self, body: bytes) -> RawTree:
         """See `RawTreeType.parse`."""

@@ -34,8 +34,9 @@ types' `BodyError`. Errors of a start: `base.data_files.FileInUseError`,
 `slab_file.OtherVersionError`, `key_errors.KeyModuleError`, `chain_file.DamagedChainFileError`,
 OSError.
 
-From the bottom up: `slab_format` (bytes), `slab_file` (maps), `slab_scan` and `slab_log` (reading
-and writing the log), `store` (the contract) with `memory_store` and `file_store`; `hash_index`,
-`memo_index`, `history`, `expiry`, `snapshot`; `table`; `candidates`, `record_test`, `ordering` and
-`query`; `keys`, `chaining`, `enrichment`; `topic`.
+From the bottom up: `slab_format` (bytes), `slab_file` (maps), `slab_reading` (many entries at
+once), `slab_scan` and `slab_log` (reading and writing the log), `store` (the contract) with
+`memory_store` and `file_store`; `hash_index`, `memo_index`, `history`, `expiry`, `snapshot`;
+`table`; `candidates`, `record_test`, `ordering` and `query`; `keys`, `chaining`, `enrichment`;
+`topic`.
 """

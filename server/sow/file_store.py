@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from server.message_types.bulk import JoinedBodies, join
 from server.sow import slab_format as form
 from server.sow.commit import GroupCommit
 from server.sow.earlier_states import earlier_states
@@ -26,7 +27,8 @@ from server.sow.slab_entries import place_run
 from server.sow.slab_file import DamagedFileError, SlabFile
 from server.sow.slab_format import ENTRY, Kind, padded
 from server.sow.slab_log import SlabLog
-from server.sow.slab_scan import scan
+from server.sow.slab_reading import Slabs
+from server.sow.slab_scan import ChainLink, scan_slabs
 from server.sow.store import (
     Earlier,
     PutRun,
@@ -38,9 +40,6 @@ from server.sow.store import (
 )
 
 _FREE: Final = -1
-
-_RECORD: Final = int(Kind.RECORD)
-"""A plain number, which compares faster."""
 
 _SPARE_SLABS: Final = 2
 """Slabs that a log may have beyond twice its live bytes before cleaning begins."""
@@ -108,7 +107,8 @@ class FileStore:
         self._next_number = 1
         self._live_bytes = 0
         self._sequence = file.commit_point.sequence
-        found = scan(file, self._apply)
+        self._slabs: Final = Slabs(file.slabs, file.slab_size)
+        found = scan_slabs(file, self._apply_slab)
         self.lost_bytes: Final = found.lost
         self.had: Final = file.had
         self._log = SlabLog(file, found, committer, tell, topic)
@@ -118,20 +118,35 @@ class FileStore:
 
     # ---- recovery
 
+    def _apply_slab(self, link: ChainLink) -> int:
+        """Apply the entries of a slab of the log; gives where they end."""
+        end = self._file.slab_size if link.end is None else link.end
+        position, live, sequence = self._slabs.place_records(
+            link.place,
+            form.FIRST_ENTRY,
+            end,
+            link.header.epoch & 0xFFFFFFFF,
+            self._topic if self._pattern else None,
+            self._rows,
+            self._locations,
+            self._rooms,
+            self._free,
+            self._apply,
+        )
+        self._live_bytes += live
+        self._sequence = max(self._sequence, sequence)
+        return position
+
     def _apply(self, location: int, data: bytes) -> None:
-        """Apply one entry of the log; the checksum is right."""
-        _, length, _, kind, topics, keys, _, _, sequence, _, _, number = ENTRY.unpack_from(data)
-        if sequence > self._sequence:
-            self._sequence = sequence
+        """Apply one entry of the log that is no record; the checksum is right."""
+        _, length, _, kind, topics, keys, _, _, _, _, _, number = ENTRY.unpack_from(data)
         room = (length + 7) & -8
         start = ENTRY.size + topics
         identity = data[start : start + keys].decode("utf-8", "surrogateescape")
         if self._pattern:
             topic = data[ENTRY.size : start].decode("utf-8", "surrogateescape")
             identity = f"{topic or self._topic}\0{identity}"
-        if kind == _RECORD:
-            self._place(identity, location, room)
-        elif kind == Kind.DELETED:
+        if kind == Kind.DELETED:
             if identity in self._rows:
                 self._forget(self._rows.pop(identity))
         elif kind == Kind.DROPPED:
@@ -189,17 +204,22 @@ class FileStore:
 
     def bodies(self, rows: Sequence[int]) -> list[bytes]:
         """See `RecordStore.bodies`."""
-        locations, slabs, slab_size = self._locations, self._file.slabs, self._log.slab_size
-        unpack_from, fixed = form.BODY_BOUNDS.unpack_from, form.ENTRY.size
-        found: list[bytes] = []
-        for row in rows:
-            index, start = divmod(locations[row], slab_size)
-            slab = slabs[index]
-            length, topics, keys, correlations, bookmarks = unpack_from(slab, start)
-            begin = start + fixed + topics + keys + correlations + bookmarks
-            found.append(slab[begin : start + length])
-        if self._file.guard.lost:  # perhaps what has just been read
-            return [self.record(row).body for row in rows]
+        data, ends = self.joined_bodies(rows)
+        starts = (0, *(end + 1 for end in ends))
+        return [data[start:end] for start, end in zip(starts, ends, strict=False)]
+
+    def joined_bodies(self, rows: Sequence[int]) -> JoinedBodies:
+        """See `RecordStore.joined_bodies`."""
+        found = self._slabs.join_bodies(self._locations, rows)
+        if found is None or self._file.guard.lost:  # perhaps what has just been read
+            return join([b"" if row < 0 else self.record(row).body for row in rows])
+        return JoinedBodies(*found)
+
+    def records(self, rows: Sequence[int]) -> list[Record]:
+        """See `RecordStore.records`."""
+        found = self._slabs.read_records(self._locations, rows, self._topic)
+        if found is None or self._file.guard.lost:
+            return [self.record(row) for row in rows]
         return found
 
     def identities(self) -> Iterator[tuple[str, int]]:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from mypy_extensions import mypyc_attr
 
+from server.message_types.bulk import JoinedBodies, join
 from server.sow.record_run import RecordRun
 from server.sow.records import Record
 from server.sow.store import Earlier, PutRun, Settled, Statistics, Superseded
@@ -68,6 +69,14 @@ class MemoryStore:
     def bodies(self, rows: Sequence[int]) -> list[bytes]:
         """See `RecordStore.bodies`."""
         return [self.record(row).body for row in rows]
+
+    def joined_bodies(self, rows: Sequence[int]) -> JoinedBodies:
+        """See `RecordStore.joined_bodies`."""
+        return join([b"" if row < 0 else self.record(row).body for row in rows])
+
+    def records(self, rows: Sequence[int]) -> list[Record]:
+        """See `RecordStore.records`."""
+        return [self.record(row) for row in rows]
 
     def identities(self) -> Iterator[tuple[str, int]]:
         """See `RecordStore.identities`."""

@@ -298,13 +298,12 @@ class Query(Iterator[list[Record]]):
 
     def _wanted(self, piece: _Piece) -> list[Record]:
         """Of records in no particular order, those between `skip_n` and `top_n`."""
-        read = self._table.store.record
         before = self.matches - len(piece.rows) - len(piece.saved)
         start = max(0, self._spec.skip_n - before)
         end = None if self._last is None else max(0, self._last - before)
         saved_start = max(0, start - len(piece.rows))
         saved_end = None if end is None else max(0, end - len(piece.rows))
-        records = [read(row) for row in piece.rows[start:end]]
+        records = self._table.store.records(piece.rows[start:end])
         return records + [record for _, record in piece.saved[saved_start:saved_end]]
 
     def _placed(self, piece: _Piece, ordering: Ordering) -> list[Placed]:

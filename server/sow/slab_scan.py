@@ -83,7 +83,7 @@ def chain(file: SlabFile) -> tuple[list[ChainLink], int]:
 
 
 def scan(file: SlabFile, take: Callable[[int, bytes], None]) -> LogEnd:
-    """Read the whole log.
+    """Read the whole log, entry by entry.
 
     Args:
         file: the file.
@@ -92,23 +92,41 @@ def scan(file: SlabFile, take: Callable[[int, bytes], None]) -> LogEnd:
     Raises:
         DamagedFileError: an entry that was committed cannot be read.
     """
+
+    def read(link: ChainLink) -> int:
+        end = FIRST_ENTRY
+        for position, data in entries(file, link):
+            take(link.place * file.slab_size + position, data)
+            end = position + padded(len(data))
+        return end
+
+    return scan_slabs(file, read)
+
+
+def scan_slabs(file: SlabFile, read: Callable[[ChainLink], int]) -> LogEnd:
+    """Read the whole log, slab by slab.
+
+    Args:
+        file: the file.
+        read: reads the entries of a slab, in the order they were written, up to the first that is
+            not whole, and gives where that would begin.
+
+    Raises:
+        DamagedFileError: an entry that was committed cannot be read.
+    """
     links, highest = chain(file)
     point = file.commit_point
     whole: list[ChainLink] = []
     for link in links:
-        base = link.place * file.slab_size
-        position, length = FIRST_ENTRY, 0
-        for position, data in entries(file, link):
-            take(base + position, data)
-            length = len(data)
-        position += padded(length)
+        position = read(link)
         whole.append(link._replace(end=position))
         if link.end is None or position < link.end:
             epoch = link.header.epoch
             if (epoch, position) < (point.epoch, point.position):
+                place = form.PAGE + link.place * file.slab_size + position
                 raise DamagedFileError(
-                    f"{file.path} fails its checksum at byte "
-                    f"{form.PAGE + base + position}, which had been written completely"
+                    f"{file.path} fails its checksum at byte {place}, which had been written"
+                    " completely"
                 )
             end = _last_trace(file, link, position) if link.end is None else link.end
             return LogEnd(whole, highest, end - position)

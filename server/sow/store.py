@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, TypeAlias
 
+from server.message_types.bulk import JoinedBodies
 from server.sow.record_run import RecordRun
 from server.sow.records import Record
 
@@ -132,6 +133,20 @@ class RecordStore(Protocol):
 
     def bodies(self, rows: Sequence[int]) -> list[bytes]:
         """Read the bodies of rows that are in use.
+
+        Raises:
+            StoreError: one of them is lost.
+        """
+
+    def joined_bodies(self, rows: Sequence[int]) -> JoinedBodies:
+        """Read the bodies of rows that are in use, joined; an empty one for each negative number.
+
+        Raises:
+            StoreError: one of them is lost.
+        """
+
+    def records(self, rows: Sequence[int]) -> list[Record]:
+        """Read rows that are in use.
 
         Raises:
             StoreError: one of them is lost.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from array import array
 from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from server.expressions.columns import Column, column_of, column_of_raw
 from server.message_types.base import BodyError, MessageTypeError, Value
-from server.message_types.bulk import bulk_extractor
+from server.message_types.bulk import ReadsColumns, bulk_extractor, join
 from server.message_types.json_read import scanning_extractor
 from server.message_types.paths import Path, parse_path
 from server.message_types.registry import create
@@ -254,6 +256,71 @@ def test_many_bodies_at_once_read_as_one_by_one(bodies: list[bytes], paths: list
         assert repr(list(map(tuple, found))) == repr(list(expected))
 
 
+def read_columns(bodies: Sequence[bytes], paths: Sequence[Path], joined: int = 7) -> list[Column]:
+    """The columns of bodies, of which so many come at once."""
+    assert isinstance(FIRST, ReadsColumns)
+    read = FIRST.column_reader(paths)
+    assert read is not None
+    parts = [join(bodies[start : start + joined]) for start in range(0, len(bodies), joined)]
+    return list(map(column_of_raw, read(parts, len(bodies))))
+
+
+SCALARS = (
+    st.sampled_from(
+        [b"null", b"true", b"false", b"NaN", b"-Infinity", b'""', b'"\xff"', b'"\\ud800"']
+    )
+    | st.sampled_from(
+        [b"[1,2]", b"[]", b"{}", b"1e400", b"-0", b"-0.0", b"9007199254740993.0", b"-"]
+    )
+    | st.integers(-(2**65), 2**65).map(texts)
+    | st.floats(allow_nan=False).map(texts)
+    | st.text(max_size=5).map(texts)
+)
+BODIES = st.dictionaries(st.sampled_from(["a", "b", "\u00e9", "c" * 30, "\\u0061"]), SCALARS).map(
+    lambda members: b"{%b}" % b", ".join(b'"%b" :%b' % (k.encode(), v) for k, v in members.items())
+)
+
+
+@given(
+    st.lists(BODIES | damaged(BODIES) | damaged(DOCUMENTS.map(texts)), min_size=1, max_size=60)
+    | st.lists(
+        st.sampled_from([b'{"a":1}', b'{"a":2.5}', b'{"b":1,"a":-7}', b"", b'{"a":"x"}']),
+        min_size=1,
+    )
+    | st.lists(
+        st.integers(-(2**63), 2**63 - 1).map(lambda n: b'{"b":"%d","a":%d}' % (n, n)), min_size=1
+    ),
+    st.lists(
+        st.sampled_from([("a",), ("b",), ("b", "c"), ("\u00e9",), ("c" * 30,), ("a", 0)]),
+        max_size=4,
+    ),
+)
+def test_columns_read_from_joined_bodies_are_those_of_values(
+    bodies: list[bytes], paths: list[Path]
+) -> None:
+    expected = [
+        column_of(values) for values in zip(*map(FIRST.extractor(paths), bodies), strict=True)
+    ]
+    found = read_columns(bodies, paths)
+    for one, other in zip(expected, found, strict=True):
+        values = [None if value == "" else value for value in one.to_values()]
+        assert repr([None if value == "" else value for value in other.to_values()]) == repr(values)
+        assert type(one) is type(other) or not any(values)
+
+
+def test_joined_bodies_have_to_be_what_they_are_said_to_be() -> None:
+    assert isinstance(FIRST, ReadsColumns)
+    read = FIRST.column_reader([("a",)])
+    assert read is not None
+    good = join([b'{"a":1}', b"{}"])
+    for count in (1, 3):
+        with pytest.raises(ValueError, match="bodies"):
+            read([good], count)
+    for ends in ([7, 11], [7, 6], [6, 10], [-1, 10]):
+        with pytest.raises(ValueError, match="a body"):
+            read([good._replace(ends=array("q", ends))], 2)
+
+
 def test_a_few_odd_bodies_among_many() -> None:
     plain = [texts({"a": number, "b": str(number)}) for number in range(200)]
     odd = [b"{}", b'{"a":[1,2],"b":{}}', b'{"a":7,"b":', b'{"b":"x","a":1,"a":2}', b"\xff"]
@@ -266,6 +333,8 @@ def test_a_few_odd_bodies_among_many() -> None:
         paths: list[Path] = [("a",), ("b",)]
         expected = list(zip(*map(FIRST.extractor(paths), bodies), strict=True))
         assert list(bulk_extractor(FIRST, paths)(bodies)) == expected
+        found = [column.to_values() for column in read_columns(bodies, paths)]
+        assert found == list(map(list, expected))
 
 
 @pytest.mark.parametrize(

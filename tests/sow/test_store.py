@@ -43,9 +43,14 @@ def test_a_record_is_found_by_its_identity_and_read_by_its_row(store: RecordStor
     row = store.put("k", whole)
     assert store.row("k") == row
     assert store.record(row) == whole
+    other = store.put("other", Record("other", b"", "t"))
     assert store.bodies([row, row]) == [b'{"a":1}', b'{"a":1}']
-    assert store.row("other") is None
-    assert len(store) == 1
+    assert store.records([other, row]) == [store.record(other), whole]
+    joined = store.joined_bodies([row, -1, other, row])
+    assert joined.data == b'{"a":1}\0\0\0{"a":1}\0'
+    assert list(joined.ends) == [7, 8, 9, 17]
+    assert store.row("none") is None
+    assert len(store) == 2
 
 
 def test_an_update_stays_in_its_row(store: RecordStore) -> None:
