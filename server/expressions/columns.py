@@ -157,7 +157,7 @@ def column_of_raw(raw: RawColumn) -> Column:
     if kinds == _INTEGER | _DOUBLE:
         whole = tags == _INTEGER
         integers = numbers[whole]
-        if integers.min() in _EXACT and integers.max() in _EXACT:
+        if int(integers.min()) in _EXACT and int(integers.max()) in _EXACT:
             doubles = np.where(whole, numbers.astype(np.float64), numbers.view(np.float64))
             return NumberColumn(doubles, present, whole)
     return MixedColumn(_raw_values(raw))

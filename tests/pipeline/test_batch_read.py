@@ -24,8 +24,9 @@ from pyspark.sql.types import (
 
 from client import Client
 from pipeline.errors import PipelineError
-from pipeline.fields import FieldReader, read_fields
+from pipeline.fields import read_fields
 from pipeline.packed import Bodies
+from pipeline.plain_columns import FieldReader
 from tests.pipeline.topics import bookmarks, publish, reading, uri
 from tests.support.server import RunningServer, free_port
 
