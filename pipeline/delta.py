@@ -65,6 +65,11 @@ class DeltaTarget(Target):
         return self._add(state, "overwrite")
 
     def _add(self, state: State, mode: Literal["append", "overwrite"]) -> int:
+        if self._last_run(state) > state.runs:
+            raise PipelineError(
+                f"{self.path}: the table has rows of runs that are not remembered any more; export"
+                " to another directory"
+            )
         staged = self._staged()
         state.runs += 1
         self.commit(Commit([], [], state, rows=mode))
@@ -72,9 +77,7 @@ class DeltaTarget(Target):
 
     def _show(self, commit: Commit) -> None:
         """Add the rows of a run to the table, unless they have been added."""
-        application, run = f"amps-pipeline-{commit.state.id}", commit.state.runs
-        table = self._table()
-        if table is not None and (table.transaction_version(application) or 0) >= run:
+        if self._last_run(commit.state) >= commit.state.runs:
             return
         if not self.staging.exists():
             raise PipelineError(
@@ -82,7 +85,7 @@ class DeltaTarget(Target):
                 " another directory"
             )
         rows = ds.dataset(self.staging, format="parquet").scanner().to_reader()
-        mark = deltalake.Transaction(application, run)
+        mark = deltalake.Transaction(_application(commit.state), commit.state.runs)
         try:
             deltalake.write_deltalake(
                 self.path,
@@ -96,16 +99,21 @@ class DeltaTarget(Target):
             raise PipelineError(f"{self.path}: cannot be written: {problem}") from problem
         self._put_on_stable_storage()
 
+    def _last_run(self, state: State) -> int:
+        """The number of the last run whose rows the table has; 0 if there is none."""
+        table = self._table()
+        return 0 if table is None else table.transaction_version(_application(state)) or 0
+
     def _put_on_stable_storage(self) -> None:
         """See to the last commit and its files, which the library leaves to the system."""
         entry = self.path / LOG / f"{deltalake.DeltaTable(self.path).version():020}.json"
-        folders = {entry.parent}
+        folders = {entry.parent, self.path}
         for line in entry.read_bytes().splitlines():
             action = msgspec.json.decode(line)
             if "add" in action:
                 file = self.path / unquote(action["add"]["path"])
                 sync(file)
-                folders.add(file.parent)
+                folders.update(one for one in file.parents if one.is_relative_to(self.path))
         sync(entry)
         for folder in folders:
             sync(folder)
@@ -145,3 +153,8 @@ class DeltaTarget(Target):
             return deltalake.DeltaTable(self.path)
         except (DeltaError, OSError) as problem:
             raise PipelineError(f"{self.path}: cannot be read: {problem}") from problem
+
+
+def _application(state: State) -> str:
+    """What an export is called in the table's log."""
+    return f"amps-pipeline-{state.id}"

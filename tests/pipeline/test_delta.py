@@ -16,6 +16,7 @@ import pytest
 
 from pipeline.compacting import TOGETHER
 from pipeline.delta import DeltaTarget
+from pipeline.errors import PipelineError
 from pipeline.files import State
 from tests.pipeline.delta_log import rows
 from tests.pipeline.table_kills import killed_elsewhere_at
@@ -91,3 +92,22 @@ def test_no_row_is_lost_or_doubled_wherever_a_run_is_killed(
         if not was_killed:
             break
     assert step > 3 * SOME_STEPS
+
+
+def forget_a_run(table: Path) -> None:
+    """What a table has that was put back as it was earlier, but for the rows."""
+    target = DeltaTarget(table, ["topic"])
+    with target.possession():
+        state = state_of(target)
+        state.runs -= 1
+        stage(target, range(5))
+        with pytest.raises(PipelineError, match="has rows of runs that are not remembered"):
+            target.finish(state)
+
+
+def test_a_table_that_is_ahead_of_what_is_remembered_gets_nothing(tmp_path: Path) -> None:
+    """Whatever would be added could have the number of a run that is there."""
+    table = tmp_path / "table"
+    assert not killed_elsewhere_at(NEVER, some_runs, table)
+    assert not killed_elsewhere_at(NEVER, forget_a_run, table)
+    assert rows(table, "id") == BEFORE
