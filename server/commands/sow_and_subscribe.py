@@ -16,9 +16,10 @@ With top_n and skip_n the subscription is paginated: it is for the records betwe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from server.commands import aggregated, historical, subscribe
 from server.commands.acks import acknowledge
@@ -176,7 +177,7 @@ def _leavers(
                 partial(
                     _tell_leaver,
                     run,
-                    replace(subscription, presentation=presentation),
+                    structs.replace(subscription, presentation=presentation),
                     matches,
                     differ(selected.keeper),
                 ),

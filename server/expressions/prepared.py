@@ -1,35 +1,57 @@
-"""Filters that clients send again and again, with other texts in them each time.
+"""Filters that clients send again and again, with other constants in them each time.
 
-What a filter says is known from its *form*, the text without the strings in it, once a filter of
-the same form has been parsed: `/symbol = 'IBM'` differs from `/symbol = 'AAPL'` by a literal of the
-tree. Forms are kept if nothing but literals depends on the strings: patterns and the arguments of
-functions are looked at while they are parsed, so filters with those are only kept as they are.
+What a filter says is known from its *form*, the text without the numbers and strings in it, once a
+filter of the same form has been parsed: `/symbol = 'IBM'` differs from `/symbol = 'AAPL'` by a
+literal of the tree. Forms are kept if nothing but literals depends on the constants: patterns and
+the arguments of functions are looked at while they are parsed, so filters with those are only kept
+as they are.
 
-A text's form is what is left between single quotes, which is right for texts without backslashes
-and double quotes: there a string ends at the next quote, whatever is in it. That the quotes are
-those of strings, and not part of a name, is seen from the tree: its literals have to stand where
-the quotes are.
+Constants are cut out by one regular expression, which reads strings right in texts without
+backslashes and double quotes: there a string ends at the next quote, whatever is in it. That they
+are constants, and not parts of a name or a pattern, is seen from the tree: its literals have to
+stand where they were cut out, and have their values. What is around them is the same for all texts
+of a form, and reads the same; integers, doubles and texts make different forms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate
 from typing import Final, TypeAlias
 
 from server.expressions.functions.registry import Functions
 from server.expressions.kinds import Kind
 from server.expressions.parser import SizeLimits, parse
-from server.expressions.tree import And, Comparison, Expr, Identifier, In, Literal, Or, walk
+from server.expressions.tree import (
+    And,
+    Between,
+    Comparison,
+    Expr,
+    Identifier,
+    In,
+    IsNull,
+    Literal,
+    Not,
+    Or,
+    walk,
+)
 
 _LONGEST: Final = 256
 """Characters of a filter that is worth keeping."""
 _KEPT: Final = 2048
 """Forms that are kept, and texts; some 10 MB at most."""
 
-_Form: TypeAlias = tuple[str, ...]
-_REPLACEABLE: Final = And | Or | Comparison | In | Identifier | Literal
+_CONSTANT: Final = re.compile(
+    r"('[^']*'|(?<![\w./:@\[\]-])-?[0-9]{1,15}(?:\.[0-9]{1,15})?(?![\w./:\[-]))"
+)
+"""A string, or a number that a double holds exactly enough to be read in two ways."""
+
+_REPLACEABLE: Final = And | Or | Not | Comparison | Between | In | IsNull | Identifier | Literal
+
+_Constant: TypeAlias = int | float | str
+_Build: TypeAlias = Callable[[Sequence[_Constant]], Expr]
+"""Makes a tree of the constants of its text."""
 
 
 class FilterParser:
@@ -46,7 +68,7 @@ class FilterParser:
     def __init__(self, functions: Functions, limits: SizeLimits | None = None) -> None:
         self.limits: Final = limits
         self._functions: Final = functions
-        self._forms: dict[_Form, Expr] = {}
+        self._forms: dict[Hashable, _Build] = {}
         self._parse: Final = lru_cache(maxsize=_KEPT)(self._parse_anew)
 
     def parse(self, text: str) -> Expr:
@@ -57,51 +79,87 @@ class FilterParser:
         """
         if len(text) > _LONGEST:
             return self._parse_anew(text)
-        if "\\" in text or '"' in text or "'" not in text:
+        if "\\" in text or '"' in text:
             return self._parse(text)
-        pieces = text.split("'")
-        form = tuple(pieces[::2])
-        like = self._forms.get(form)
-        if like is not None:
-            return _with_texts(like, iter(pieces[1::2]))
+        pieces = _CONSTANT.split(text)
+        if len(pieces) == 1:
+            return self._parse(text)
+        constants = [_value(piece) for piece in pieces[1::2]]
+        form = *pieces[::2], *map(type, constants)
+        build = self._forms.get(form)
+        if build is not None:
+            return build(constants)
         expr = self._parse(text)
-        if _literals_stand_at(_quotes(pieces), expr):
+        places = _places(pieces)
+        if _literals_stand_at(places, constants, expr):
             if len(self._forms) == _KEPT:
                 self._forms.clear()
-            self._forms[form] = expr
+            self._forms[form] = _builder(expr, places)
         return expr
 
     def _parse_anew(self, text: str) -> Expr:
         return parse(text, Kind.FILTER, self._functions, self.limits)
 
 
-def _quotes(pieces: list[str]) -> list[int]:
-    """Where strings begin, in a text that was split at quotes."""
-    ends = list(accumulate(len(piece) + 1 for piece in pieces))
-    return [end - 1 for end in ends[:-1:2]]
+def _value(constant: str) -> _Constant:
+    """What a constant stands for."""
+    if constant[0] == "'":
+        return constant[1:-1]
+    return float(constant) if "." in constant else int(constant)
 
 
-def _literals_stand_at(positions: list[int], expr: Expr) -> bool:
-    """Whether the texts of a tree stand just there, in order, and nothing depends on them."""
+def _places(pieces: Sequence[str]) -> Mapping[int, int]:
+    """Which constant begins at which position of a text, of which every other piece is one."""
+    places: dict[int, int] = {}
+    position = 0
+    for number, piece in enumerate(pieces):
+        if number % 2:
+            places[position] = number // 2
+        position += len(piece)
+    return places
+
+
+def _literals_stand_at(
+    places: Mapping[int, int], constants: Sequence[_Constant], expr: Expr
+) -> bool:
+    """Whether a tree has each constant for a literal that stands there, and else nothing of it."""
     nodes = list(walk(expr))
-    found = [
-        node.position for node in nodes if isinstance(node, Literal) and isinstance(node.value, str)
-    ]
-    return found == positions and all(isinstance(node, _REPLACEABLE) for node in nodes)
+    if not all(isinstance(node, _REPLACEABLE) for node in nodes):
+        return False
+    found = [node for node in nodes if isinstance(node, Literal) and node.position in places]
+    return sorted(node.position for node in found) == list(places) and all(
+        node == Literal(constants[places[node.position]]) for node in found
+    )
 
 
-def _with_texts(like: Expr, texts: Iterator[str]) -> Expr:
-    """The tree with other texts for literals."""
+def _builder(like: Expr, places: Mapping[int, int]) -> _Build:
+    """What makes trees like one, with other constants at some positions."""
     match like:
-        case Comparison():
-            left = _with_texts(like.left, texts)
-            return Comparison(like.operator, left, _with_texts(like.right, texts))
-        case Literal():
-            return Literal(next(texts)) if isinstance(like.value, str) else like
-        case And() | Or():
-            return type(like)(tuple([_with_texts(term, texts) for term in like.operands]))
-        case In():
-            operand = _with_texts(like.operand, texts)
-            return In(operand, tuple([_with_texts(item, texts) for item in like.items]))
+        case Literal(position=position) if position in places:
+            place = places[position]
+            return lambda given: Literal(given[place])
+        case Comparison(operator, Identifier() as field, Literal(position=position)) if (
+            position in places
+        ):
+            place = places[position]
+            return lambda given: Comparison(operator, field, Literal(given[place]))
+        case Comparison(operator, left, right):
+            makes_left, makes_right = _builder(left, places), _builder(right, places)
+            return lambda given: Comparison(operator, makes_left(given), makes_right(given))
+        case Between(operand, low, high):
+            makes = [_builder(part, places) for part in (operand, low, high)]
+            return lambda given: Between(*[make(given) for make in makes])
+        case And(operands) | Or(operands):
+            kind, makes = type(like), [_builder(operand, places) for operand in operands]
+            return lambda given: kind(tuple([make(given) for make in makes]))
+        case In(operand, items):
+            make_operand, makes = (
+                _builder(operand, places),
+                [_builder(one, places) for one in items],
+            )
+            return lambda given: In(make_operand(given), tuple([make(given) for make in makes]))
+        case Not(operand):
+            make_operand = _builder(operand, places)
+            return lambda given: Not(make_operand(given))
         case _:
-            return like
+            return lambda _: like

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from server.base.octets import to_octets
@@ -41,6 +42,9 @@ from server.expressions.tree import (
 )
 from server.message_types.paths import Path
 
+_LONGEST_KEPT: Final = 64
+"""Characters of a name whose text is worth keeping: fields are asked about again and again."""
+
 _NEGATABLE: Final = (Between, In, Like, Affix, IsNull, IsNan)
 
 
@@ -68,7 +72,14 @@ def path_to_text(path: Path) -> str:
 def _print_step(step: str | int) -> str:
     if isinstance(step, int):
         return f"[{step}]"
+    return _print_name(step) if len(step) <= _LONGEST_KEPT else _print_any_name(step)
+
+
+def _print_any_name(step: str) -> str:
     return f"/{step}" if plain(step) else f"[/{step}]"
+
+
+_print_name: Final = lru_cache(maxsize=1024)(_print_any_name)
 
 
 def _print(expr: Expr) -> tuple[str, int]:
@@ -149,6 +160,8 @@ def _print_identifier(identifier: Identifier) -> str:
 
 
 def _print_string(value: str) -> str:
+    if value.isprintable() and "'" not in value and "\\" not in value:
+        return f"'{value}'"
     out = []
     for character in value:
         if character in "'\\":

@@ -8,8 +8,9 @@ Source: AMPS User Guide, Using the 'live' Option for Bookmark Subscriptions.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
 
 from server.subscriptions.outbox import Outbox
 
@@ -41,7 +42,7 @@ class Live:
         self._held = Outbox(
             [], outbox.traffic, lambda data: outbox.write_run(data, self._held.messages_out)
         )
-        self._placed = replace(subscription, held_in=self._held)
+        self._placed = structs.replace(subscription, held_in=self._held)
         self._topics.subscribe(self._placed)
 
     @property

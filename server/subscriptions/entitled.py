@@ -27,6 +27,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from server.expressions import conjuncts
 from server.expressions.compile_message import compile_filter
 from server.expressions.context import NO_CONTEXT
@@ -108,7 +110,7 @@ def entitled(subscription: Subscription, permit: Permit, message_type: MessageTy
         presentation = permitted_presentation(permit, presentation, message_type)
         if page is not None:
             page = replace(page, order_by=permitted_order(permit, page.order_by))
-    return replace(
+    return structs.replace(
         subscription,
         filter=permitted_filter(permit, subscription.filter),
         presentation=presentation,

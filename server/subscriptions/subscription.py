@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from server.security.permissions import UNLIMITED
 from server.subscriptions.presentation import AS_PUBLISHED, Presentation
@@ -44,9 +46,10 @@ class Source(Protocol):
         """Send nothing more, for ever."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Subscription:
+class Subscription(msgspec.Struct, frozen=True, eq=False):
     """What a subscriber asked for. Replacing a subscription makes a new one with the same id.
+
+    There may be a million, so it is of a kind that is made quickly.
 
     Where its user may see some messages only, or some of their fields, a topic has it in another
     form, in which filter, order and presentation are what is permitted of these (entitled.py).
@@ -97,7 +100,7 @@ class Subscription:
     held_in: Outbox | None = None
     bookmark: str | None = None
     permit: Permit = UNLIMITED
-    number: int = field(default_factory=count(1).__next__)
+    number: int = msgspec.field(default_factory=count(1).__next__)
 
     @property
     def outbox(self) -> Outbox:

@@ -28,7 +28,32 @@ FORMS = [
     "/a = {} -- {}",
     "{}",
 ]
-TEXTS = ["'x'", "''", "'y y'", "' AND '", "'('", "'5'", "'/a'", "'r'", '"x"', '"it\'s"', "'\\''"]
+FORMS += [
+    "/a={}",
+    "/a>{}AND /b<={}",
+    "/a > {} -{}",
+    "/a -{} > {}",
+    "/a{} = {}",
+    "/a/{} = {}",
+    "/a[{}] = {}",
+    "[/a {}] = {}",
+    "[t {}]./a = {}",
+    "NOT (/a={} OR {}<>/b)",
+    "/a NOT BETWEEN {} AND {} OR /b IS NOT NULL",
+    "/a IN({},{})",
+    "/a IN ({}, {}, -1)",
+    "/a * {} = {}",
+    "/a BEGINS WITH ({})",
+    "-{} = /a AND NOT {} = /b",
+    "({}) = /a AND (/b = ({}))",
+    "/a = {}/b",
+    "/a = {}AND/b = {}",
+    "/a={}IN({})",
+]
+TEXTS = ["5", "-5", "0", "-0", "-0.0", "007", "5.", ".5", "5.25", "1e3", "5x", "x5", "1.2.3"]
+TEXTS += ["123456789012345", "1234567890123456", "99999999999999999999", "0.1234567890123456"]
+TEXTS += ["- 5", "--5", "+5", "NULL", "TRUE", "/5", "[5]", "5[", "5/", "5:", "(5)", "\u0665"]
+TEXTS += ["'x'", "''", "'y y'", "' AND '", "'('", "'5'", "'/a'", "'r'", '"x"', '"it\'s"', "'\\''"]
 TEXTS += ["'a.*'", "'['", "'\u00e9'", "'\\x41'", "'--'", "'", "x", "5"]
 
 
@@ -47,7 +72,7 @@ def outcome(parse_it: object, text: str) -> Expr | str:
         max_size=30,
     )
 )
-def test_filters_alike_but_for_their_texts(filters: list[tuple[str, list[str]]]) -> None:
+def test_filters_alike_but_for_their_constants(filters: list[tuple[str, list[str]]]) -> None:
     kept = FilterParser(BUILTINS)
     for form, texts in filters:
         text = form
