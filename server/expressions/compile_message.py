@@ -6,9 +6,13 @@ and the message's context:
     predicate = compile_filter(parse("/qty > 3 AND /sym = 'IBM'"))
     predicate((5, "IBM"))        # True
 
-    def expression(v, m=NO_CONTEXT): return (
-        (x0 > 3 if type(x0 := v[0]) is int or type(x0) is float else greater(x0, 3) is True)
-        and (x1 == 'IBM' if type(x1 := v[1]) is str else equal(x1, 'IBM') is True))
+    def make(k0, k1):
+        def expression(v, m=NO_CONTEXT): return (
+            (x0 > k0 if type(x0 := v[0]) is int or type(x0) is float else greater(x0, k0) is True)
+            and (x1 == k1 if type(x1 := v[1]) is str else equal(x1, k1) is True))
+        return expression
+
+    make(3, 'IBM')
 
 A filter need not tell false from NULL, which spares three-valued logic where it would hurt most.
 `true` writes a test of "this is true", `false` one of "this is false". In SQL-92's logic an AND is
@@ -176,7 +180,7 @@ def _call_value(w: Source, node: Call) -> str:
         _argument(w, argument, function.parameter(index))
         for index, argument in enumerate(node.arguments)
     )
-    return f"{w.name(function.bind(len(node.arguments)))}({arguments})"
+    return f"{w.constant(function.bind(len(node.arguments)))}({arguments})"
 
 
 def _conditional(w: Source, node: Call, branch: Callable[[Expr], str]) -> str:
@@ -187,7 +191,7 @@ def _conditional(w: Source, node: Call, branch: Callable[[Expr], str]) -> str:
 
 def _argument(w: Source, node: Expr, parameter: Parameter | None) -> str:
     if isinstance(node, Pattern):
-        return w.name(compile_pattern(node, effort=w.effort))
+        return w.constant(compile_pattern(node, effort=w.effort))
     return w.scalar(node) if parameter is Parameter.ANY else w.value(node)
 
 
@@ -216,7 +220,7 @@ _WRITERS: Final = Writers(
         Call: _false_call,
     },
     value={
-        Literal: lambda _, node: f"({node.value!r})",
+        Literal: lambda w, node: w.constant(node.value),
         Identifier: lambda w, node: w.slot(node),
         Aggregate: lambda w, node: w.slot(node),
         Negate: lambda w, node: f"{w.name(semantics.negate)}({w.value(node.operand)})",

@@ -14,6 +14,7 @@ from typing import Final
 
 from server.expressions import semantics
 from server.expressions.grammar import MIRRORED
+from server.expressions.numerals import numeral
 from server.expressions.patterns import matcher
 from server.expressions.semantics import EXACT_LIMIT, Membership
 from server.expressions.source import Source
@@ -59,20 +60,27 @@ def _field_and_number(
     w: Source, sign: str, field: Identifier, number: float, *, wanted: bool
 ) -> str:
     read, local = w.local(field)
-    test = f"{local} {_PYTHON[sign]} {number!r}"
-    otherwise = f"{w.name(semantics.comparison_with(sign, number))}({local}) is {wanted}"
+    literal = w.constant(number)
+    test = f"{local} {_PYTHON[sign]} {literal}"
+    otherwise = f"{w.name(semantics.WITH_NUMBER[sign])}({local}, {literal}) is {wanted}"
     likely = type(number).__name__
     return _numeric_or(read, local, test if wanted else f"not {test}", otherwise, likely=likely)
 
 
 def _field_and_text(w: Source, sign: str, field: Identifier, text: str, *, wanted: bool) -> str:
     read, local = w.local(field)
-    test = f"{local} {_PYTHON[sign]} {text!r}"
+    literal = w.constant(text)
+    test = f"{local} {_PYTHON[sign]} {literal}"
     test = test if wanted else f"not {test}"
     if (sign in _ABOVE_EMPTY) != wanted:
         test += f" and {local} != ''"
-    otherwise = f"{w.name(semantics.comparison_with(sign, text))}({local}) is {wanted}"
-    return f"({test} if type{read} is str else {otherwise})"
+    number = numeral(text)
+    if number is None:
+        otherwise = f"{w.name(semantics.COMPARATORS[sign])}({local}, {literal})"
+    else:
+        general = w.name(semantics.WITH_NUMERAL[sign])
+        otherwise = f"{general}({local}, {literal}, {w.constant(number)})"
+    return f"({test} if type{read} is str else {otherwise} is {wanted})"
 
 
 def comparison_value(w: Source, node: Comparison) -> str:
@@ -107,15 +115,15 @@ def is_in(w: Source, node: In, *, wanted: bool) -> str:
     if members.has_null and not wanted:
         return "False"
     read, local = w.local(node.operand)
-    otherwise = f"{w.name(members.contains)}({local}) is {wanted}"
+    otherwise = f"{w.constant(members.contains)}({local}) is {wanted}"
     if members.only_texts:
-        test = f"{local} in {w.name(members.texts)}"
+        test = f"{local} in {w.constant(members.texts)}"
         test = test if wanted else f"not {test} and {local} != ''"
         return f"({test} if type{read} is str else {otherwise})"
     if members.only_numbers:
-        test = f"{local} in {w.name(members.numbers)}"
+        test = f"{local} in {w.constant(members.numbers)}"
         return _numeric_or(read, local, test if wanted else f"not {test}", otherwise, likely="int")
-    return f"({w.name(members.contains)}({w.value(node.operand)}) is {wanted})"
+    return f"({w.constant(members.contains)}({w.value(node.operand)}) is {wanted})"
 
 
 def in_value(w: Source, node: In) -> str:
@@ -123,7 +131,7 @@ def in_value(w: Source, node: In) -> str:
     members = _members(node)
     operand = w.value(node.operand)
     if members is not None:
-        return f"{w.name(members.contains)}({operand})"
+        return f"{w.constant(members.contains)}({operand})"
     items = ", ".join(w.value(item) for item in node.items)
     return f"{w.name(semantics.is_in)}({operand}, ({items},))"
 
@@ -133,7 +141,7 @@ def like(w: Source, node: Like, *, wanted: bool) -> str:
     if not isinstance(node.operand, Identifier):
         return f"({like_value(w, node)} is {wanted})"
     read, local = w.local(node.operand)
-    matches = w.name(matcher(node.pattern, w.effort))
+    matches = w.constant(matcher(node.pattern, w.effort))
     test = f"{matches}({local}) is {wanted}"
     otherwise = f"{w.name(semantics.like)}({local}, {matches}) is {wanted}"
     return f"({test} if type{read} is str and {local} else {otherwise})"
@@ -141,7 +149,7 @@ def like(w: Source, node: Like, *, wanted: bool) -> str:
 
 def like_value(w: Source, node: Like) -> str:
     """`operand LIKE pattern`, as a value."""
-    matches = w.name(matcher(node.pattern, w.effort))
+    matches = w.constant(matcher(node.pattern, w.effort))
     return f"{w.name(semantics.like)}({w.value(node.operand)}, {matches})"
 
 
@@ -153,10 +161,11 @@ def affix(w: Source, node: Affix) -> str:
     if not (isinstance(node.operand, Identifier) and literal):
         return f"({affix_value(w, node)} is True)"
     read, local = w.local(node.operand)
+    given = w.constant(affixes)
     method = "startswith" if node.operator == "BEGINS WITH" else "endswith"
     return (
-        f"({local}.{method}({affixes!r}) if type{read} is str and {local}"
-        f" else {w.name(_AFFIXES[node.operator])}({local}, {affixes!r}) is True)"
+        f"({local}.{method}({given}) if type{read} is str and {local}"
+        f" else {w.name(_AFFIXES[node.operator])}({local}, {given}) is True)"
     )
 
 

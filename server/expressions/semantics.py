@@ -207,33 +207,35 @@ greater: Final = COMPARATORS[">"]
 at_least: Final = COMPARATORS[">="]
 
 
-def comparison_with(sign: str, literal: float | str) -> Callable[[Value], Truth]:
-    """`value sign literal` as a function of the value: what can be known of the literal is.
+def _with_number(sign: str) -> Callable[[Value, Number], Truth]:
+    """A comparison with a number below 2^53, which Python compares exactly with any other."""
+    general, holds = COMPARATORS[sign], HOLDS[sign]
+    if_a_word = general("a word", 0)
 
-    Args:
-        sign: one of the keys of `COMPARATORS`.
-        literal: a number below 2^53, which Python compares exactly with any other, or a text that
-            is not empty.
-    """
-    general = COMPARATORS[sign]
-    known = numeral(literal) if isinstance(literal, str) else literal
-    if known is None:
-        return lambda value: None if value is None else general(value, literal)
-    number, holds = known, HOLDS[sign]
-    if_a_word = general("a word", number)
-
-    def with_number(value: Value) -> Truth:
+    def compare(value: Value, literal: Number) -> Truth:
         if type(value) is str and value:
             converted = numeral(value)
-            return if_a_word if converted is None else holds(converted, number)
-        return None if value is None else general(value, number)
-
-    def with_text(value: Value) -> Truth:
-        if type(value) is int or type(value) is float:
-            return general(value, number)
+            return if_a_word if converted is None else holds(converted, literal)
         return None if value is None else general(value, literal)
 
-    return with_text if isinstance(literal, str) else with_number
+    return compare
+
+
+def _with_numeral(sign: str) -> Callable[[Value, str, Number], Truth]:
+    """A comparison with a text that is a number, which is given as well."""
+    general = COMPARATORS[sign]
+
+    def compare(value: Value, literal: str, number: Number) -> Truth:
+        if type(value) is int or type(value) is float:
+            return general(value, number)
+        return general(value, literal)
+
+    return compare
+
+
+WITH_NUMBER: Final = {sign: _with_number(sign) for sign in HOLDS}
+WITH_NUMERAL: Final = {sign: _with_numeral(sign) for sign in HOLDS}
+"""Comparisons with a literal, of which it is known what it is; they give what `COMPARATORS` do."""
 
 
 def between(value: Value, low: Value, high: Value) -> Truth:

@@ -1,8 +1,14 @@
-"""The Python source of one compiled expression while it is being written."""
+"""The Python source of one compiled expression while it is being written.
+
+Constants are arguments of what the source is wrapped in. So expressions that differ by their
+constants have one source, which Python compiles once; each then takes a function and its constants,
+and no code.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from server.expressions import semantics
@@ -31,6 +37,9 @@ from server.expressions.tree import (
 _INLINE_DEPTH: Final = 20
 """How many levels of the tree one function holds: Python limits how deep parentheses nest."""
 
+_LONGEST_KEPT: Final = 2_000
+"""Characters of a source that is worth keeping, for expressions that differ by their constants."""
+
 _LOGICAL: Final = (Comparison, Between, In, Like, Affix, IsNull, IsNan, Not, And, Or)
 """Nodes whose value is a truth: true, false or None."""
 
@@ -50,7 +59,7 @@ class Writers(NamedTuple):
 
 
 class Source:
-    """Writes source text for nodes, and collects the objects and helper functions that it names.
+    """Writes source text for nodes, and collects what it names, and helper functions.
 
     Attributes:
         functions: implementations of the functions that the expression calls.
@@ -72,17 +81,18 @@ class Source:
             if isinstance(layout, Mapping)
             else {slot: place for place, slot in enumerate(layout)}
         )
-        self._names: dict[str, Any] = {"NO_CONTEXT": NO_CONTEXT}
+        self._shared: dict[Hashable, str] = {}
+        self._constants: list[object] = []
         self._helpers: list[str] = []
         self._depth = 0
 
     def compiled(self, body: str) -> Any:
         """Compile a function of values `v` and context `m` that returns what `body` gives."""
-        self._helpers.append(f"def expression(v, m=NO_CONTEXT): return {body}\n")
-        # The source is made of our own templates; texts of the expression enter it as literals
-        # that repr() wrote, fields as indexes.
-        exec("".join(self._helpers), self._names)  # noqa: S102  # see above
-        return self._names.pop("expression")  # which does not keep itself, then
+        self._helpers.append(f" def expression(v, m={self.name(NO_CONTEXT)}): return {body}\n")
+        names = ", ".join(map("k{}".format, range(len(self._constants))))
+        source = f"def make({names}):\n{''.join(self._helpers)} return expression\n"
+        make = _made if len(source) <= _LONGEST_KEPT else _make
+        return make(source, tuple(self._shared))(*self._constants)
 
     def true(self, node: Expr) -> str:
         """Source of a bool: whether the node is true."""
@@ -107,14 +117,17 @@ class Source:
         if isinstance(node, _LOGICAL):
             return self.value(node)
         if isinstance(node, Literal):
-            return repr(None if node.value == "" else node.value)
+            return self.constant(None if node.value == "" else node.value)
         return f"{self.name(semantics.first)}({self.value(node)})"
 
-    def name(self, thing: object) -> str:
-        """A name for an object in the source."""
-        name = f"k{id(thing)}"
-        self._names[name] = thing
-        return name
+    def name(self, shared: Hashable) -> str:
+        """A name in the source for what any number of expressions have in common."""
+        return self._shared.setdefault(shared, f"s{len(self._shared)}")
+
+    def constant(self, own: object) -> str:
+        """A name in the source for what this expression has there, and others do not."""
+        self._constants.append(own)
+        return f"k{len(self._constants) - 1}"
 
     def slot(self, node: Identifier | Aggregate) -> str:
         """Source that reads a field or the result of an aggregate."""
@@ -144,9 +157,20 @@ class Source:
 
     def _helper(self, source: str) -> str:
         name = f"part{len(self._helpers)}"
-        self._helpers.append(f"def {name}(v, m): return {source}\n")
+        self._helpers.append(f" def {name}(v, m): return {source}\n")
         return f"{name}(v, m)"
 
+
+def _make(source: str, shared: tuple[Hashable, ...]) -> Callable[..., Any]:
+    """What makes the function of a source, of its constants."""
+    names: dict[str, Any] = {f"s{number}": thing for number, thing in enumerate(shared)}
+    # The source is made of our own templates alone; fields enter it as indexes.
+    exec(source, names)  # noqa: S102  # see above
+    made: Callable[..., Any] = names.pop("make")  # which does not keep itself, then
+    return made
+
+
+_made: Final = lru_cache(maxsize=1024)(_make)
 
 Writer: TypeAlias = Callable[[Source, Any], str]
 """Writes the source for one kind of node."""
