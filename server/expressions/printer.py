@@ -27,6 +27,7 @@ from server.expressions.tree import (
     Between,
     Call,
     Comparison,
+    Constant,
     Expr,
     Field,
     Identifier,
@@ -142,7 +143,7 @@ def _list(items: tuple[Expr, ...]) -> str:
     return ", ".join(to_text(item) for item in items)
 
 
-def _print_literal(value: float | str | None) -> tuple[str, int]:
+def _print_literal(value: Constant) -> tuple[str, int]:
     if value is None:
         return "NULL", PRIMARY
     if isinstance(value, str):

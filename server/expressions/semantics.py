@@ -272,16 +272,31 @@ class Membership:
     __slots__ = ("has_null", "large", "numbers", "text_numbers", "texts")
 
     def __init__(self, literals: Iterable[int | float | str | None]) -> None:
-        given = list(literals)
-        known = [literal for literal in given if literal is not None and literal != ""]
-        numbers = [literal for literal in known if not isinstance(literal, str)]
-        texts = [literal for literal in known if isinstance(literal, str)]
-        converted = [value for word in texts if (value := numeral(word)) is not None]
-        self.has_null = len(known) < len(given)
-        self.large = tuple(value for value in known if _is_large(value))
+        texts: list[str] = []
+        numbers: list[Number] = []
+        text_numbers: list[Number] = []
+        large: list[Number | str] = []
+        self.has_null = False
+        for literal in literals:
+            if literal is None or literal == "":
+                self.has_null = True
+                continue
+            number: Number | None
+            if isinstance(literal, str):
+                texts.append(literal)
+                number, same_kind = numeral(literal), text_numbers
+            else:
+                number, same_kind = literal, numbers
+            if number is None:
+                continue
+            if abs(number) < EXACT_LIMIT:
+                same_kind.append(number)
+            else:
+                large.append(literal)
+        self.large = tuple(large)
         self.texts = frozenset(texts)
-        self.numbers = frozenset(value for value in numbers if not _is_large(value))
-        self.text_numbers = frozenset(value for value in converted if not _is_large(value))
+        self.numbers = frozenset(numbers)
+        self.text_numbers = frozenset(text_numbers)
 
     @property
     def only_texts(self) -> bool:
@@ -308,11 +323,6 @@ class Membership:
         if found:
             return True
         return None if self.has_null else False
-
-
-def _is_large(literal: float | str) -> bool:
-    value = numeral(literal) if isinstance(literal, str) else literal
-    return value is not None and not abs(value) < EXACT_LIMIT
 
 
 # ---- texts

@@ -325,9 +325,15 @@ def references(expr: Expr) -> tuple[Reference, ...]:
 
     Compiled expressions take one value for each.
     """
-    return tuple(
-        dict.fromkeys(node.reference for node in walk(expr) if isinstance(node, Identifier))
-    )
+    found: dict[Reference, None] = {}
+    pending = [expr]
+    while pending:  # as `walk`, which takes its time for filters that come in great numbers
+        node = pending.pop()
+        if isinstance(node, Identifier):
+            found[node.reference] = None
+        elif children := node.children():
+            pending.extend(reversed(children))
+    return tuple(found)
 
 
 def paths(expr: Expr) -> tuple[Path, ...]:

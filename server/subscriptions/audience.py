@@ -12,13 +12,12 @@ which a message names them.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mypy_extensions import mypyc_attr
 
-from server.base.crowds import Crowd, put, take
+from server.base.crowds import joined, left, members
 from server.security.permissions import UNLIMITED
 from server.subscriptions.entitled import entitled
 from server.subscriptions.failures import give_up_on
@@ -26,10 +25,28 @@ from server.subscriptions.matching import NO_FILTERS, Filter, FilterSet
 from server.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
+    from server.base.crowds import Crowd
     from server.expressions import Functions
     from server.message_types.base import MessageType
     from server.security.permissions import Permit
     from server.subscriptions.filter_costs import FilterCost
+
+
+class Seat:
+    """What is known of a subscription.
+
+    Args:
+        subscription: the subscription.
+        filter_: its filter; None if it has none.
+        place: its place in the order of all.
+    """
+
+    __slots__ = ("filter", "place", "subscription")
+
+    def __init__(self, subscription: Subscription, filter_: Filter | None, place: int) -> None:
+        self.subscription = subscription
+        self.filter = filter_
+        self.place = place
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -49,10 +66,8 @@ class Audience:
         "_functions",
         "_limited",
         "_literal",
-        "_places",
         "_subscriptions",
         "_unfiltered",
-        "_users",
         "message_type",
         "name",
     )
@@ -61,15 +76,12 @@ class Audience:
         self.message_type = message_type
         self.name = name
         # in the form that they have here, and those of them whose form is another one here
-        self._subscriptions: dict[Subscription, Filter | None] = {}
+        self._subscriptions: dict[Subscription, Seat] = {}
         self._limited: dict[Subscription, Subscription] = {}
         self._attached = 0
         self._literal = 0  # subscriptions to this very topic
-        # those with a filter: by filter, and their places in the order of all
-        self._users: dict[Filter, Crowd[Subscription]] = {}
-        self._places: dict[Subscription, int] = {}
-        self._unfiltered: dict[Subscription, int] = {}
-        self._filtering: Counter[int] = Counter()  # filters that connections have here
+        self._unfiltered: dict[Subscription, int] = {}  # with their places
+        self._filtering: dict[int, int] = {}  # filters that connections have here
         self._functions = functions
         self._filters = NO_FILTERS  # most topics never have any
 
@@ -134,27 +146,27 @@ class Audience:
                     self.message_type, self._functions, self._give_up_on, self._owners_of
                 )
             filter_ = self._filters.add(subscription.filter)
+        seat = self._subscriptions[subscription] = Seat(subscription, filter_, self._attached)
         if filter_ is None:
             self._unfiltered[subscription] = self._attached
         else:
-            put(self._users, filter_, subscription)
-            self._places[subscription] = self._attached
-            self._filtering[subscription.subscriber.number] += 1
-        self._subscriptions[subscription] = filter_
+            filter_.owners = joined(filter_.owners, seat)
+            number = subscription.subscriber.number
+            self._filtering[number] = self._filtering.get(number, 0) + 1
         self._literal += not subscription.selector.is_regex
         self._changed()
 
     def _detach(self, subscription: Subscription) -> None:
         if subscription not in self._subscriptions:
             return
-        filter_ = self._subscriptions.pop(subscription)
+        seat = self._subscriptions.pop(subscription)
+        filter_ = seat.filter
         self._literal -= not subscription.selector.is_regex
         if filter_ is None:
             del self._unfiltered[subscription]
         else:
             self._filters.remove(filter_)
-            take(self._users, filter_, subscription)
-            del self._places[subscription]
+            filter_.owners = left(filter_.owners, seat)
             number = subscription.subscriber.number
             self._filtering[number] -= 1
             if not self._filtering[number]:
@@ -163,8 +175,10 @@ class Audience:
 
     def cost_of(self, subscription: Subscription) -> FilterCost | None:
         """What the filter of a subscription costs here; None if it has none, or is not here."""
-        filter_ = self._subscriptions.get(self._here(subscription))
-        return None if filter_ is None else self._filters.cost(filter_, self.name)
+        seat = self._subscriptions.get(self._here(subscription))
+        if seat is None or seat.filter is None:
+            return None
+        return self._filters.cost(seat.filter, self.name)
 
     def _changed(self) -> None:
         """Drop what has been prepared for the subscriptions that there were."""
@@ -191,9 +205,9 @@ class Audience:
         """Some subscriptions without a filter and those with some filters, in order."""
         places = dict(unfiltered)
         for filter_ in filters:
-            for subscription in self._users.get(filter_, ()):
-                places[subscription] = self._places[subscription]
-        return sorted(places, key=places.__getitem__)
+            for seat in _seats(filter_):
+                places[seat.subscription] = seat.place
+        return list(places) if len(places) == 1 else sorted(places, key=places.__getitem__)
 
     def give_up(self, error: Exception) -> None:
         """What is told here cannot be made, which is the end of all who listen."""
@@ -201,8 +215,14 @@ class Audience:
 
     def _owners_of(self, filter_: Filter) -> Collection[int]:
         """The numbers of the connections that have a filter."""
-        return {subscription.subscriber.number for subscription in self._users.get(filter_, ())}
+        return {seat.subscription.subscriber.number for seat in _seats(filter_)}
 
     def _give_up_on(self, filter_: Filter, error: Exception) -> None:
         """A filter has failed, which is the end of those who have it."""
-        give_up_on(self._users.get(filter_, ()), error)
+        give_up_on([seat.subscription for seat in _seats(filter_)], error)
+
+
+def _seats(filter_: Filter) -> Collection[Seat]:
+    """Those who have a filter."""
+    owners = filter_.owners
+    return () if owners is None else members(cast("Crowd[Seat]", owners))

@@ -8,10 +8,10 @@ large that integers and doubles lose their exact relation stay out of the index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from server.base.crowds import Crowd, put, take
+from server.base.crowds import Crowd, members, put, take
 from server.expressions import conjuncts
 from server.expressions.numerals import numeral
 from server.expressions.semantics import Membership
@@ -21,8 +21,11 @@ from server.message_types.base import Value
 C = TypeVar("C", bound=Hashable)
 """What is found."""
 
-QuickFind: TypeAlias = Callable[[Any, tuple[C, ...]], Iterable[C]]
-"""Finds what demands a value that is no array, or gives its second argument."""
+Found: TypeAlias = "Crowd[C] | list[C] | None"
+"""What demands a value: the only candidate, or several of them, or none."""
+
+QuickFind: TypeAlias = Callable[[Any], "Found[C]"]
+"""Finds what demands a value that is no array."""
 
 
 class Term(NamedTuple):
@@ -103,37 +106,49 @@ class FieldIndex(Generic[C]):
 
     def crowd(self, values: Membership) -> int:
         """How many candidates are found by the busiest of some values."""
-        lists = [self._texts.get(word, ()) for word in values.texts]
-        lists += [self._numbers.get(number, ()) for number in values.numbers]
-        return max(map(len, lists), default=0)
+        crowds = [self._texts.get(word) for word in values.texts]
+        crowds += [self._numbers.get(number) for number in values.numbers]
+        return max([0 if crowd is None else len(members(crowd)) for crowd in crowds], default=0)
 
     @property
     def quick_find(self) -> QuickFind[C]:
         """Finds candidates for a value that is no array.
 
         A dictionary's own `get` where all literals are texts that no number equals.
+
+        Raises:
+            TypeError: the value is an array.
         """
         if self._numbers or self._text_numbers:
             return self._find_scalar
         return self._texts.get
 
-    def find(self, value: Value) -> Iterable[C]:
+    def find(self, value: Value) -> Collection[C]:
         """Find the candidates for a message's value: for an array, those of any element."""
         if isinstance(value, list):
             return dict.fromkeys(candidate for item in value for candidate in self.find(item))
-        return self._find_scalar(value, ())
+        found = self._find_scalar(value)
+        if found is None:
+            return ()
+        return found if isinstance(found, list) else members(found)
 
-    def _find_scalar(self, value: str | float | None, nobody: tuple[C, ...]) -> Iterable[C]:
+    def _find_scalar(self, value: Value) -> Found[C]:
         if isinstance(value, str):
-            found = self._texts.get(value, nobody)
-            if self._numbers and (number := numeral(value)) is not None:
-                return [*found, *self._numbers.get(number, nobody)]
-            return found
+            number = numeral(value) if self._numbers else None
+            return _both(
+                self._texts.get(value), None if number is None else self._numbers.get(number)
+            )
         if isinstance(value, list):
             raise TypeError
         if value is None:
-            return nobody
-        found = self._numbers.get(value, nobody)
-        if self._text_numbers:
-            return [*found, *self._text_numbers.get(value, nobody)]
-        return found
+            return None
+        return _both(
+            self._numbers.get(value), self._text_numbers.get(value) if self._text_numbers else None
+        )
+
+
+def _both(some: Crowd[C] | None, others: Crowd[C] | None) -> Found[C]:
+    """Those of both crowds."""
+    if some is None or others is None:
+        return others if some is None else some
+    return [*members(some), *members(others)]

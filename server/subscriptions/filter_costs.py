@@ -74,10 +74,13 @@ class FilterCost(NamedTuple):
 
 
 class Spent:
-    """What one filter has been seen to take.
+    """What has been seen of what one filter takes; filters are such, to take little memory.
 
     Args:
         looks: those at the messages that it is decided for.
+
+    Attributes:
+        seconds: what it took in looks.
     """
 
     __slots__ = ("_looks_before", "_messages_before", "seconds")

@@ -22,7 +22,6 @@ until the new layout has all filters that there are.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from itertools import dropwhile, islice
 from time import perf_counter
@@ -52,31 +51,42 @@ _MOVED_AT_ONCE: Final = 4
 """Filters that the next layout is given while one goes."""
 
 
-class Filter:
+class Filter(Spent):
     """One distinct filter of a topic.
 
-    Attributes:
+    There may be a million, so what others know of it is kept here, and not in dictionaries.
+
+    Args:
         expr: its tree.
         text: its normal form, which tells filters apart.
+        looks: see `Spent`.
+
+    Attributes:
+        expr: see above.
+        text: see above.
         users: how many subscriptions share it.
+        owners: which these are, where those who use the filter keep that here.
         asks_for_context: whether it calls functions, which may ask about more than the body.
         has_failed: whether deciding it has failed, so that it is decided no more.
-        spent: what it has been seen to take.
+        layout: the last layout that has got it.
     """
 
-    __slots__ = ("asks_for_context", "expr", "has_failed", "spent", "text", "users")
+    __slots__ = ("asks_for_context", "expr", "has_failed", "layout", "owners", "text", "users")
 
-    def __init__(self, expr: Expr, text: str, spent: Spent) -> None:
+    def __init__(self, expr: Expr, text: str, looks: Looks) -> None:
+        super().__init__(looks)
         self.expr = expr
         self.text = text
-        self.spent = spent
         self.users = 0
+        self.owners: object = None
         self.has_failed = False
-        self.asks_for_context = any(isinstance(node, Call) for node in walk(expr))
+        self.layout: object = None
+        # a call has parentheses, and most texts have none
+        self.asks_for_context = "(" in text and any(isinstance(node, Call) for node in walk(expr))
 
 
-Candidate: TypeAlias = tuple[Filter, Predicate | None]
-"""A filter that may match, and the test of the terms that are not decided yet; None if all are."""
+Candidate: TypeAlias = Filter | tuple[Filter, Predicate]
+"""A filter that matches, or that may, with the test of the terms that are not decided yet."""
 
 OnFailure: TypeAlias = Callable[[Filter, Exception], None]
 """Told of a filter that failed instead of matching or not, and why."""
@@ -118,6 +128,7 @@ class FilterSet:
         self._unmoved: list[Filter] = []  # filters that it has not got yet
         self._looks = Looks()
         self._is_diverted = False  # whether the next message is not merely matched
+        self._testing: Filter | None = None  # that is to blame if something fails
         self._runs = RunMatching[Filter](message_type)
 
     def __bool__(self) -> bool:
@@ -140,7 +151,7 @@ class FilterSet:
         text = to_text(expr)
         filter_ = self._filters.get(text)
         if filter_ is None:
-            filter_ = Filter(expr, text, Spent(self._looks))
+            filter_ = Filter(expr, text, self._looks)
             self._layout.place(filter_)
             if self._next is not None:
                 self._next.place(filter_)
@@ -160,7 +171,7 @@ class FilterSet:
         self._asking -= filter_.asks_for_context
         self._layout.displace(filter_)
         if self._next is not None:
-            if self._next.has(filter_):
+            if filter_.layout is self._next:
                 self._next.displace(filter_)
             self._move_some(self._next, _MOVED_AT_ONCE)
         elif self._layout.is_wasteful:
@@ -213,9 +224,7 @@ class FilterSet:
             filter_: one of these.
             topic: the topic that they are on.
         """
-        return filter_.spent.cost(
-            self._looks, topic, filter_.text, filter_.users, len(self._filters)
-        )
+        return filter_.cost(self._looks, topic, filter_.text, filter_.users, len(self._filters))
 
     def match(self, body: bytes, context: MessageContext = NO_CONTEXT) -> tuple[Filter, ...]:
         """Find the filters that a message matches.
@@ -231,27 +240,45 @@ class FilterSet:
             self._searches.messages += 1
         values = extract(body)
         matched: list[Filter] = []
-        filter_: Filter | None = None
+        self._testing = None
         try:
             for filter_, test in scanned:
+                self._testing = filter_
                 if test(values, context):
                     matched.append(filter_)
             for position, find, find_any in lookups:
                 value = values[position]
                 try:
-                    candidates = find(value, _NOBODY)
+                    found = find(value)
                 except TypeError:  # an array, which no dictionary finds
-                    candidates = find_any(value)
-                for filter_, decide in candidates:
-                    if decide is None or decide(values, context):
-                        matched.append(filter_)
+                    found = list(find_any(value))
+                if isinstance(found, Filter):  # the only one, as it is most of the time
+                    matched.append(found)
+                elif found is not None:
+                    self._decide(found, values, context, matched)
         except Exception as error:  # the others are decided all the same
-            if filter_ is None:
+            if self._testing is None:
                 raise
-            matched += self._match_with_care(values, context, filter_, error)
+            matched += self._match_with_care(values, context, self._testing, error)
         if len(matched) > 1:
             return tuple(dict.fromkeys(matched))  # a filter may be found by two of its values
         return (matched[0],) if matched else ()
+
+    def _decide(
+        self,
+        found: tuple[Filter, Predicate] | Iterable[Candidate],
+        values: tuple[Value, ...],
+        context: MessageContext,
+        matched: list[Filter],
+    ) -> None:
+        """Add those of one candidate, or of several, that match."""
+        for candidate in (found,) if isinstance(found, tuple) else found:
+            if isinstance(candidate, Filter):
+                matched.append(candidate)
+            else:
+                self._testing, test = candidate
+                if test(values, context):
+                    matched.append(self._testing)
 
     def _divert(self, body: bytes, context: MessageContext) -> tuple[Filter, ...] | None:
         """Do what is to be done now and then before a message is matched.
@@ -286,7 +313,7 @@ class FilterSet:
                 matched += self._match_with_care(values, context, filter_, error)
                 break
             if decide is not None and number in timed:
-                look.seen.append((filter_.spent, look.took(begun) * timed.step))
+                look.seen.append((filter_, look.took(begun) * timed.step))
         self._looks.end(look)
         return tuple(dict.fromkeys(matched))
 
@@ -351,13 +378,12 @@ class _Layout:
         self._searches = searches
         self._extract: Extractor | None = None  # None when fields have been added
         self._fields: dict[Reference, int] = {}  # with their positions
-        self._uses: Counter[Reference] = Counter()
+        self._uses: dict[Reference, int] = {}
         self._indexes: dict[int, FieldIndex[Candidate]] = {}  # by position
-        self._scanned: dict[str, tuple[Filter, Predicate]] = {}
-        # None if the term by which a filter is found is void. The term itself would take more
-        # memory than all else: it is found again among the filter's, the first if nothing is said
-        self._indexed: dict[str, Candidate | None] = {}
-        self._later_terms: dict[str, int] = {}
+        self._scanned: dict[Filter, Predicate] = {}
+        # The term by which a filter is found would take more memory than all else: it is found
+        # again among the filter's, the first if nothing is said here.
+        self._later_terms: dict[Filter, int] = {}
         self._tests: WeakValueDictionary[str, Predicate] = WeakValueDictionary()
 
     @property
@@ -366,15 +392,15 @@ class _Layout:
         unused = len(self._fields) - len(self._uses)
         return unused > max(_FEW_FIELDS, len(self._uses))
 
-    def has(self, filter_: Filter) -> bool:
-        """Whether a filter is here."""
-        return filter_.text in self._scanned or filter_.text in self._indexed
-
-    def candidates(self, values: tuple[Value, ...]) -> list[Candidate]:
-        """The filters that a message may match, by its values."""
-        found: list[Candidate] = list(self._scanned.values())
+    def candidates(self, values: tuple[Value, ...]) -> list[tuple[Filter, Predicate | None]]:
+        """The filters that a message may match, by its values, with what is not decided yet."""
+        found: list[tuple[Filter, Predicate | None]] = list(self._scanned.items())
         for position, index in self._indexes.items():
-            found += index.find(values[position])
+            for candidate in index.find(values[position]):
+                if isinstance(candidate, Filter):
+                    found.append((candidate, None))
+                else:
+                    found.append(candidate)
         return found
 
     def make_plan(self) -> _Plan:
@@ -383,7 +409,7 @@ class _Layout:
             self._extract = self._message_type.extractor([field.path for field in self._fields])
         self.plan = _Plan(
             extract=self._extract,
-            scanned=list(self._scanned.values()),
+            scanned=list(self._scanned.items()),
             lookups=[
                 (position, index.quick_find, index.find)
                 for position, index in self._indexes.items()
@@ -395,24 +421,25 @@ class _Layout:
     def place(self, filter_: Filter) -> None:
         """Add a filter."""
         self.plan = None
+        filter_.layout = self
         for reference in references(filter_.expr):
             if reference not in self._fields:
                 self._fields[reference] = len(self._fields)
                 self._extract = None
-            self._uses[reference] += 1
+            self._uses[reference] = self._uses.get(reference, 0) + 1
         terms = list(indexable_terms(filter_.expr))
         if not terms:
-            self._scanned[filter_.text] = filter_, self._test(filter_.expr)
+            self._scanned[filter_] = self._test(filter_.expr)
             return
-        term = min(terms, key=self._crowd) if len(terms) > 1 else terms[0]
-        if term.is_void:
-            self._indexed[filter_.text] = None
-            return
-        candidate = filter_, None if term.rest is None else self._test(term.rest)
-        self._indexed[filter_.text] = candidate
-        if term is not terms[0]:
-            self._later_terms[filter_.text] = terms.index(term)
-        self._indexes.setdefault(self._fields[term.field], FieldIndex()).add(term.values, candidate)
+        number = 0
+        if len(terms) > 1:
+            number = min(range(len(terms)), key=lambda one: self._crowd(terms[one]))
+        if number:
+            self._later_terms[filter_] = number
+        term = terms[number]
+        if not term.is_void:
+            index = self._indexes.setdefault(self._fields[term.field], FieldIndex())
+            index.add(term.values, self._candidate(filter_, term))
 
     def displace(self, filter_: Filter) -> None:
         """Take a filter away."""
@@ -421,18 +448,19 @@ class _Layout:
             self._uses[reference] -= 1
             if not self._uses[reference]:
                 del self._uses[reference]
-        if filter_.text in self._scanned:
-            del self._scanned[filter_.text]
+        if self._scanned.pop(filter_, None) is not None:
             return
-        number = self._later_terms.pop(filter_.text, 0)
-        candidate = self._indexed.pop(filter_.text)
-        if candidate is None:
-            return
+        number = self._later_terms.pop(filter_, 0)
         term = next(islice(indexable_terms(filter_.expr), number, None))
-        position = self._fields[term.field]
-        self._indexes[position].remove(term.values, candidate)
-        if not self._indexes[position]:
-            del self._indexes[position]
+        if not term.is_void:
+            position = self._fields[term.field]
+            self._indexes[position].remove(term.values, self._candidate(filter_, term))
+            if not self._indexes[position]:
+                del self._indexes[position]
+
+    def _candidate(self, filter_: Filter, term: Term) -> Candidate:
+        """A filter, as it is found by a term; the same as long as it is here."""
+        return filter_ if term.rest is None else (filter_, self._test(term.rest))
 
     def _crowd(self, term: Term) -> int:
         """How many filters share the values that a term demands."""
@@ -477,11 +505,8 @@ class _Plan(NamedTuple):
 
     extract: Extractor
     scanned: list[tuple[Filter, Predicate]]
-    lookups: list[tuple[int, QuickFind[Candidate], Callable[[Value], Iterable[Candidate]]]]
+    lookups: list[tuple[int, QuickFind[Candidate], Callable[[Value], Collection[Candidate]]]]
     has_tests: bool
-
-
-_NOBODY: Final[tuple[Candidate, ...]] = ()
 
 
 def _nobody_is_told(_filter: Filter, _error: Exception) -> None:

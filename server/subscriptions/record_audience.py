@@ -383,7 +383,7 @@ class RecordAudience(Audience):
         self, subscription: Subscription, kind: Kind, after: set[Filter], before: set[Filter]
     ) -> Form | None:
         """What a subscription is sent; None for nothing. See the table at the top."""
-        filter_ = self._subscriptions[subscription]
+        filter_ = self._subscriptions[subscription].filter
         matched = self._matched(subscription, kind, before)
         if kind is Kind.REMOVAL or not (filter_ is None or filter_ in after):
             return Form.LEAVING if matched and subscription.tracks_focus else None
@@ -394,7 +394,7 @@ class RecordAudience(Audience):
 
     def _matched(self, subscription: Subscription, kind: Kind, before: set[Filter]) -> bool:
         """Whether a subscription was for a record before it changed."""
-        filter_ = self._subscriptions[subscription]
+        filter_ = self._subscriptions[subscription].filter
         return kind is not Kind.INSERT and (filter_ is None or filter_ in before)
 
     def _alone(self, subscription: Subscription, form: Form) -> RecordDelivery:

@@ -227,7 +227,7 @@ def test_compiled_filters_go_with_their_last_user() -> None:
     kept = filters.add(parse("/a > 0", Kind.FILTER, BUILTINS))
     gone = filters.add(parse("/b > 1 OR /b LIKE 'x.y'", Kind.FILTER, BUILTINS))
     filters.match(b"{}")
-    tests = [weakref.ref(test) for _, test in filters._layout._scanned.values()]
+    tests = [weakref.ref(test) for test in filters._layout._scanned.values()]
     gc.disable()
     try:
         filters.remove(gone)

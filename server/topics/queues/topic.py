@@ -24,6 +24,7 @@ from server.journal import Topic as TopicName
 from server.queues import Expired, Queue, decode_within, settings_of
 from server.queues.inspection import leases_of
 from server.security.permissions import UNLIMITED
+from server.subscriptions.audience import Seat
 from server.subscriptions.failures import give_up_on
 from server.topics.queues.acknowledging import Acknowledging
 from server.topics.queues.browsing import Browsing
@@ -287,7 +288,7 @@ class QueueTopic(Topic):
         here, wanted = self._limit(subscription, permit), None
         if here.filter is not None:
             wanted = Wanted(to_text(here.filter), here.filter)
-        self._subscriptions[subscription] = None
+        self._subscriptions[subscription] = Seat(subscription, None, 0)
         self.core.attach(consumer, wanted)
         self.wake()
 
