@@ -75,9 +75,9 @@ def frames(
             sent = bodies[position]
             body = <const uint8_t *>PyBytes_AS_STRING(sent)
             length = PyBytes_GET_SIZE(sent)
-            header = header_size(record, fixed, bookmark, sow_key) + count_decimals(length) + length
-            to = put(put_length(to, header), PyBytes_AS_STRING(left), left_size)
-            to = put_decimals(put(to, b',"l":', LENGTH_KEY), length)
+        header = header_size(record, fixed, bookmark, sow_key) + count_decimals(length) + length
+        to = put(put_length(to, header), PyBytes_AS_STRING(left), left_size)
+        to = put_decimals(put(to, b',"l":', LENGTH_KEY), length)
         to = put(to, PyBytes_AS_STRING(keys), keys_size)
         if bookmark:
             to = put_decimals(put(to, b',"bm":"', 7), load_u64(record + CLIENT))
