@@ -187,8 +187,11 @@ def _execute_after_logon(
         raise _unknown(header)
     if session.intake.is_lost and handler in _FOR_THE_PEER_ALONE:
         return None
+    has_enough = len(session.subscriptions) >= MOST_SUBSCRIPTIONS
+    if handler is subscribe.handle and not has_enough and subscribe.repeat(session, header):
+        return None
     acknowledge(session, header, "received")
-    if handler in _SUBSCRIBING and len(session.subscriptions) >= MOST_SUBSCRIPTIONS:
+    if handler in _SUBSCRIBING and has_enough:
         _refuse_more_subscriptions(session, header)
     if handler in _FOR_THE_PEER_ALONE:
         check_memory(session, header)

@@ -53,14 +53,23 @@ def memory_of(header: Header) -> int:
     lists = (header.options, header.sow_keys, header.bookmark, header.order_by)
     return (
         _COMMAND
-        + _memory_of_filter((header.filter or "")[:MOST_FILTER])
+        + memory_of_filter(header.filter)
         + _TOPIC * len(header.topic or "")
         + _LISTS * sum(len(text) for text in lists if text)
     )
 
 
-def _memory_of_filter(text: str) -> int:
+def memory_of_filter(text: str | None) -> int:
+    """The part of `memory_of` that follows a command's filter."""
+    if text is None:
+        return 0
+    text = text[:MOST_FILTER]
     return _FILTER * len(text) + _FIELD * text.count("/") + _VALUE * text.count(",")
+
+
+def may_take(session: Keeping, more: int) -> bool:
+    """Whether so many bytes more may be kept for a client."""
+    return session.memory_of_commands + more <= MOST_MEMORY
 
 
 def check_memory(session: Keeping, header: Header) -> None:
@@ -74,8 +83,7 @@ def check_memory(session: Keeping, header: Header) -> None:
         CommandRefused: it would be too much.
     """
     replaced = session.subscriptions.get(header.sub_id or header.command_id or "")
-    kept = session.memory_of_commands - (0 if replaced is None else replaced.memory)
-    if kept + memory_of(header) > MOST_MEMORY:
+    if not may_take(session, memory_of(header) - (0 if replaced is None else replaced.memory)):
         raise CommandRefused(
             "limit exceeded",
             f"the subscriptions and queries of a connection may take {MOST_MEMORY} bytes of memory:"

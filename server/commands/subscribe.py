@@ -126,13 +126,18 @@ def effective_backlog(subscription: Subscription) -> str | None:
 
 
 def _consumer(
-    session: Subscribing, before: Subscription | None, max_backlog: int | None
+    session: Subscribing,
+    selector: TopicSelector,
+    before: Subscription | None,
+    max_backlog: int | None,
 ) -> Consumer | None:
     """The part that a subscription has in queues, which a replacement goes on with."""
     if session.engine.topics.queues is None:
         return None
     if before is not None and before.consumer is not None:
         return before.consumer
+    if not selector.is_regex and queue_of(session, selector) is None:
+        return None
     requested = 1 if max_backlog is None else max_backlog
     return Consumer(session.client_name, session.number, requested)
 
@@ -195,6 +200,34 @@ def put_in_place(session: Subscribing, header: Header, subscription: Subscriptio
     except TooCostlyError as error:
         raise CommandRefused("bad regex topic", str(error)) from None
     _take_over(before, subscription)
+    _announce(session, header, subscription)
+    if before is None:
+        session.repeated_subscribes.remember(header, subscription)
+
+
+def repeat(session: Subscribing, header: Header) -> bool:
+    """Carry out a command like the one before it, if that is what it is.
+
+    Args:
+        session: the connection that sent the command.
+        header: the command's header.
+
+    Returns:
+        Whether that was done; it has to go the usual way if not.
+
+    Raises:
+        CommandRefused: it has no valid filter.
+    """
+    subscription = session.repeated_subscribes.take(header)
+    if subscription is None:
+        return False
+    _announce(session, header, subscription)
+    acknowledge(session, header, "processed", sub_id=subscription.sub_id)
+    return True
+
+
+def _announce(session: Subscribing, header: Header, subscription: Subscription) -> None:
+    """Say that a subscription has been placed, to all but its client."""
     session.engine.log.emit(
         "14-0001",
         client=session.client_name,
@@ -204,7 +237,10 @@ def put_in_place(session: Subscribing, header: Header, subscription: Subscriptio
         filter=header.filter,
         options=header.options,
     )
-    session.engine.client_status.publish(
+    status = session.engine.client_status
+    if not status.concerns_anybody(header.command):
+        return
+    status.publish(
         header.command,
         session,
         topic=subscription.selector.text,
@@ -295,7 +331,7 @@ def prepare(
         options=header.options,
         page=page,
         aggregation=aggregation,
-        consumer=_consumer(session, before, max_backlog),
+        consumer=_consumer(session, selector, before, max_backlog),
         max_backlog=max_backlog,
         memory=memory_of(header),
     )

@@ -11,6 +11,7 @@ from server.queries.run import Asker
 from server.replays.listener import Listener
 
 if TYPE_CHECKING:
+    from server.commands.repeated_subscribe import RepeatedSubscribes
     from server.replays.tail import Tail
     from server.subscriptions.subscription import Subscription
 
@@ -51,6 +52,14 @@ class Subscribing(Querying, Listener, Protocol):
     @property
     def subscriptions(self) -> Mapping[str, Subscription]:
         """Its subscriptions by id."""
+
+    @property
+    def memory_of_commands(self) -> int:
+        """Bytes that its subscriptions and queries take."""
+
+    @property
+    def repeated_subscribes(self) -> RepeatedSubscribes:
+        """The last plain one of its subscribe commands, and those like it."""
 
     def make_sub_id(self) -> str:
         """Make an id for a subscription that came without one."""

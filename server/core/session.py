@@ -28,6 +28,7 @@ from server.commands.plain_acks import PlainAcks
 from server.commands.publish_runs import PublishRuns
 from server.commands.refusal import CommandRefused
 from server.commands.refuse import refuse
+from server.commands.repeated_subscribe import RepeatedSubscribes
 from server.commands.sender import LogonOptions
 from server.commands.writing import NOT_ENTITLED, Writing
 from server.core import intake
@@ -202,6 +203,7 @@ class Session:
         outbox: what is on its way to the peer.
         intake: what the peer sends.
         runs: the publishes among that which go by in runs.
+        repeated_subscribes: the last plain one of its subscribe commands, and those like it.
         plain_acks: the acknowledgements among that which need no decoding.
         writing: what it publishes to.
         persisted_acks: the acks that wait for the transaction log.
@@ -270,6 +272,7 @@ class Session:
         self.intake = Intake(self, reader, link.pause, link.resume)
         self.runs = PublishRuns(self)
         self.writing = Writing(self)
+        self.repeated_subscribes = RepeatedSubscribes(self)
         self.plain_acks = PlainAcks(self, is_filtered=bool(entrance.filters))
         self.visit: Visit | None = Visit(engine.lobby, self)
         self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)

@@ -74,6 +74,10 @@ class ClientStatus:
         self._events = EventTopic(topics, types, CLIENT_STATUS, "ClientStatus")
         self._clock = clock
 
+    def concerns_anybody(self, event: str) -> bool:
+        """Whether anybody hears of an event: worth asking before its fields are made."""
+        return self._events.is_heard or self._watchers.watches_clients(event)
+
     def publish(self, event: str, client: Client, **details: str | Expr | None) -> None:
         """Say that a client has done something.
 
@@ -83,10 +87,9 @@ class ClientStatus:
             **details: further fields, by their names in JSON. Expressions are written out if
                 anybody listens.
         """
-        listeners = self._events.listeners()
-        is_watched = self._watchers.watches_clients(event)
-        if not (listeners or is_watched):
+        if not self.concerns_anybody(event):
             return
+        is_watched = self._watchers.watches_clients(event)
         texts = {
             name: detail if detail is None or isinstance(detail, str) else to_text(detail)
             for name, detail in details.items()
@@ -102,5 +105,5 @@ class ClientStatus:
             "auth_id": client.user or None,
         } | texts
         fields = [*_FIELDS, *(field for field in _FIELDS_OF_CONNECTIONS if field.name in values)]
-        for listener in listeners:
+        for listener in self._events.listeners():
             self._events.publish(listener, fields, values, now)

@@ -68,6 +68,17 @@ class EventTopic:
         self._types = types
         self._name = name
         self._root = root
+        self._found: list[AnyTopic] = []  # by message type, as long as topics are not forgotten
+        self._generation = -1
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether somebody listens, in whatever message type, or events are kept."""
+        topics = self._topics
+        if self._generation != topics.generation:
+            self._generation = topics.generation
+            self._found = [topics.find(one.name, self._name) for one in self._types.message_types]
+        return any(topic.has_subscriptions or topic.keeps_messages for topic in self._found)
 
     def listeners(self) -> list[Listener]:
         """The message types in which somebody listens, or that keep events."""

@@ -1,0 +1,118 @@
+"""Subscribes that differ by their filters: who follows very many things sends one after the other.
+
+What a subscribe command comes to follows, but for its filter and its ids, from what all of them
+have in common: topic, options, acks. So when one has gone the usual way (subscribe.py), what its
+options came to is kept, and the next with the same header but for ids and filter needs none of that
+again. Whether the user may read the topic is asked each time, and all limits hold. What is not
+plain, and what has to be refused other than for its filter, goes the usual way.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING
+
+from server.commands.acks import acknowledge
+from server.commands.memory import may_take, memory_of, memory_of_filter
+from server.commands.selection import read_filter
+from server.security.permissions import Permission
+from server.subscriptions.subscription import Subscription
+from server.wire.header import LONGEST_NAME, Header
+
+if TYPE_CHECKING:
+    from server.commands.subscribing import Subscribing
+
+
+class RepeatedSubscribes:
+    """The last plain subscribe command of one connection, and those like it.
+
+    Args:
+        session: the connection.
+    """
+
+    __slots__ = ("_like", "_memory", "_model", "_session", "_topics_generation")
+
+    def __init__(self, session: Subscribing) -> None:
+        self._session = session
+        self._like: Header | None = None  # without ids and filter
+        self._model: Subscription | None = None
+        self._memory = 0  # that a command takes without its filter
+        self._topics_generation = 0
+
+    def remember(self, header: Header, subscription: Subscription) -> None:
+        """Keep what a command came to, if it is a plain one.
+
+        Args:
+            header: the command's header.
+            subscription: the new subscription that it has placed, which replaces no other.
+        """
+        is_plain = (
+            header.command == "subscribe"
+            and header.bookmark is None
+            and not subscription.selector.is_regex
+            and not subscription.tracks_focus
+            and subscription.conflater is None
+            and subscription.consumer is None
+            and subscription.presentation.select is None
+        )
+        if not is_plain:
+            return
+        like = copy(header)
+        like.command_id = like.sub_id = like.short_filter = like.long_filter = None
+        self._like, self._model, self._memory = like, subscription, memory_of(like)
+        self._topics_generation = self._session.engine.topics.generation
+
+    def take(self, header: Header) -> Subscription | None:
+        """Place the subscription that a command asks for, if it is like the last one.
+
+        The ack `received` is sent; what else there is to be said is left to the caller.
+
+        Args:
+            header: the command's header. Its connection may have one more subscription.
+
+        Returns:
+            The subscription; None if the command has to go the usual way.
+
+        Raises:
+            CommandRefused: it has no valid filter.
+        """
+        session, model = self._session, self._model
+        if model is None or not self._is_alike(header):
+            return None
+        sub_id = header.sub_id or header.command_id
+        if not sub_id or len(sub_id) > LONGEST_NAME or sub_id in session.subscriptions:
+            return None
+        memory = self._memory + memory_of_filter(header.filter)
+        if (
+            not may_take(session, memory)
+            or self._topics_generation != session.engine.topics.generation
+            or not session.permit(Permission.READ_TOPIC, model.selector.text).allowed
+        ):
+            return None
+        acknowledge(session, header, "received")
+        if memory == model.memory:
+            memory = model.memory  # the same object, as for most
+        subscription = Subscription(
+            session,
+            sub_id,
+            model.selector,
+            read_filter(session, header),
+            model.presentation,
+            no_empties=model.no_empties,
+            options=model.options,
+            max_backlog=model.max_backlog,
+            memory=memory,
+        )
+        session.place(subscription)
+        return subscription
+
+    def _is_alike(self, header: Header) -> bool:
+        """Whether a header says what the last one said, but for ids and filter."""
+        ids = header.command_id, header.sub_id
+        filters = header.short_filter, header.long_filter
+        header.command_id = header.sub_id = header.short_filter = header.long_filter = None
+        try:
+            return header == self._like
+        finally:
+            header.command_id, header.sub_id = ids
+            header.short_filter, header.long_filter = filters
