@@ -6,6 +6,7 @@ Source: AMPS Command Reference, ack: Status from Server.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from server.wire.framing import frame
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from server.sow.store import StoreError
     from server.subscriptions.outbox import Outbox
 
+
+_LONGEST_KEPT: Final = 64
+"""Characters of a list that clients send again and again."""
 
 NOT_STORED: Final = "not stored"
 """The reason of a failure: what was asked for is not on stable storage."""
@@ -68,7 +72,10 @@ class SequencedAcks:
 
 def wants(header: Header, ack: str) -> bool:
     """Whether a command asks for an ack of some type."""
-    return header.acks is not None and ack in _names(header.acks)
+    acks = header.acks
+    if acks is None:
+        return False
+    return ack in (_names(acks) if len(acks) <= _LONGEST_KEPT else _names_anew(acks))
 
 
 def acknowledge(session: Answered, header: Header, ack: str, **keys: str | int | None) -> None:
@@ -148,5 +155,8 @@ def _ack(header: Header, ack: str, status: str, keys: dict[str, str | int | None
     )
 
 
-def _names(acks: str) -> list[str]:
-    return [name.strip() for name in acks.split(",")]
+def _names_anew(acks: str) -> tuple[str, ...]:
+    return tuple([name.strip() for name in acks.split(",")])
+
+
+_names: Final = lru_cache(maxsize=256)(_names_anew)

@@ -8,24 +8,74 @@ large that integers and doubles lose their exact relation stay out of the index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from server.base.crowds import Crowd, members, put, take
 from server.expressions import conjuncts
 from server.expressions.numerals import numeral
-from server.expressions.semantics import Membership
-from server.expressions.tree import And, Comparison, Expr, Identifier, In, Literal, Reference
+from server.expressions.semantics import EXACT_LIMIT
+from server.expressions.tree import (
+    And,
+    Comparison,
+    Constant,
+    Expr,
+    Identifier,
+    In,
+    Literal,
+    Reference,
+)
 from server.message_types.base import Value
 
 C = TypeVar("C", bound=Hashable)
 """What is found."""
+
+_BEGINS_NUMERALS: Final = "0123456789+-."
 
 Found: TypeAlias = "Crowd[C] | list[C] | None"
 """What demands a value: the only candidate, or several of them, or none."""
 
 QuickFind: TypeAlias = Callable[[Any], "Found[C]"]
 """Finds what demands a value that is no array."""
+
+
+class Demand:
+    """Values of which a field has to equal one, by what they are found by.
+
+    Args:
+        literals: the values.
+
+    Attributes:
+        texts: those that are texts.
+        numbers: those that are numbers.
+        text_numbers: the numbers that texts among them stand for.
+        is_exact: whether all of them are found so, since none is large.
+    """
+
+    __slots__ = ("is_exact", "numbers", "text_numbers", "texts")
+
+    def __init__(self, literals: Iterable[Constant]) -> None:
+        self.texts: dict[str, None] = {}
+        self.numbers: dict[int | float, None] = {}
+        self.text_numbers: dict[int | float, None] = {}
+        self.is_exact = True
+        for literal in literals:
+            number: int | float | None
+            if isinstance(literal, str):
+                if not literal:
+                    continue
+                self.texts[literal] = None
+                if literal[0] not in _BEGINS_NUMERALS:
+                    continue
+                number, kind = numeral(literal), self.text_numbers
+            else:
+                number, kind = literal, self.numbers
+            if number is None:
+                continue
+            if abs(number) < EXACT_LIMIT:
+                kind[number] = None
+            else:
+                self.is_exact = False
 
 
 class Term(NamedTuple):
@@ -38,7 +88,7 @@ class Term(NamedTuple):
     """
 
     field: Reference
-    values: Membership
+    values: Demand
     rest: Expr | None
 
     @property
@@ -47,8 +97,9 @@ class Term(NamedTuple):
         return not (self.values.texts or self.values.numbers)
 
 
-def indexable_terms(expr: Expr) -> Iterator[Term]:
+def indexable_terms(expr: Expr) -> list[Term]:
     """The terms of a filter by which it can be found: one of them is enough."""
+    found: list[Term] = []
     terms = conjuncts(expr)
     for position, term in enumerate(terms):
         match term:
@@ -61,10 +112,13 @@ def indexable_terms(expr: Expr) -> Iterator[Term]:
             case _:
                 continue
         given = [item.value for item in literals if isinstance(item, Literal)]
-        values = Membership(given)
-        if len(given) == len(literals) and not values.large:
+        if len(given) < len(literals):
+            continue
+        values = Demand(given)
+        if values.is_exact:
             rest = terms[:position] + terms[position + 1 :]
-            yield Term(field.reference, values, _joined(rest))
+            found.append(Term(field.reference, values, _joined(rest)))
+    return found
 
 
 def _joined(terms: tuple[Expr, ...]) -> Expr | None:
@@ -86,7 +140,7 @@ class FieldIndex(Generic[C]):
     def __bool__(self) -> bool:
         return bool(self._texts or self._numbers or self._text_numbers)
 
-    def add(self, values: Membership, candidate: C) -> None:
+    def add(self, values: Demand, candidate: C) -> None:
         """Find a candidate by any of some values."""
         for word in values.texts:
             put(self._texts, word, candidate)
@@ -95,7 +149,7 @@ class FieldIndex(Generic[C]):
         for number in values.text_numbers:
             put(self._text_numbers, number, candidate)
 
-    def remove(self, values: Membership, candidate: C) -> None:
+    def remove(self, values: Demand, candidate: C) -> None:
         """Find a candidate no more."""
         for word in values.texts:
             take(self._texts, word, candidate)
@@ -104,7 +158,7 @@ class FieldIndex(Generic[C]):
         for number in values.text_numbers:
             take(self._text_numbers, number, candidate)
 
-    def crowd(self, values: Membership) -> int:
+    def crowd(self, values: Demand) -> int:
         """How many candidates are found by the busiest of some values."""
         crowds = [self._texts.get(word) for word in values.texts]
         crowds += [self._numbers.get(number) for number in values.numbers]

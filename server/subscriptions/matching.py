@@ -23,7 +23,7 @@ until the new layout has all filters that there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from itertools import dropwhile, islice
+from itertools import dropwhile
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 from weakref import WeakValueDictionary
@@ -427,7 +427,7 @@ class _Layout:
                 self._fields[reference] = len(self._fields)
                 self._extract = None
             self._uses[reference] = self._uses.get(reference, 0) + 1
-        terms = list(indexable_terms(filter_.expr))
+        terms = indexable_terms(filter_.expr)
         if not terms:
             self._scanned[filter_] = self._test(filter_.expr)
             return
@@ -451,7 +451,7 @@ class _Layout:
         if self._scanned.pop(filter_, None) is not None:
             return
         number = self._later_terms.pop(filter_, 0)
-        term = next(islice(indexable_terms(filter_.expr), number, None))
+        term = indexable_terms(filter_.expr)[number]
         if not term.is_void:
             position = self._fields[term.field]
             self._indexes[position].remove(term.values, self._candidate(filter_, term))
