@@ -42,6 +42,7 @@ COMPILED: Final = (
     "commands.plain_publish",
     "commands.publish",
     "commands.publish_runs",
+    "commands.repeated_subscribe",
     "expressions.printer",
     "journal.batches",
     "journal.blocks",

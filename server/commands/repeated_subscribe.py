@@ -86,8 +86,10 @@ class RepeatedSubscribes:
         if (
             not may_take(session, memory)
             or self._topics_generation != session.engine.topics.generation
-            or not session.permit(Permission.READ_TOPIC, model.selector.text).allowed
         ):
+            return None
+        permit = session.permit(Permission.READ_TOPIC, model.selector.text)
+        if not permit.allowed:
             return None
         acknowledge(session, header, "received")
         if memory == model.memory:
@@ -103,7 +105,7 @@ class RepeatedSubscribes:
             max_backlog=model.max_backlog,
             memory=memory,
         )
-        session.place(subscription)
+        session.place_plain(subscription, permit)
         return subscription
 
     def _is_alike(self, header: Header) -> bool:

@@ -13,6 +13,7 @@ from server.replays.listener import Listener
 if TYPE_CHECKING:
     from server.commands.repeated_subscribe import RepeatedSubscribes
     from server.replays.tail import Tail
+    from server.security.permissions import Permit
     from server.subscriptions.subscription import Subscription
 
 
@@ -66,3 +67,11 @@ class Subscribing(Querying, Listener, Protocol):
 
     def place(self, subscription: Subscription) -> None:
         """Begin a subscription, in place of one with the same id if there is any."""
+
+    def place_plain(self, subscription: Subscription, permit: Permit) -> None:
+        """Begin one that has no part in queues, is no replay, and replaces no other.
+
+        Args:
+            subscription: the subscription, to a single topic.
+            permit: what its user, who may read the topic, may see of it.
+        """

@@ -469,6 +469,19 @@ class Session:
             if consumer is not None and subscription.max_backlog is not None:
                 consumer.request(subscription.max_backlog)
         self.remove_subscription(subscription.sub_id)
+        self._add(subscription)
+
+    def place_plain(self, subscription: Subscription, permit: Permit) -> None:
+        """Begin a subscription that has no part in queues, is no replay, and replaces no other.
+
+        Args:
+            subscription: the subscription, to a single topic.
+            permit: what its user, who may read the topic, may see of it.
+        """
+        self.engine.topics.subscribe_permitted(subscription, permit)
+        self._add(subscription)
+
+    def _add(self, subscription: Subscription) -> None:
         self.subscriptions[subscription.sub_id] = subscription
         self.subscriptions_placed += 1
         self.keep(subscription.memory)

@@ -84,17 +84,22 @@ class Pattern(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Identifier(Expr):
-    """A field of a message."""
+    """A field of a message.
+
+    Attributes:
+        reference: what is read, without where the text says so.
+    """
 
     path: Path
     message_type: str | None = None
     topic: str | None = None
     state: State | None = None
+    reference: Reference = field(init=False, compare=False, repr=False)
 
-    @property
-    def reference(self) -> Reference:
-        """What is read, without where the text says so."""
-        return Reference(self.path, self.message_type, self.topic, self.state)
+    def __post_init__(self) -> None:
+        """Make what is asked for again and again."""
+        reference = Reference(self.path, self.message_type, self.topic, self.state)
+        object.__setattr__(self, "reference", reference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,8 +336,10 @@ def references(expr: Expr) -> tuple[Reference, ...]:
         node = pending.pop()
         if isinstance(node, Identifier):
             found[node.reference] = None
-        elif children := node.children():
-            pending.extend(reversed(children))
+        elif isinstance(node, Comparison):
+            pending += node.right, node.left
+        elif not isinstance(node, Literal):
+            pending.extend(reversed(node.children()))
     return tuple(found)
 
 

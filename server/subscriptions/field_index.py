@@ -9,7 +9,7 @@ large that integers and doubles lose their exact relation stay out of the index.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from server.base.crowds import Crowd, members, put, take
 from server.expressions import conjuncts
@@ -54,42 +54,55 @@ class Demand:
 
     __slots__ = ("is_exact", "numbers", "text_numbers", "texts")
 
-    def __init__(self, literals: Iterable[Constant]) -> None:
-        self.texts: dict[str, None] = {}
-        self.numbers: dict[int | float, None] = {}
-        self.text_numbers: dict[int | float, None] = {}
+    def __init__(self, literals: Sequence[Constant]) -> None:
+        texts: list[str] = []
+        numbers: list[int | float] = []
+        text_numbers: list[int | float] = []
         self.is_exact = True
-        for literal in literals:
+        for literal in literals if len(literals) == 1 else _distinct(literals):
             number: int | float | None
             if isinstance(literal, str):
                 if not literal:
                     continue
-                self.texts[literal] = None
+                texts.append(literal)
                 if literal[0] not in _BEGINS_NUMERALS:
                     continue
-                number, kind = numeral(literal), self.text_numbers
+                number, same_kind = numeral(literal), text_numbers
             else:
-                number, kind = literal, self.numbers
+                number, same_kind = literal, numbers
             if number is None:
                 continue
             if abs(number) < EXACT_LIMIT:
-                kind[number] = None
+                same_kind.append(number)
             else:
                 self.is_exact = False
+        self.texts: Sequence[str] = texts
+        self.numbers: Sequence[int | float] = numbers
+        self.text_numbers: Collection[int | float] = text_numbers
+        if len(text_numbers) > 1:
+            self.text_numbers = dict.fromkeys(text_numbers)
 
 
-class Term(NamedTuple):
+def _distinct(literals: Sequence[Constant]) -> Iterable[Constant]:
+    """Each of some literals once."""
+    return dict.fromkeys(literals)
+
+
+class Term:
     """A term that demands that a field equals one of some values.
 
-    Attributes:
+    Args:
         field: the field.
         values: the values.
         rest: the other terms of the filter that it is from, None if there are none.
     """
 
-    field: Reference
-    values: Demand
-    rest: Expr | None
+    __slots__ = ("field", "rest", "values")
+
+    def __init__(self, field: Reference, values: Demand, rest: Expr | None) -> None:
+        self.field = field
+        self.values = values
+        self.rest = rest
 
     @property
     def is_void(self) -> bool:
@@ -102,23 +115,29 @@ def indexable_terms(expr: Expr) -> list[Term]:
     found: list[Term] = []
     terms = conjuncts(expr)
     for position, term in enumerate(terms):
-        match term:
-            case Comparison("=", Identifier() as field, Literal() as literal):
-                literals: Sequence[Expr] = (literal,)
-            case Comparison("=", Literal() as literal, Identifier() as field):
-                literals = (literal,)
-            case In(Identifier() as field, literals):
-                pass
-            case _:
-                continue
-        given = [item.value for item in literals if isinstance(item, Literal)]
-        if len(given) < len(literals):
+        field, given = _demanded(term)
+        if field is None:
             continue
         values = Demand(given)
         if values.is_exact:
             rest = terms[:position] + terms[position + 1 :]
             found.append(Term(field.reference, values, _joined(rest)))
     return found
+
+
+def _demanded(term: Expr) -> tuple[Identifier | None, Sequence[Constant]]:
+    """A field of which a term demands that it equals one of some values; None if it does not."""
+    if isinstance(term, Comparison):
+        field, value = term.left, term.right
+        if isinstance(field, Literal):
+            field, value = value, field
+        if term.operator == "=" and isinstance(field, Identifier) and isinstance(value, Literal):
+            return field, (value.value,)
+    elif isinstance(term, In):
+        given = [item.value for item in term.items if isinstance(item, Literal)]
+        if isinstance(term.operand, Identifier) and len(given) == len(term.items):
+            return term.operand, given
+    return None, ()
 
 
 def _joined(terms: tuple[Expr, ...]) -> Expr | None:

@@ -78,7 +78,10 @@ class EventTopic:
         if self._generation != topics.generation:
             self._generation = topics.generation
             self._found = [topics.find(one.name, self._name) for one in self._types.message_types]
-        return any(topic.has_subscriptions or topic.keeps_messages for topic in self._found)
+        for topic in self._found:  # noqa: SIM110 - asked at each subscribe, with one topic or two
+            if topic.has_subscriptions or topic.keeps_messages:
+                return True
+        return False
 
     def listeners(self) -> list[Listener]:
         """The message types in which somebody listens, or that keep events."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from server.base.slices import Sliced
     from server.expressions import Functions
     from server.message_types.base import MessageType
+    from server.security.permissions import Permit
     from server.sow.records import Change
     from server.subscriptions.envelope import Envelope
     from server.topics.keeper import Keeper
@@ -140,6 +141,20 @@ class TopicTable:
             for topic in left.topics:
                 self._attach(topic, subscription, left.effort)
         except Exception:  # whatever it is, later topics must not meet half a subscription
+            self.unsubscribe(subscription)
+            raise
+
+    def subscribe_permitted(self, subscription: Subscription, permit: Permit) -> None:
+        """Attach a subscription to the one topic that it names. See `subscribe`.
+
+        Args:
+            subscription: the subscription, which is no replay.
+            permit: what its user, who may read the topic, may see of it.
+        """
+        try:
+            topic = self.find(subscription.subscriber.message_type, subscription.selector.text)
+            topic.attach(subscription, permit)
+        except Exception:  # whatever it is, nothing may be left of it
             self.unsubscribe(subscription)
             raise
 
