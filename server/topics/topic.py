@@ -91,7 +91,7 @@ class Topic(Audience):
         to_all = self._to_all
         if to_all is None:
             to_all = self._prepare()
-        hand_over(to_all, bodies, envelope)
+        _hand_over_in_order(to_all, bodies, envelope)
         if self._filters:
             self._publish_filtered(bodies, envelope)
         return ()
@@ -157,12 +157,8 @@ class Topic(Audience):
         self, bodies: Sequence[bytes], matched: tuple[Filter, ...], envelope: Envelope
     ) -> None:
         """Deliver messages that all match the same filters."""
-        recipients = self._recipients_of(matched) if bodies else ()
-        if len(bodies) == 1 or _are_apart(recipients):
-            hand_over(recipients, bodies, envelope)
-        else:
-            for body in bodies:
-                hand_over(recipients, (body,), envelope)
+        if bodies:
+            _hand_over_in_order(self._recipients_of(matched), bodies, envelope)
 
     def _match_each(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
         match, prepared = self._filters.match, self._to_matching.get
@@ -228,6 +224,17 @@ class Topic(Audience):
         if subscription.conflater is not None:
             return outbox.counted(outbox.traffic.detached)
         return outbox
+
+
+def _hand_over_in_order(
+    recipients: Sequence[Recipient], bodies: Sequence[bytes], envelope: Envelope
+) -> None:
+    """Deliver messages, so that each connection gets one after the other, in whatever forms."""
+    if len(bodies) == 1 or _are_apart(recipients):
+        hand_over(recipients, bodies, envelope)
+    else:
+        for body in bodies:
+            hand_over(recipients, (body,), envelope)
 
 
 def _are_apart(recipients: Sequence[Recipient]) -> bool:

@@ -51,11 +51,8 @@ def received(steps: Sequence[Step], *, together: bool) -> list[tuple[list[Any], 
     for action, *arguments in steps:
         if action == "subscribe":
             number, sub_id, filter_, options = arguments
-            command = {"c": "subscribe", "t": "a", "sub_id": sub_id}
-            if filter_ is None:  # those that want messages in two forms get runs of each
-                peers[number].send({**command, "o": "replace"})
-            else:
-                peers[number].send({**command, "o": options, "filter": filter_})
+            command = {"c": "subscribe", "t": "a", "sub_id": sub_id, "o": options}
+            peers[number].send(command if filter_ is None else {**command, "filter": filter_})
             continue
         values, times = arguments
         bodies = [json.dumps({"n": n, "w": w}).encode() for n, w in values] * times
