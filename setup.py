@@ -5,6 +5,7 @@ Cython compiles what is written for it, loops over bytes; mypyc the typed Python
 """
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -86,6 +87,23 @@ def _side_by_side(compile_in_turn: Callable[..., list[str]]) -> Callable[..., li
     return compile_all
 
 
+def _take_back_when_cleared(source: Path) -> None:
+    """Let what mypyc keeps of a closure or a generator be used again only once it is empty.
+
+    The code that mypyc 2.4 writes offers it for use, and then drops what it held. That may run code
+    which takes it, or let another thread take it, whose variables are dropped then.
+    """
+    written = source.read_text()
+    mended = re.sub(
+        r"^( +)(\w+_free_instance) = self;\n((?: .*\n)*?)\1return;\n",
+        r"\3\1if (\2 == NULL) {\n\1    \2 = self;\n\1    return;\n\1}\n",
+        written,
+        flags=re.MULTILINE,
+    )
+    if mended != written:
+        source.write_text(mended)
+
+
 def message_path() -> list[Extension]:
     """The modules that mypyc compiles.
 
@@ -110,6 +128,8 @@ def message_path() -> list[Extension]:
         )
     except SystemExit as error:  # mypyc has printed what it does not take
         raise SystemExit(f"mypyc cannot compile the message path. {_PURE_HELPS}") from error
+    for source in target.rglob("*.c"):
+        _take_back_when_cleared(source)
     for extension in made:
         # What a compiler newer than mypyc warns of is no reason not to install.
         extension.include_dirs.append(str(target / _SERVER))

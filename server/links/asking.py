@@ -2,7 +2,8 @@
 
 Who has been asked for something in vain is asked again when it connects anew, for it may have got
 that meanwhile. What nobody who is there has is given up for the time being; but not at once, for
-links may still be made when it is first found to be missing.
+links may still be made when it is first found to be missing. What is said may be lost, as when one
+of two links with an instance ends: who does not answer is asked again for a while.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ _TICK_SECONDS: Final = 1.0
 _PATIENCE: Final = 10.0
 """Seconds to wait for an answer, and for links to be made when something is first missing."""
 
+_AGAIN: Final = 2.0
+"""Seconds after which a question is asked again."""
+
 _Thing = TypeVar("_Thing")
 
 
@@ -33,13 +37,17 @@ class Asked(Generic[_Thing]):
         key: the key of the thing.
         thing: the thing.
         peer: the instance.
-        since: when it was asked last, in seconds.
+        since: when it was asked for, or had something to say last, in seconds.
+        said: when it was asked last, in seconds.
+        is_answered: whether it has said all there is.
     """
 
     key: int
     thing: _Thing
     peer: str
     since: float
+    said: float
+    is_answered: bool = False
 
 
 class Asking(Generic[_Thing]):
@@ -49,6 +57,7 @@ class Asking(Generic[_Thing]):
         neighbours: the links.
         clock: the time, and timers.
         ask: asks for a thing; whoever hears the answer calls `wait_on` or `done`.
+        ask_again: asks for what has not come of it.
         looked: called about once a second, until everything has been given up.
         comes_by_itself: whether a thing need not be asked for, now.
 
@@ -62,6 +71,7 @@ class Asking(Generic[_Thing]):
         neighbours: Neighbours,
         clock: Clock,
         ask: Callable[[Asked[_Thing]], None],
+        ask_again: Callable[[Asked[_Thing]], None],
         looked: Callable[[], None],
         comes_by_itself: Callable[[_Thing], bool] = lambda _: False,
     ) -> None:
@@ -70,6 +80,7 @@ class Asking(Generic[_Thing]):
         self._neighbours: Final = neighbours
         self._clock: Final = clock
         self._ask: Final = ask
+        self._ask_again: Final = ask_again
         self._comes_by_itself: Final = comes_by_itself
         self._looked: Final = looked
         self._tried: dict[int, set[str]] = {}  # by key, who has been asked in vain
@@ -124,14 +135,15 @@ class Asking(Generic[_Thing]):
             for peer in peers:
                 if peer not in tried:
                     tried.add(peer)
-                    self.asked = Asked(key, thing, peer, self._clock.now())
+                    now = self._clock.now()
+                    self.asked = Asked(key, thing, peer, now, now)
                     self._ask(self.asked)
                     return
 
     def wait_on(self) -> None:
         """Whoever has been asked has more to say."""
         if self.asked is not None:
-            self.asked.since = self._clock.now()
+            self.asked.since = self.asked.said = self._clock.now()
 
     def done(self) -> None:
         """Whoever has been asked has nothing more to say."""
@@ -145,8 +157,12 @@ class Asking(Generic[_Thing]):
     def _tick(self) -> None:
         """See that nobody is waited for in vain."""
         self._cancel = None
-        if self.asked is not None and self._clock.now() - self.asked.since > _PATIENCE:
+        asked, now = self.asked, self._clock.now()
+        if asked is not None and now - asked.since > _PATIENCE:
             self.done()
+        elif asked is not None and not asked.is_answered and now - asked.said > _AGAIN:
+            asked.said = now
+            self._ask_again(asked)
         self._looked()
         if not all(map(self.is_given_up, self.wanted)):
             self._tick_later()

@@ -116,7 +116,7 @@ class MendingByPeers:
         self._written: Final = written
         self._data = bytearray()  # of what has been asked for
         self._asking: Final[Asking[Damaged]] = Asking(
-            neighbours, clock, self._ask, self._say_if_given_up, self._comes_again
+            neighbours, clock, self._ask, self._ask_on, self._say_if_given_up, self._comes_again
         )
         self._answers: Final = Answers(log, neighbours, SUBJECT)
         self._records: Final = RecordMending(

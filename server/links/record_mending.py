@@ -156,7 +156,7 @@ class RecordMending:
         self._given_up: Final = given_up
         self._said: set[int] = set()  # first txids of gaps of which the log says that they are lost
         self._asking: Final[Asking[Gap]] = Asking(  # by their first txid
-            neighbours, clock, self._ask, self._say_what_is_lost
+            neighbours, clock, self._ask, self._ask, self._say_what_is_lost
         )
         self._answers: Final = Answers(log, neighbours, SUBJECT)
         neighbours.listen(SUBJECT, self._hear)
@@ -225,6 +225,8 @@ class RecordMending:
         asked, link = self._asking.asked, self._neighbours.peers.get(peer)
         if asked is None or link is None or (peer, word.first) != (asked.peer, asked.key):
             return
+        if asked.is_answered:  # it has been asked again, and answers again
+            return
         gap = asked.thing
         hop = Hop(peer, link.description.group)
         accounts = [
@@ -236,6 +238,7 @@ class RecordMending:
         if not accounts:
             self._asking.done()
             return
+        asked.is_answered = True
         restore = partial(_restore, self._log.journal, gap, accounts)
         # What has come again until now can be found when it is on stable storage.
         self._log.when_durable(
