@@ -11,10 +11,10 @@ from server.queries.run import Asker
 from server.replays.listener import Listener
 
 if TYPE_CHECKING:
-    from server.commands.repeated_subscribe import RepeatedSubscribes
     from server.replays.tail import Tail
     from server.security.permissions import Permit
     from server.subscriptions.subscription import Subscription
+    from server.wire.header import Header
 
 
 class Querying(Publisher, Asker, Protocol):
@@ -43,6 +43,16 @@ class Surroundings(sender.Surroundings, Protocol):
         """The same for those that ask for messages that are fully durable."""
 
 
+class Repeated(Protocol):
+    """The last plain subscribe command of a connection, and those like it."""
+
+    def remember(self, header: Header, subscription: Subscription) -> None:
+        """Keep what a command came to, if it is a plain one."""
+
+    def take(self, header: Header) -> Subscription | None:
+        """Place the subscription that a command asks for, if it is like the last one."""
+
+
 class Subscribing(Querying, Listener, Protocol):
     """A connection that subscribes."""
 
@@ -59,7 +69,7 @@ class Subscribing(Querying, Listener, Protocol):
         """Bytes that its subscriptions and queries take."""
 
     @property
-    def repeated_subscribes(self) -> RepeatedSubscribes:
+    def repeated_subscribes(self) -> Repeated:
         """The last plain one of its subscribe commands, and those like it."""
 
     def make_sub_id(self) -> str:
