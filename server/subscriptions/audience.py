@@ -30,23 +30,39 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.security.permissions import Permit
     from server.subscriptions.filter_costs import FilterCost
+    from server.subscriptions.outbox import Outbox
 
 
 class Seat:
     """What is known of a subscription.
 
+    Of very many, few are in the processor's caches. So what a message for one of them needs is
+    here, and the subscription itself need not be looked at.
+
     Args:
         subscription: the subscription.
         filter_: its filter; None if it has none.
         place: its place in the order of all.
+        writer: takes its messages, if all that a message needs for it is its id; else None.
+
+    Attributes:
+        sub_id: the subscription's id.
     """
 
-    __slots__ = ("filter", "place", "subscription")
+    __slots__ = ("filter", "place", "sub_id", "subscription", "writer")
 
-    def __init__(self, subscription: Subscription, filter_: Filter | None, place: int) -> None:
+    def __init__(
+        self,
+        subscription: Subscription,
+        filter_: Filter | None,
+        place: int,
+        writer: Outbox | None = None,
+    ) -> None:
         self.subscription = subscription
         self.filter = filter_
         self.place = place
+        self.writer = writer
+        self.sub_id = subscription.sub_id
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -146,7 +162,9 @@ class Audience:
                     self.message_type, self._functions, self._give_up_on, self._owners_of
                 )
             filter_ = self._filters.add(subscription.filter)
-        seat = self._subscriptions[subscription] = Seat(subscription, filter_, self._attached)
+        writer = None if filter_ is None else self._plain_writer(subscription)
+        seat = Seat(subscription, filter_, self._attached, writer)
+        self._subscriptions[subscription] = seat
         if filter_ is None:
             self._unfiltered[subscription] = self._attached
         else:
@@ -179,6 +197,10 @@ class Audience:
         if seat is None or seat.filter is None:
             return None
         return self._filters.cost(seat.filter, self.name)
+
+    def _plain_writer(self, subscription: Subscription) -> Outbox | None:  # noqa: ARG002 - see Topic
+        """What takes messages for a subscription that have its id, and nothing else of it."""
+        return None
 
     def _changed(self) -> None:
         """Drop what has been prepared for the subscriptions that there were."""
@@ -220,6 +242,12 @@ class Audience:
     def _give_up_on(self, filter_: Filter, error: Exception) -> None:
         """A filter has failed, which is the end of those who have it."""
         give_up_on([seat.subscription for seat in _seats(filter_)], error)
+
+
+def sole_seat(filter_: Filter) -> Seat | None:
+    """The one who has a filter; None if there are several."""
+    owners = filter_.owners
+    return owners if isinstance(owners, Seat) else None
 
 
 def _seats(filter_: Filter) -> Collection[Seat]:

@@ -63,6 +63,11 @@ def hand_over(recipients: Iterable[Recipient], bodies: Sequence[bytes], envelope
             give_up_on(subscriptions, error)
 
 
+def header_start(topic: str) -> bytes:
+    """The header of messages of a topic, up to the length of the body."""
+    return b'{"c":"p","t":' + json_text(topic)
+
+
 class DirectDelivery:
     """Puts messages into a connection's outbox as they come.
 
@@ -83,7 +88,7 @@ class DirectDelivery:
         self._present = presentation.present if presentation.changes_bodies else None
         self._further_keys = presentation.keys if presentation.asks_for_keys else None
         self._frames = presentation.frames
-        self._left = b'{"c":"p","t":' + json_text(topic)
+        self._left = header_start(topic)
         self._right = presentation.header_end(sub_ids)
 
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:

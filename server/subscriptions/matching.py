@@ -75,10 +75,10 @@ class Filter(Spent):
 
     def __init__(self, expr: Expr, text: str, looks: Looks) -> None:
         super().__init__(looks)
+        self.owners: object = None
         self.expr = expr
         self.text = text
         self.users = 0
-        self.owners: object = None
         self.has_failed = False
         self.layout: object = None
         # a call has parentheses, and most texts have none

@@ -2,7 +2,9 @@
 
 Deliveries are prepared. Connections whose subscriptions have no filter get every message, so their
 deliveries are known as long as subscriptions do not change. The others depend on the set of filters
-that a message matches; the deliveries for such sets are kept from one message to the next.
+that a message matches; the deliveries for such sets are kept from one message to the next. Where
+very many have a filter each, there are more sets than can be kept, most of them of a single one: a
+message for one subscription that wants nothing special is framed with its id, and nothing is kept.
 """
 
 from __future__ import annotations
@@ -13,9 +15,15 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import mypyc_attr
 
 from server.expressions.context import NO_CONTEXT
-from server.subscriptions.audience import Audience
+from server.subscriptions.audience import Audience, sole_seat
 from server.subscriptions.conflated_delivery import ConflatedDelivery
-from server.subscriptions.delivery import Delivery, DirectDelivery, Recipient, hand_over
+from server.subscriptions.delivery import (
+    Delivery,
+    DirectDelivery,
+    Recipient,
+    hand_over,
+    header_start,
+)
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.failures import give_up_on
 from server.subscriptions.matching import Filter
@@ -25,6 +33,8 @@ from server.subscriptions.rejection import Rejection
 from server.subscriptions.sink import SinkDelivery
 from server.subscriptions.subscription import Subscription
 from server.subscriptions.watched import WatchedDelivery
+from server.wire.header import is_plain_text
+from server.wire.places import framed_for
 
 if TYPE_CHECKING:
     from server.expressions import Functions
@@ -59,7 +69,7 @@ class Topic(Audience):
         functions: what filters may call.
     """
 
-    __slots__ = ("_beside_filtered", "_to_all", "_to_matching")
+    __slots__ = ("_beside_filtered", "_left", "_to_all", "_to_matching")
 
     keeps_messages = False
     """Whether messages go on stable storage."""
@@ -74,6 +84,7 @@ class Topic(Audience):
         self._to_matching = PreparedSets[tuple[Filter, ...], Recipient]()
         # the unfiltered ones of connections that have any filter here, with their places
         self._beside_filtered: dict[Subscription, int] = {}
+        self._left: Final = header_start(name)
 
     def _changed(self) -> None:
         self._to_all = None
@@ -168,6 +179,12 @@ class Topic(Audience):
             if needs_context:
                 context = envelope.context(self.name, body)
             matched = match(body, context)
+            if len(matched) == 1 and not self._beside_filtered:
+                seat = sole_seat(matched[0])
+                if seat is not None and seat.writer is not None:
+                    frame = framed_for(seat.sub_id, body, self._left, envelope.keys)
+                    seat.writer.write(frame)
+                    continue
             recipients = prepared(matched)
             if recipients is None:
                 recipients = self._recipients_of(matched)
@@ -217,6 +234,20 @@ class Topic(Audience):
         if watchers := subscriber.delivery_watchers(self.name):
             delivery = WatchedDelivery(delivery, watchers, subscriber, self.name)
         return delivery
+
+    def _plain_writer(self, subscription: Subscription) -> Outbox | None:
+        """See `Audience`."""
+        presentation = subscription.presentation
+        is_plain = (
+            subscription.conflater is None
+            and subscription.sink is None
+            and presentation.sub_ids
+            and not presentation.asks_for_keys
+            and not presentation.changes_bodies
+            and not subscription.subscriber.delivery_watchers(self.name)
+            and is_plain_text(subscription.sub_id)
+        )
+        return subscription.outbox if is_plain else None
 
     def _writer_for(self, subscription: Subscription) -> Writer:
         """Where the messages of a subscription go, and are counted."""

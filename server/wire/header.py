@@ -163,6 +163,11 @@ def command_name(command: str) -> str:
     return _LONG_NAMES.get(command, command)
 
 
+def is_plain_text(text: str) -> bool:
+    """Whether a text is as it is between the quotes of a JSON string."""
+    return text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
+
+
 def decode_frame(header: bytes, body: bytes, longest: int = MAXIMUM_FRAME) -> tuple[Header, bytes]:
     """Decode the header of a frame.
 

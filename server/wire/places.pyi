@@ -42,3 +42,13 @@ def framed(bodies: Sequence[bytes], left: bytes, right: bytes) -> bytes:
         left: the header up to the length of the body.
         right: its end behind that.
     """
+
+def framed_for(sub_id: str, body: bytes, left: bytes, keys: bytes) -> bytes:
+    """Put a body into a frame for one subscription.
+
+    Args:
+        sub_id: the id of the subscription, which JSON needs not escape.
+        body: the body.
+        left: the header up to the length of the body.
+        keys: further keys of the header, as JSON text, each with its leading comma.
+    """

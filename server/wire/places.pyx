@@ -15,9 +15,14 @@ from libc.string cimport memcmp
 from server.base.decimals cimport count_decimals, put_decimals
 from server.wire.putting cimport put, put_length
 
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
 cdef enum:
     LENGTH = 4           # bytes of a frame's length
     LENGTH_KEY = 5       # ,"l":
+    SUB_IDS_KEY = 9      # ,"sids":"
+    SUB_IDS_END = 2      # "}
     MOST_DIGITS = 18     # numbered.MOST_DIGITS
     LEAST_ROOM = 8
 
@@ -206,6 +211,22 @@ def framed(bodies, bytes left not None, bytes right not None):
         )
         return made
     return framed_objects(bodies if type(bodies) is list else list(bodies), &around)
+
+
+def framed_for(str sub_id not None, bytes body not None, bytes left not None, bytes keys not None):
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(body), id_size
+    cdef const char *identity = PyUnicode_AsUTF8AndSize(sub_id, &id_size)
+    cdef Py_ssize_t length = (
+        PyBytes_GET_SIZE(left) + LENGTH_KEY + count_decimals(size) + PyBytes_GET_SIZE(keys)
+        + SUB_IDS_KEY + id_size + SUB_IDS_END + size
+    )
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, LENGTH + length)
+    cdef uint8_t *to = put_length(<uint8_t *> PyBytes_AS_STRING(made), length)
+    to = put(put(to, PyBytes_AS_STRING(left), PyBytes_GET_SIZE(left)), b',"l":', LENGTH_KEY)
+    to = put(put_decimals(to, size), PyBytes_AS_STRING(keys), PyBytes_GET_SIZE(keys))
+    to = put(put(to, b',"sids":"', SUB_IDS_KEY), identity, id_size)
+    put(put(to, b'"}', SUB_IDS_END), PyBytes_AS_STRING(body), size)
+    return made
 
 
 cdef bytes framed_places(Places bodies, Around *around):
