@@ -25,10 +25,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
+from server.subscriptions.capacity import Limits
+
 if TYPE_CHECKING:
     from server.base.clock import Clock
     from server.base.log import Log
-    from server.subscriptions.capacity import Limits
 
 _SLICE: Final = 256 * 1024
 """Bytes handed to a socket at once."""
