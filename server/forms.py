@@ -70,6 +70,7 @@ COMPILED: Final = (
     "subscriptions.record_delivery",
     "subscriptions.run_matching",
     "subscriptions.slow_clients",
+    "subscriptions.value_matching",
     "topics.arrivals",
     "topics.journaled",
     "topics.receiving",

@@ -35,12 +35,13 @@ from server.expressions.effort import TooCostlyError
 from server.expressions.patterns import searches
 from server.expressions.tree import Call, Expr, Reference, walk
 from server.message_types.base import Extractor, MessageType, Value
-from server.message_types.bulk import MOST_DECIDED
+from server.message_types.bulk import MOST_DECIDED, BulkExtractor, bulk_extractor
 from server.sow.record_context import context_of
 from server.subscriptions.field_index import FieldIndex, QuickFind, Term, indexable_terms
 from server.subscriptions.filter_costs import FilterCost, Looks, Spent
 from server.subscriptions.run_matching import RunMatching
 from server.subscriptions.searches import Hopeless, Searches, TestEffort
+from server.subscriptions.value_matching import ValueMatching
 
 if TYPE_CHECKING:
     from server.sow.records import Record
@@ -208,6 +209,18 @@ class FilterSet:
         runs = self._runs
         return runs if runs.is_ready(plan, self._filters.values(), messages) else None
 
+    def by_value(self) -> ValueMatching | None:
+        """What finds the filters of messages by the value of a field, if that decides all."""
+        if self._is_diverted:
+            return None
+        plan = self._layout.plan or self._layout.make_plan()
+        return plan.by_value
+
+    def are_found_by(self, finder: ValueMatching) -> bool:
+        """Whether what `by_value` has given still decides these filters, and no others."""
+        plan = self._layout.plan
+        return plan is not None and plan.by_value is finder and not self._is_diverted
+
     def are_in(self, runs: RunMatching[Filter]) -> bool:
         """Whether what `in_runs` has given still decides these filters, and no others."""
         return self._layout.plan is runs.state and not self._is_diverted
@@ -235,7 +248,7 @@ class FilterSet:
         """
         if self._is_diverted and (seen := self._divert(body, context)) is not None:
             return seen
-        extract, scanned, lookups, has_tests = self._layout.plan or self._layout.make_plan()
+        extract, scanned, lookups, has_tests, _ = self._layout.plan or self._layout.make_plan()
         if has_tests:
             self._searches.messages += 1
         values = extract(body)
@@ -294,7 +307,7 @@ class FilterSet:
 
     def _look(self, body: bytes, context: MessageContext) -> tuple[Filter, ...]:
         """Find the filters that a message matches, and see what that takes. See `match`."""
-        extract, _, _, has_tests = self._layout.plan or self._layout.make_plan()
+        extract, _, _, has_tests, _ = self._layout.plan or self._layout.make_plan()
         if has_tests:
             self._searches.messages += 1
         look = self._looks.begin()
@@ -385,6 +398,7 @@ class _Layout:
         # again among the filter's, the first if nothing is said here.
         self._later_terms: dict[Filter, int] = {}
         self._tests: WeakValueDictionary[str, Predicate] = WeakValueDictionary()
+        self._readers: dict[int, BulkExtractor] = {}  # of single fields, by position
 
     @property
     def is_wasteful(self) -> bool:
@@ -415,8 +429,20 @@ class _Layout:
                 for position, index in self._indexes.items()
             ],
             has_tests=bool(self._tests),
+            by_value=self._by_value(),
         )
         return self.plan
+
+    def _by_value(self) -> ValueMatching | None:
+        """What finds filters by the value of a field, if there is nothing else to be decided."""
+        if self._scanned or self._tests or len(self._indexes) != 1:
+            return None
+        ((position, index),) = self._indexes.items()
+        read = self._readers.get(position)
+        if read is None:
+            path = list(self._fields)[position].path
+            read = self._readers[position] = bulk_extractor(self._message_type, [path])
+        return ValueMatching(read, index.quick_find)
 
     def place(self, filter_: Filter) -> None:
         """Add a filter."""
@@ -501,12 +527,15 @@ class _Plan(NamedTuple):
         lookups: for each indexed field its position, a quick way to find candidates by its value
             and, for arrays, the thorough one.
         has_tests: whether there is more to do than to look values up.
+        by_value: looks values up for many messages, if there is a single field to look at and
+            nothing else to do.
     """
 
     extract: Extractor
     scanned: list[tuple[Filter, Predicate]]
     lookups: list[tuple[int, QuickFind[Candidate], Callable[[Value], Collection[Candidate]]]]
     has_tests: bool
+    by_value: ValueMatching | None
 
 
 def _nobody_is_told(_filter: Filter, _error: Exception) -> None:

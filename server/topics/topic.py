@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
+from server.base.caches import prefetch
 from server.expressions.context import NO_CONTEXT
 from server.subscriptions.audience import Audience, sole_seat
 from server.subscriptions.conflated_delivery import ConflatedDelivery
@@ -32,6 +33,7 @@ from server.subscriptions.presentation import Presentation
 from server.subscriptions.rejection import Rejection
 from server.subscriptions.sink import SinkDelivery
 from server.subscriptions.subscription import Subscription
+from server.subscriptions.value_matching import MOST_AT_ONCE, ValueMatching
 from server.subscriptions.watched import WatchedDelivery
 from server.wire.header import is_plain_text
 from server.wire.places import framed_for
@@ -134,12 +136,16 @@ class Topic(Audience):
         start = 0
         while start < len(bodies):
             runs = filters.in_runs(len(bodies) - start)
-            if runs is None:
-                # One of them may be looked at closely, or make the set another one.
-                end = start + 1 if filters.is_diverted else len(bodies)
-                self._match_each(bodies[start:end], envelope)
-            else:
-                end = self._deliver_run(runs, bodies, start, envelope)
+            if runs is not None:
+                start = self._deliver_run(runs, bodies, start, envelope)
+                continue
+            finder = None if self._beside_filtered else filters.by_value()
+            if finder is not None and self._to_all is not None:
+                start = self._deliver_found(finder, bodies, start, envelope)
+                continue
+            # One of them may be looked at closely, or make the set another one.
+            end = start + 1 if filters.is_diverted else len(bodies)
+            self._match_each(bodies[start:end], envelope)
             start = end
 
     def _deliver_run(
@@ -163,6 +169,29 @@ class Topic(Audience):
                 return done
         self._deliver_matched(bodies[done:], (), envelope)
         return len(bodies)
+
+    def _deliver_found(
+        self, finder: ValueMatching, bodies: Sequence[bytes], start: int, envelope: Envelope
+    ) -> int:
+        """Deliver messages from one on whose filters are found together, and to nobody besides.
+
+        Returns:
+            Up to which it has done so: not very many, and fewer if the audience has changed.
+        """
+        some = bodies[start : start + MOST_AT_ONCE]
+        found = finder.find(some)
+        seats = [sole_seat(one) if isinstance(one, Filter) else None for one in found]
+        prefetch(seats)
+        for place, one in enumerate(found):
+            seat = seats[place]
+            if seat is not None and seat.writer is not None:
+                frame = framed_for(seat.sub_id, some[place], self._left, envelope.keys)
+                seat.writer.write(frame)
+            elif one is not None:
+                self._match_each((some[place],), envelope)
+                if self._to_all is None or not self._filters.are_found_by(finder):
+                    return start + place + 1
+        return start + len(found)
 
     def _deliver_matched(
         self, bodies: Sequence[bytes], matched: tuple[Filter, ...], envelope: Envelope

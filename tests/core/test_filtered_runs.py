@@ -23,17 +23,27 @@ FILTERS = [
     "/w LIKE '^a'",
     "/n = 4 OR /w = 'b'",
 ]
-NUMBERS: list[Any] = [0, 1, 2, 3, 4, 5, 6, 7, None, "5", [2, 4], 2.5]
+BY_VALUE = [f"/n = {one}" for one in (1, 2, "'2'", 2.5, "'5'", 5, 7)] + [
+    "/n IN (2, 3, 5)",
+    "/n IN ('5', 'x')",
+    "/n = 3 AND /n = 3",
+]
+"""Filters that are found by the value of one field."""
+NUMBERS: list[Any] = [0, 1, 2, 3, 4, 5, 6, 7, None, "5", "x", [2, 4], 2.5]
 WORDS = ["a", "b", "ab"]
 WARM = 256
 
-subscribing = st.tuples(
-    st.just("subscribe"),
-    st.integers(0, 1),
-    st.sampled_from(["1", "2", "3"]),
-    st.sampled_from(FILTERS),
-    st.sampled_from(["replace", "replace,timestamp"]),
-)
+
+def subscribing(filters: Sequence[str | None]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.tuples(
+        st.just("subscribe"),
+        st.integers(0, 1),
+        st.sampled_from(["1", "2", "3", "4"]),
+        st.sampled_from(filters),
+        st.sampled_from(["replace", "replace", "replace,timestamp"]),
+    )
+
+
 publishing = st.tuples(
     st.just("publish"),
     st.lists(st.tuples(st.sampled_from(NUMBERS), st.sampled_from(WORDS)), min_size=1, max_size=9),
@@ -65,7 +75,23 @@ def received(steps: Sequence[Step], *, together: bool) -> list[tuple[list[Any], 
     return [(peer.take_frames(), peer.messages_out) for peer in peers]
 
 
-@given(st.lists(subscribing | publishing, max_size=9))
+@given(st.lists(subscribing(BY_VALUE) | subscribing([*BY_VALUE, None]) | publishing, max_size=12))
+@example(
+    [
+        ("subscribe", 0, "1", "/n = 2", "replace"),
+        ("subscribe", 0, "2", "/n = '2'", "replace"),
+        ("subscribe", 1, "1", "/n = 5", "replace,timestamp"),
+        ("subscribe", 1, "2", "/n = 7", "replace"),
+        ("publish", [(2, "b"), (5, "b"), (1, "a"), ("5", "b"), (7, "a"), ([2, 4], "ab")], 30),
+        ("subscribe", 1, "3", None, "replace"),
+        ("publish", [(2, "b"), (5, "b"), (1, "a"), ("5", "b"), (7, "a"), ([2, 4], "ab")], 1),
+    ]
+)
+def test_what_is_found_by_value_is_the_same_together(steps: list[Step]) -> None:
+    assert received(steps, together=True) == received(steps, together=False)
+
+
+@given(st.lists(subscribing(FILTERS) | publishing, max_size=9))
 @example(
     [
         ("subscribe", 0, "1", "/n > 3", "replace"),
