@@ -7,7 +7,8 @@
                      v  |   v
                    paused   held -- what it has not got has been read --> live
 
-A replay that has an end, counts, is held to a rate or is conflated goes on reading for itself.
+A replay that has an end, counts, is held to a rate, is conflated or has deletions goes on reading
+for itself.
 """
 
 from __future__ import annotations
@@ -172,9 +173,9 @@ class Replay:
 
     @property
     def needs_care(self) -> bool:
-        """Whether messages have to be counted, or their moments matter."""
+        """Whether messages have to be looked at one by one, as their number or moments matter."""
         asked_for = (self.left, self.rate, self.timeline, self.records)
-        return any(one is not None for one in asked_for)
+        return self.subscription.deletions or any(one is not None for one in asked_for)
 
     def recipients(self) -> LoggedTopics | PagedRecords:
         """Who gets what is read for it."""
@@ -212,7 +213,9 @@ class Replay:
         was_paused, self._is_paused = self._is_paused, False
         if not was_paused or not self._is_open or self._span is None:
             return None
-        alone = any(one is not None for one in (self.left, self.timeline, self.records))
+        alone = self.subscription.deletions or any(
+            one is not None for one in (self.left, self.timeline, self.records)
+        )
         return Company(self._span, self.rate, self.tail, self if alone else None)
 
     def cancel(self) -> None:
