@@ -161,7 +161,7 @@ class RowFormat:
         batches = list(tolerated(make, len(arrived), self._mode))
         if len(batches) == 1:
             return batches[0]
-        return pa.concat_batches(batches or [self._schema.empty_table().to_batches()[0]])
+        return pa.concat_batches(batches or [pa.RecordBatch.from_pylist([], self._schema)])
 
     def _batch(self, arrived: Arrived, start: int, stop: int, *, fits: bool) -> pa.RecordBatch:
         bodies = arrived.bodies.between(start, stop)

@@ -332,6 +332,43 @@ def test_a_dry_run_says_what_would_be_followed(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("spark")
+def test_no_password_is_said_nor_kept(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the servers that a job reads from and publishes to: not even where nothing is done yet."""
+    server = place.uri.replace("//", "//ann:s3cret@")
+    state = str(tmp_path / "state")
+    follow = ["--follow", "--checkpoint", state, "--publish", f"{server}/json"]
+    topic, journal = ["--topic", "copy-names"], str(place.journal)
+    replay = [
+        "replay",
+        journal,
+        f"{server}/json",
+        "--topic",
+        "^copy-sides$",
+        "--state",
+        state + ".r",
+    ]
+    traded = ["view", str(place.config), "traded", "--server", server]
+    rebuild = ["rebuild", str(place.config), "--topic", "traded", "--publish", f"{server}/json"]
+    for job in (
+        ["--dry-run", *place.view("names", "--server", server, *follow)],
+        ["--dry-run", *traded],
+        ["--dry-run", *rebuild, "--journals", journal],
+        ["--dry-run", *replay],
+        replay,
+        [*place.view("names", "--server", server, *follow, *topic), "--until-caught-up"],
+        [*traded, "--publish", f"{server}/json", *topic],
+    ):
+        assert main(job) == 0, capsys.readouterr()
+        said = capsys.readouterr()
+        assert "s3cret" not in said.out + said.err, job
+    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert kept
+    assert not [path for path in kept if b"s3cret" in path.read_bytes()]
+
+
 REFUSED = {
     "no checkpoint": ("sides", "--journals {journal} --follow", "--follow: needs --checkpoint"),
     "not following": (

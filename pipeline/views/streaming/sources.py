@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import functions as F
 
+from client.uri import without_passwords
 from config_schema.spec import InstanceSpec, TopicSpec
 from pipeline.amps.connection import connected, require_log
 from pipeline.amps.options import read_options
@@ -124,7 +125,7 @@ class Server:
     @property
     def name(self) -> str:
         """See `Source.name`."""
-        return f"the log of {self.uri}"
+        return f"the log of {without_passwords(self.uri)}"
 
     def check(self, spec: InstanceSpec, topics: Iterable[TopicSpec]) -> None:
         """See `Source.check`."""
