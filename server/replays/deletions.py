@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from server.journal import MESSAGES, Kind
+from server.journal.records import RECORD_TYPE
 from server.subscriptions.record_delivery import DELETED
 from server.wire.header import json_text
 from server.wire.places import framed
 
 if TYPE_CHECKING:
+    from server.journal import PackedRun
     from server.subscriptions.envelope import Envelope
     from server.subscriptions.subscription import Subscription
 
@@ -51,6 +55,12 @@ class DeletionDelivery:
         right = keys + presentation.header_end([subscription.sub_id])
         outbox = subscription.outbox
         outbox.counted(outbox.traffic.bookmark).write_run(framed(bodies, left, right), len(bodies))
+
+
+def is_plain(run: PackedRun) -> bool:
+    """Whether there is nothing to be told of some entries but their messages."""
+    rows = np.frombuffer(run.records, RECORD_TYPE)
+    return not ((rows["kind"] == Kind.SOW_DELETE) | (rows["expiration"] != 0)).any()
 
 
 def lifetime_key(seconds: int) -> bytes:

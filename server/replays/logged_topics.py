@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Final
 from server.expressions.context import NO_CONTEXT
 from server.expressions.effort import Allowance, TooCostlyError
 from server.journal import MESSAGES, Kind
-from server.replays.deletions import WITH_DELETIONS, DeletionDelivery, lifetime_key
+from server.replays.deletions import (
+    WITH_DELETIONS,
+    DeletionDelivery,
+    is_plain,
+    lifetime_key,
+)
 from server.security.permissions import Permit
 from server.subscriptions.delivery import deliver_run, hand_over
 from server.subscriptions.failures import give_up_on
@@ -130,31 +135,38 @@ class LoggedTopics:
             topic = self._find(run.topic)
             if topic is None:
                 continue
-            if not run.has_extras:
+            if not run.has_extras and (self.kinds is MESSAGES or is_plain(run)):
                 topic.send(LoggedRun(run))
                 continue
             for position in range(len(run)):
                 entry = run.entry(position)
-                envelope = LoggedEnvelope(entry)
-                hand_over(topic.recipients(entry.body, envelope), (entry.body,), envelope)
+                recipients, envelope = self._recipients(topic, entry)
+                hand_over(recipients, (entry.body,), envelope)
 
     def deliveries(self, entry: Entry) -> tuple[Sequence[Delivery], LoggedEnvelope]:
         """How a message gets to those who want it; there are none if nobody does."""
-        envelope = LoggedEnvelope(entry)
         topic = self._find(entry.topic)
         if topic is None:
-            return (), envelope
+            return (), LoggedEnvelope(entry)
+        recipients, envelope = self._recipients(topic, entry)
+        return [delivery for delivery, _ in recipients], envelope
+
+    def _recipients(
+        self, topic: LoggedTopic, entry: Entry
+    ) -> tuple[Sequence[Recipient], LoggedEnvelope]:
+        """Whom an entry is for, and what it says besides the body."""
+        envelope = LoggedEnvelope(entry)
         if self.kinds is WITH_DELETIONS:
             if entry.kind == Kind.SOW_DELETE:
                 return self._deletions(entry.topic), envelope
             envelope.keys += lifetime_key(entry.expiration)
-        return [delivery for delivery, _ in topic.recipients(entry.body, envelope)], envelope
+        return topic.recipients(entry.body, envelope), envelope
 
-    def _deletions(self, name: TopicName) -> list[Delivery]:
+    def _deletions(self, name: TopicName) -> list[Recipient]:
         """Who is told of deletions; whoever may see some records only is not told of others'."""
         effort = Allowance()
         return [
-            DeletionDelivery(one, name.name)
+            (DeletionDelivery(one, name.name), (one,))
             for one in self._subscriptions
             if one.deletions
             and (permit := self._permit(one, name, effort)).allowed

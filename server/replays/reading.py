@@ -73,7 +73,7 @@ class ReadFor(Protocol):
 
     @property
     def needs_care(self) -> bool:
-        """Whether messages have to be looked at one by one, as their number or moments matter."""
+        """Whether messages have to be counted, or their moments matter."""
 
     @property
     def has_had_enough(self) -> bool:

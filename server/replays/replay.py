@@ -173,9 +173,9 @@ class Replay:
 
     @property
     def needs_care(self) -> bool:
-        """Whether messages have to be looked at one by one, as their number or moments matter."""
+        """Whether messages have to be counted, or their moments matter."""
         asked_for = (self.left, self.rate, self.timeline, self.records)
-        return self.subscription.deletions or any(one is not None for one in asked_for)
+        return any(one is not None for one in asked_for)
 
     def recipients(self) -> LoggedTopics | PagedRecords:
         """Who gets what is read for it."""
@@ -277,6 +277,8 @@ class Replay:
     def caught_up(self, position: int) -> None:
         """Everything has been read: go where messages come from without a reading of its own."""
         if not self._is_complete or self._has_end or self.needs_care or self._live is not None:
+            return
+        if self.subscription.deletions:  # which nobody else is told of
             return
         if self._terms.is_live:
             self._stop()
