@@ -21,6 +21,7 @@ from typing import Final
 
 import numpy as np
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.harness import amperage
 from benchmarks.orders import DIFFERENT, FIVE, LONG, SHORT, orders
@@ -43,6 +44,8 @@ SLOWEST: Final = 300
 """Milliseconds that half of the messages may take."""
 _WARM: Final = 6.0
 _MEASURED: Final = 10.0
+_LONGEST_START: Final = 120.0
+"""Seconds until a query has its first micro-batch."""
 _PACE: Final = 0.01
 """Seconds between the publisher's turns."""
 
@@ -131,12 +134,10 @@ def latency(uri: str, directory: Path) -> list[list[object]]:
 
         writer = frame.writeStream.foreachBatch(take)
         query = writer.option("checkpointLocation", str(directory / "batches")).start()
+        _wait_for_first(query)
 
         def stop() -> list[float]:
-            failure = query.exception()
-            if failure is not None:
-                raise failure
-            query.stop()
+            _stop(query)
             return took
 
         return stop
@@ -144,10 +145,11 @@ def latency(uri: str, directory: Path) -> list[list[object]]:
     def topic() -> _Stop:
         writer = frame.writeStream.format("amps").options(server=uri, topic="log-out")
         query = writer.option("checkpointLocation", str(directory / "topic")).start()
+        _wait_for_first(query)
         stop_receiving = _receive(uri, "log-out")
 
         def stop() -> list[float]:
-            query.stop()
+            _stop(query)
             return stop_receiving()
 
         return stop
@@ -159,6 +161,28 @@ def latency(uri: str, directory: Path) -> list[list[object]]:
     ]
     spark.stop()
     return rows
+
+
+def _wait_for_first(query: StreamingQuery) -> None:
+    """Wait for the first micro-batch, which is empty.
+
+    The now from which the query reads is that of its start, which takes Spark as long as it takes:
+    on a busy machine longer than everything is published.
+    """
+    deadline = time.monotonic() + _LONGEST_START
+    while not query.recentProgress:
+        if not query.isActive or time.monotonic() > deadline:
+            _stop(query)
+            raise RuntimeError(f"the query has had no micro-batch: {query.status}")
+        time.sleep(0.05)
+
+
+def _stop(query: StreamingQuery) -> None:
+    """Stop a query, and raise what has stopped it before."""
+    failure = query.exception()
+    if failure is not None:
+        raise failure
+    query.stop()
 
 
 def _receive(uri: str, topic: str) -> _Stop:

@@ -18,6 +18,9 @@ from server.wire.framing import Frame
 from server.wire.header import Header
 from server.wire.message_blocks import FIELDS, read_publications, read_records
 
+REASON: Final = "reason"
+"""Why a record is gone. Such messages are read one by one, so that it is not in FIELDS."""
+
 _SIZE_OF_PLACE: Final = 8
 
 
@@ -44,7 +47,9 @@ class Block:
         starts: where each body begins, as numbers of 64 bits.
         ends: and ends.
         texts: header fields, by their names in `Message.header`: topic, sow_key, bookmark,
-            timestamp, correlation_id and user_id. One that no message has is not there.
+            timestamp, correlation_id, user_id, expiration (its digits), and reason, which only
+            messages have that say of records that they are gone. One that no message has is not
+            there.
         common: of messages that do not have a field, what it is nevertheless.
     """
 
@@ -63,10 +68,12 @@ def block_of(messages: Sequence[Message]) -> Block:
     sizes = [len(message.body) for message in messages]
     borders = array("q", accumulate(sizes, initial=0))
     texts = {}
-    for name in FIELDS:
+    for name in (*FIELDS, REASON):
         values = [getattr(message.header, name) for message in messages]
         if any(value is not None for value in values):
-            encoded = [(value or "").encode("utf-8", "replace") for value in values]
+            encoded = [
+                ("" if value is None else str(value)).encode("utf-8", "replace") for value in values
+            ]
             offsets = array("i", accumulate(map(len, encoded), initial=0))
             valid = bytes(value is not None for value in values)
             texts[name] = Texts(valid, offsets.tobytes(), b"".join(encoded))

@@ -208,7 +208,7 @@ class _Converter:
         if isinstance(innermost, BinaryType):
             return lambda values: _as_bytes(values[slot], name)
         wanted = field_type(kind, name, own_times=True)
-        lenient = field_type(kind, name, own_times=True, lenient=True)
+        lenient = field_type(kind, name, own_times=True, lenient=True, from_text=True)
         if isinstance(innermost, DecimalType):
             return lambda values: self._converted(
                 _as_number(values[slot], name), wanted, lenient, name
@@ -230,7 +230,7 @@ class _Converter:
             )
         self._tree = self._kind.tree
         wanted = field_type(kind, name, own_times=True)
-        lenient = field_type(kind, name, own_times=True, lenient=True)
+        lenient = field_type(kind, name, own_times=True, lenient=True, from_text=True)
 
         def document(values: Sequence[Any]) -> Any:
             found = values[-1]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
+from math import isfinite
 from types import GenericAlias
 from typing import Annotated, Any, Final, TypedDict, cast
 
@@ -73,6 +74,7 @@ def _our_type(name: str, made: type) -> _OurType:
 
 _MOMENT: Final = _our_type("Moment", datetime)
 _DAY: Final = _our_type("Day", date)
+_REAL: Final = _our_type("Real", float)
 _WHOLE: Final = {bits: _our_type(f"Whole{bits}", int) for bits in _BITS.values()}
 _TIMES: Final[Mapping[type[DataType], _OurType]] = {
     DateType: _DAY,
@@ -87,7 +89,12 @@ def is_time(kind: DataType) -> bool:
 
 
 def field_type(
-    kind: DataType, column: str, *, own_times: bool = False, lenient: bool = False
+    kind: DataType,
+    column: str,
+    *,
+    own_times: bool = False,
+    lenient: bool = False,
+    from_text: bool = False,
 ) -> Any:
     """The msgspec type for a column's type.
 
@@ -96,19 +103,22 @@ def field_type(
         column: its name.
         own_times: whether times may be others than msgspec knows.
         lenient: whether whole numbers may be written with a fraction of zero.
+        from_text: whether numbers may be in texts, in ways that JSON does not have.
 
     Raises:
         PipelineError: there is none.
     """
 
     def inner(kind: DataType) -> Any:
-        return field_type(kind, column, own_times=own_times, lenient=lenient)
+        return field_type(kind, column, own_times=own_times, lenient=lenient, from_text=from_text)
 
     if own_times and is_time(kind):
         return cast("Any", _TIMES[type(kind)]) | None
     bits = _BITS.get(type(kind))
     if bits is not None:
         return cast("Any", _WHOLE[bits]) | None if lenient else _bounded(bits) | None
+    if from_text and isinstance(kind, (FloatType, DoubleType)):
+        return cast("Any", _REAL) | None
     simple = _SIMPLE.get(type(kind))
     if simple is not None:
         return simple | None
@@ -136,6 +146,7 @@ def hook(times: TimeRule, *, from_text: bool) -> Callable[[type, Any], Any]:
     makers: dict[object, Callable[[Any], Any]] = {
         _MOMENT: lambda value: to_moment(value, times),
         _DAY: lambda value: to_date(value, times),
+        _REAL: _real_number(from_text=from_text),
         **{kind: _whole_number(bits, from_text=from_text) for bits, kind in _WHOLE.items()},
     }
     return lambda kind, value: makers[kind](value)
@@ -158,6 +169,18 @@ def _whole_number(bits: int, *, from_text: bool) -> Callable[[Any], int]:
         if not -limit <= number < limit:
             raise ValueError(f"expected a whole number of {bits} bits, got {value!r}")
         return number
+
+    return make
+
+
+def _real_number(*, from_text: bool) -> Callable[[Any], float]:
+    def make(value: Any) -> float:
+        number = numeral(value) if from_text and isinstance(value, str) else value
+        if not isinstance(number, (int, float)) or isinstance(number, bool):
+            raise ValueError(f"expected a number, got {value!r}")  # noqa: TRY004 - as hooks do
+        if not isfinite(number):
+            raise ValueError(f"expected a number of 64 bits, got {value!r}")
+        return float(number)
 
     return make
 

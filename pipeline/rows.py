@@ -19,10 +19,12 @@ from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
     DataType,
+    IntegerType,
     LongType,
     StringType,
     StructField,
@@ -59,6 +61,9 @@ METADATA: Final[dict[str, DataType]] = _SHOWN | {
     "user": StringType(),
 }
 """Name and type of each, as journals have them (`pipeline.journal.columns`)."""
+_OF_RECORDS: Final[dict[str, DataType]] = {"command": StringType(), "expiration": IntegerType()}
+"""Those of a stream that is told what becomes of records, too."""
+_COMMANDS: Final = ("publish", "sow_delete")
 
 _ADVICE: Final = (
     ", or end the option server with a message type:"
@@ -67,10 +72,16 @@ _ADVICE: Final = (
 )
 
 
-def default_schema(message_type: str | None) -> StructType:
-    """Bodies, and the metadata columns that most want."""
+def default_schema(message_type: str | None, *, has_deletions: bool = False) -> StructType:
+    """Bodies, and the metadata columns that most want.
+
+    Args:
+        message_type: of the messages, None if it is not known.
+        has_deletions: whether deletions are among them.
+    """
     body = StringType() if message_type in TEXT_TYPES else BinaryType()
-    columns = [StructField(name, kind) for name, kind in _SHOWN.items()]
+    shown = {**_SHOWN, **_OF_RECORDS} if has_deletions else _SHOWN
+    columns = [StructField(name, kind) for name, kind in shown.items()]
     return StructType([StructField(BODY, body), *columns])
 
 
@@ -81,6 +92,8 @@ class RowFormat:
         schema: the columns.
         message_type: of the messages, None if it is not known.
         tolerance: what becomes of messages that do not fit.
+        has_deletions: whether deletions of records are among the messages: their body is a list of
+            keys.
 
     Attributes:
         metadata: the metadata that the columns ask for, by their names without underscore.
@@ -91,7 +104,12 @@ class RowFormat:
     """
 
     def __init__(
-        self, schema: StructType, message_type: str | None, tolerance: Tolerance = STRICT
+        self,
+        schema: StructType,
+        message_type: str | None,
+        tolerance: Tolerance = STRICT,
+        *,
+        has_deletions: bool = False,
     ) -> None:
         check_names(schema)
         self._message_type = message_type
@@ -99,13 +117,19 @@ class RowFormat:
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self.has_bodies = BODY in schema.names
         prefix = "" if self.has_bodies else "_"
-        known = {f"{prefix}{name}": name for name in METADATA}
+        kinds = {**METADATA, **_OF_RECORDS} if has_deletions else METADATA
+        known = {f"{prefix}{name}": name for name in kinds}
+        if has_deletions and not {BODY, "command"}.issubset(schema.names):
+            raise PipelineError(
+                "schema: with option commands='all', expected the columns body and command: the"
+                " body of a sow_delete is a list of keys"
+            )
         if self.has_bodies:
             _check_bodies(schema, known)
         self.metadata = frozenset(known[name] for name in schema.names if name in known)
         self._known = {name: known[name] for name in schema.names if name in known}
         for name, header in self._known.items():
-            _check_type(schema[name], METADATA[header])
+            _check_type(schema[name], kinds[header])
         self._corrupt = None if self.has_bodies else tolerance.corrupt_column(schema)
         rest = [
             field
@@ -137,7 +161,7 @@ class RowFormat:
         batches = list(tolerated(make, len(arrived), self._mode))
         if len(batches) == 1:
             return batches[0]
-        return pa.concat_batches(batches or [self._schema.empty_table().to_batches()[0]])
+        return pa.concat_batches(batches or [pa.RecordBatch.from_pylist([], self._schema)])
 
     def _batch(self, arrived: Arrived, start: int, stop: int, *, fits: bool) -> pa.RecordBatch:
         bodies = arrived.bodies.between(start, stop)
@@ -171,6 +195,10 @@ class RowFormat:
                 return pa.repeat(pa.scalar(self._message_type, pa.string()), len(arrived))
             case "user":
                 return arrived.header("user_id")
+            case "command":
+                return pc.if_else(arrived.header("reason").is_null(), *_COMMANDS)
+            case "expiration":
+                return arrived.header("expiration").cast(pa.int64()).cast(pa.int32())
             case _:
                 return arrived.header(name)
 

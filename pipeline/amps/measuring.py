@@ -17,7 +17,9 @@ from pipeline.amps.options import AmpsOptions
 from pipeline.errors import option_error
 
 _VALUE: Final = re.compile(r"(?:^|,)(\w+)(?:=(?:\[([^\]]*)\]|([^,\[]*)))?")
-_PASSED_ON: Final = frozenset({"bookmark_not_found", "fully_durable", "non_regex_topic"})
+_PASSED_ON: Final = frozenset(
+    {"bookmark_not_found", "deletions", "fully_durable", "non_regex_topic"}
+)
 _NOT_LOGGED: Final = "only what is in a transaction log can be counted"
 _MICROSECONDS: Final = 1e6
 

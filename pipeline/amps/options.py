@@ -20,6 +20,7 @@ from pipeline.tolerance import STRICT, Tolerance, read_tolerance
 Use: TypeAlias = Literal["read", "readStream", "write", "writeStream"]
 
 COMMANDS: Final = ("publish", "delta_publish", "sow_delete")
+FOLLOWED: Final = ("publish", "all")
 PARTITIONED_BY: Final = ("key", "topic")
 ORDERS: Final = ("checked", "given", "sorted")
 PRUNES: Final = ("none", "server")
@@ -64,6 +65,7 @@ class AmpsOptions:
         min_rows_per_trigger: a micro-batch waits for so many rows; None for one.
         max_trigger_delay: seconds that it waits for them at most.
         fail_on_data_loss: whether a stream stops where the log does not have everything any more.
+        commands: one of `FOLLOWED`: whether a stream has deletions of records as well.
         consume: whether a stream takes the messages of a queue, instead of reading what feeds it.
         exactly_once: whether to insist on a topic where the server can tell what it has already;
             if not, a task that is tried again publishes all of its rows again.
@@ -96,6 +98,7 @@ class AmpsOptions:
     min_rows_per_trigger: int | None = None
     max_trigger_delay: float = 900.0
     fail_on_data_loss: bool = True
+    commands: str = "publish"
     consume: bool = False
     exactly_once: bool = True
     write_id: str | None = None
@@ -119,6 +122,11 @@ class AmpsOptions:
     def sorts(self) -> bool:
         """Whether a task sorts its rows. Deletions come to the same in any order."""
         return self.order == "sorted" or (self.order == "checked" and self.command == "sow_delete")
+
+    @property
+    def has_deletions(self) -> bool:
+        """Whether deletions of records are wanted as well."""
+        return self.commands == "all"
 
     @property
     def read_topic(self) -> str:
@@ -173,6 +181,7 @@ def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
             "partitions", options.partitions, f"{name} is for all records together: use 1"
         )
     _check_limits(options, values)
+    _check_deletions(options)
     _check_identity(options, values)
     return options
 
@@ -190,6 +199,21 @@ def _check_limits(options: AmpsOptions, given: Mapping[str, Any]) -> None:
         raise option_error(
             "max_trigger_delay", options.max_trigger_delay, "min_rows_per_trigger is missing"
         )
+
+
+def _check_deletions(options: AmpsOptions) -> None:
+    """See that deletions can be had, if they are wanted.
+
+    Raises:
+        PipelineError: they cannot.
+    """
+    if not options.has_deletions:
+        return
+    if options.consume:
+        raise option_error("commands", options.commands, "messages of a queue are no records")
+    if options.filter is not None:
+        problem = "it does not go with filter: of records that were deleted there is only the key"
+        raise option_error("commands", options.commands, problem)
 
 
 def _check_identity(options: AmpsOptions, given: Mapping[str, Any]) -> None:
@@ -322,6 +346,7 @@ _OPTIONS: Final[Mapping[str, tuple[frozenset[str], Callable[[str, str], Any]]]] 
     "min_rows_per_trigger": (frozenset({"readStream"}), _count),
     "max_trigger_delay": (frozenset({"readStream"}), _seconds),
     "fail_on_data_loss": (frozenset({"readStream"}), _truth),
+    "commands": (frozenset({"readStream"}), _one_of(FOLLOWED)),
     "consume": (frozenset({"readStream"}), _truth),
     "exactly_once": (_WRITES, _truth),
     "write_id": (frozenset({"write"}), _text),

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
-from client import Backoff, CommandError, HAClient, PublishStore, ServerChooser, StoredMessage
+from client import (
+    Backoff,
+    ClientError,
+    CommandError,
+    ConnectionEvent,
+    ConnectionLostError,
+    ConnectionState,
+    HAClient,
+    PublishStore,
+    ServerChooser,
+    StoredMessage,
+    TimedOutError,
+)
 from pipeline.amps.connection import blaming
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.resuming import ByContent, ByPosition, Published, Resumption
@@ -56,13 +70,16 @@ class Publisher(Sink):
     def __init__(self, options: AmpsOptions, identity: Identity) -> None:
         super().__init__(options, identity)
         store = RowStore(identity.before_first)
-        with blaming(options):
+        self._away: ClientError | None = None
+        """Why there is no connection at the moment."""
+        with self._blaming():
             self._client = HAClient(
                 ServerChooser(options.servers, "in_order"),
                 identity.name,
                 backoff=Backoff(longest=1.0, seconds=options.timeout),
                 publish_store=store,
                 on_refused=self._on_refused,
+                on_state=self._on_state,
                 timeout=options.timeout,
                 authenticator=options.login.authenticator(),
                 ssl_context=options.login.ssl_context(),
@@ -74,7 +91,7 @@ class Publisher(Sink):
 
     def send(self, outgoing: Outgoing) -> None:
         """See `Sink.send`."""
-        with blaming(self._options):
+        with self._blaming():
             if self._resumption is None:
                 self._resumption = self._resume(outgoing)
             places = self._resumption.unsent(outgoing)
@@ -94,7 +111,7 @@ class Publisher(Sink):
 
     def finish(self) -> None:
         """See `Sink.finish`."""
-        with blaming(self._options):
+        with self._blaming():
             self._client.flush()
 
     def close(self) -> None:
@@ -110,6 +127,23 @@ class Publisher(Sink):
         if not count or options.order != "checked" or options.command != "publish":
             return ByPosition(count)
         return ByContent(Published(options, self._identity, count, first.headers))
+
+    @contextmanager
+    def _blaming(self) -> Iterator[None]:
+        """Have an error name the option, and the cause: who waits in vain may have no server."""
+        with blaming(self._options):
+            try:
+                yield
+            except TimedOutError as error:
+                if self._away is None:
+                    raise
+                raise ConnectionLostError(f"{self._away}; {error}") from None
+
+    def _on_state(self, event: ConnectionEvent) -> None:
+        if event.state is ConnectionState.DISCONNECTED:
+            self._away = event.error
+        elif event.state is ConnectionState.RECOVERED:
+            self._away = None
 
     def _on_refused(self, message: StoredMessage, error: CommandError) -> None:
         topic = str(msgspec.json.decode(message.header)["t"])

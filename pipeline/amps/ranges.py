@@ -63,7 +63,12 @@ class RangeReader:
     def row_format(self) -> RowFormat:
         """What makes rows of messages."""
         options = self._options
-        return RowFormat(self._schema, options.message_type, options.tolerance)
+        return RowFormat(
+            self._schema,
+            options.message_type,
+            options.tolerance,
+            has_deletions=options.has_deletions,
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a part.
@@ -161,6 +166,8 @@ def _of_replays(chosen: str, options: AmpsOptions) -> str:
         if (name := part.strip().partition("=")[0]) in _OTHER_MESSAGES:
             raise option_error("options", options.options, f"{name} is not for what Spark reads")
     parts = [chosen] if chosen else []
+    if options.has_deletions and "deletions" not in chosen:
+        parts.append("deletions")
     if "bookmark_not_found" not in chosen:
         parts.append(f"bookmark_not_found={'fail' if options.fail_on_data_loss else 'epoch'}")
     if len(options.servers) > 1 and "fully_durable" not in chosen:

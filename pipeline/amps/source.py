@@ -37,7 +37,7 @@ class AmpsDataSource(DataSource):
         """The columns where no schema is given: bodies, or the fields of a sample."""
         options = read_options(self._given, "read", "readStream")
         if options.sample is None:
-            return default_schema(options.message_type)
+            return default_schema(options.message_type, has_deletions=options.has_deletions)
         kind = options.message_type
         decode = decoder(kind, options.tolerance.environment)
         if kind is None or decode is None:

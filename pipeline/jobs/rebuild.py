@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from client.uri import without_passwords
 from config_schema.spec import InstanceSpec, TopicSpec, ViewSpec
 from pipeline.configuration import read_configuration
 from pipeline.errors import PipelineError
@@ -101,7 +102,8 @@ def _rebuild_view(spec: InstanceSpec, options: argparse.Namespace, run: Run) -> 
     directory, archive = _directories(spec, options)
     snapshot(directory, archive, spec.name)
     if run.is_dry:
-        run.say(f"{view} from {directory} to {options.output or options.publish}")
+        target = options.output or without_passwords(options.publish)
+        run.say(f"{view} from {directory} to {target}")
         return
     records = from_journals(run, spec, view, directory, archive)
     deliver(records, run, options.output, options.publish, view.name)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from client import ClientError
-from client.uri import ServerUri, parse_uri
+from client.uri import ServerUri, parse_uri, without_passwords
 from pipeline.entries import Source
 from pipeline.errors import PipelineError
 from pipeline.files import State, read_state, store
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
         raise PipelineError(f"server: {problem}") from None
     total = _count(source, state, run, uri)
     if run.is_dry:
-        run.say(f"{total} entries to {options.server}")
+        run.say(f"{total} entries to {uri}")
         return
     progress = run.progress("replay", total)
     try:
@@ -89,13 +89,13 @@ def run(options: argparse.Namespace, run: Run) -> None:
             refused, first_refusal = senders.refusals()
     except ClientError as problem:
         raise PipelineError(
-            f"{options.server}: after {progress.done} of {total} messages: {problem}"
+            f"{uri}: after {progress.done} of {total} messages: {problem}"
         ) from problem
     finally:
         progress.end()
     if refused:
         raise PipelineError(
-            f"{options.server}: the server refused {refused} of {progress.done} messages and took"
+            f"{uri}: the server refused {refused} of {progress.done} messages and took"
             f" all others; the first: {first_refusal}"
         )
     run.say(f"{progress.done} entries replayed")
@@ -209,12 +209,14 @@ class _Replay:
 
 
 def _state(options: argparse.Namespace) -> State:
-    source = f"{options.source.resolve()} topic={options.topic} to {options.server}"
+    server = without_passwords(options.server)
+    source = f"{options.source.resolve()} topic={options.topic} to {server}"
     state = None if options.state is None else read_state(options.state)
     if state is None:
         return State("replay", uuid.uuid4().hex, source)
-    if state.source != source or state.job != "replay":
+    if without_passwords(state.source) != source or state.job != "replay":
         raise PipelineError(
-            f"{options.state}: belongs to the job {state.job} of {state.source}; use another file"
+            f"{options.state}: belongs to the job {state.job} of"
+            f" {without_passwords(state.source)}; use another file"
         )
     return state

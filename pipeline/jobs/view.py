@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from client.uri import without_passwords
 from config_schema.spec import InstanceSpec, TopicRef, ViewSpec
 from pipeline.configuration import read_configuration
 from pipeline.errors import PipelineError
@@ -95,7 +96,8 @@ def run(options: argparse.Namespace, run: Run) -> None:
         refuse_existing(options.output)
     bookmark = range_up_to(options.at, _journals(options))
     if run.is_dry:
-        run.say(f"{view} from {options.journals or options.server} {bookmark or 'at the end'}")
+        source = options.journals or without_passwords(options.server)
+        run.say(f"{view} from {source} {bookmark or 'at the end'}")
         return
     if options.server:
         from pipeline.views import view_records
@@ -189,7 +191,7 @@ def deliver(
         messages = records.select("body").sortWithinPartitions("body")
         writer = messages.write.format("amps").mode("append")
         writer.save(server=publish, topic=topic)
-        run.say(f"{publish}: published")
+        run.say(f"{without_passwords(publish)}: published")
     else:
         for row in records.orderBy("key").toLocalIterator():
             body = bytes(row.body)

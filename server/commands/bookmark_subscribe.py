@@ -22,7 +22,12 @@ from server.commands.options import (
 )
 from server.commands.refusal import CommandRefused
 from server.commands.refuse import refuse
-from server.commands.selection import read_filter, require_topic, restricted_to
+from server.commands.selection import (
+    entitlement_filter,
+    read_filter,
+    require_topic,
+    restricted_to,
+)
 from server.journal import BookmarkError, NotFound, parse_bookmark
 from server.replays.rate import RateTerms, parse_rate
 from server.replays.replay import Company, Replay, ReplayTerms, read_for
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
 
 _NOT_FOUND: Final = ("epoch", "now", "fail")
 _NOT_LIVE: Final = ("rate", "rate_max_gap", "pause", "resume")
+_NOT_WITH_DELETIONS: Final = ("live", "conflation", "select")
 _NANOSECONDS: Final = 1e9
 
 
@@ -143,8 +149,36 @@ def make_subscription(
             session, log, terms, engine.settled_tail if is_durable else engine.tail, timeline
         ),
         memory=memory_of(header),
+        deletions=wants_deletions(session, header, options, selector),
         bookmark=header.bookmark,
     )
+
+
+def wants_deletions(
+    session: Subscribing, header: Header, options: Mapping[str, str], selector: TopicSelector
+) -> bool:
+    """Whether a command asks to be told of records that were deleted.
+
+    The log does not say what they were, so that no filter can tell which of them are wanted.
+
+    Raises:
+        CommandRefused: they would have to be told apart, or something else asks for other messages
+            than the log has.
+    """
+    if "deletions" not in options:
+        return False
+    barred = [name for name in _NOT_WITH_DELETIONS if name in options]
+    if barred:
+        raise option_refusal("deletions", f"it does not go with option {barred[0]}")
+    if header.command in QUERYING:
+        raise option_refusal("deletions", "it is for replays that begin without a query")
+    if header.filter is not None:
+        raise option_refusal(
+            "deletions", "it does not go with a filter: the log has only the keys of such records"
+        )
+    if entitlement_filter(session, selector) is not None:
+        raise option_refusal("deletions", "it is for users who may read all messages of the topic")
+    return True
 
 
 def replayed_topics(session: Subscribing, selector: TopicSelector) -> TopicSelector:

@@ -15,6 +15,7 @@ from server.commands.bookmark_subscribe import (
     read_bookmark,
     read_not_found,
     replayed_topics,
+    wants_deletions,
 )
 from server.commands.options import check_count_options, option_refusal
 from server.commands.refusal import CommandRefused
@@ -62,6 +63,7 @@ def count(session: Subscribing, header: Header, options: Mapping[str, str]) -> S
         replayed_topics(session, selector),
         read_filter(session, header),
         sink=sink,
+        deletions=wants_deletions(session, header, options, selector),
     )
     terms = CountTerms(header.top_n, _number(options, "count_bytes"), _parts(options))
     if terms.rows == 0:

@@ -210,7 +210,7 @@ def _remember(session: Connection, header: Header, exact_header: bytes) -> None:
         topic = publish.plain_target(session, header)
         if topic is not None:
             acks = acks_among(header, publish.ACKS)
-            session.runs.remember(exact_header, header.sequence, topic, acks)
+            session.runs.remember(exact_header, header, topic, acks)
     elif handler is sow_delete.handle:
         session.plain_acks.remember(exact_header, header)
 

@@ -65,6 +65,7 @@ HONOURED_BY_REPLAYS: Final = frozenset(
         "bookmark_not_found",
         "conflation",
         "conflation_key",
+        "deletions",
         "fully_durable",
         "live",
         "no_sowkey",
@@ -85,6 +86,7 @@ HONOURED_BY_COUNTS: Final = frozenset(
         "count",
         "count_bytes",
         "count_parts",
+        "deletions",
         "fully_durable",
         "non_regex_topic",
     }
@@ -131,6 +133,7 @@ WITHOUT_EFFECT_ON_QUERIES: Final[Mapping[str, str]] = {
 
 REFUSED: Final[Mapping[str, str]] = {
     "bookmark_not_found": "only subscriptions that replay from a transaction log take it",
+    "deletions": "only subscriptions that replay from a transaction log take it",
     "fully_durable": "only subscriptions that replay from a transaction log take it",
     "grouping": "only queries, and subscriptions that begin with one, can be aggregated",
     "pause": "only subscriptions that replay from a transaction log can be paused",

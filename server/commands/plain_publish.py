@@ -2,7 +2,8 @@
 
 Most publishers send one header over and over, or headers that differ only by a sequence number. A
 header that says nothing but "publish to this topic" (and "acknowledge it") is remembered, and
-frames in a row that have it make a run, which goes to the topic in one call.
+frames in a row that have it make a run, which goes to the topic in one call. So is one that says
+something of its message as well: of the next ones, only that is read.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from server.commands.acks import SequencedAcks
 from server.commands.writing import Publishable
-from server.wire.numbered import split_at_sequence
+from server.wire.numbered import Marks, split_at_sequence, split_at_values
 
 if TYPE_CHECKING:
     from server.wire.framing import Frame
-    from server.wire.numbered import FrameRun
+    from server.wire.numbered import FrameRun, Outline
 
 _MOST_REMEMBERED: Final = 1024
 _LONGEST_REMEMBERED: Final = 512
@@ -35,6 +36,7 @@ class PlainPublish:
             none.
         conflates: whether these are conflated instead, see `PersistedAcks`.
         is_numbered: whether the numbers of messages matter to anybody.
+        is_marked: whether its publisher says something of each message.
     """
 
     topic: Publishable
@@ -43,10 +45,16 @@ class PlainPublish:
     late_acks: SequencedAcks | None
     conflates: bool
     is_numbered: bool
+    is_marked: bool
 
 
 def plain_publish(
-    topic: Publishable, acks: Sequence[str], *, is_numbered: bool, has_log: bool
+    topic: Publishable,
+    acks: Sequence[str],
+    *,
+    is_numbered: bool,
+    has_log: bool,
+    is_marked: bool = False,
 ) -> PlainPublish:
     """What a header asks for.
 
@@ -55,6 +63,7 @@ def plain_publish(
         acks: the types of ack that it asks for.
         is_numbered: whether it has a sequence number.
         has_log: whether there is a transaction log, where `persisted` acks are conflated.
+        is_marked: whether it says something of its message.
     """
     conflates = "persisted" in acks and has_log
     late = [ack for ack in acks if ack == "persisted" and (topic.keeps_messages or conflates)]
@@ -66,11 +75,15 @@ def plain_publish(
         SequencedAcks(late) if late and not conflates else None,
         conflates,
         is_numbered and (bool(acks) or topic.is_journaled),
+        is_marked,
     )
 
 
-Publish = Callable[[PlainPublish, Sequence[bytes], Sequence[bytes]], None]
-"""Takes a run: what the headers ask for, the messages, and their numbers, if these matter."""
+NO_MARKS: Final = Marks(None, None, None)
+
+Publish = Callable[[PlainPublish, Sequence[bytes], Sequence[bytes], Sequence[Marks]], None]
+"""Takes a run: what the headers ask for, the messages, their numbers, if these matter, and what is
+said of each of them, if something is."""
 Obey = Callable[[bytes, bytes], bool]
 """Takes a header and its body; whether more are to be obeyed now."""
 
@@ -78,20 +91,32 @@ Obey = Callable[[bytes, bytes], bool]
 class PlainPublishes:
     """The headers that one session remembers."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_known", "_outlines")
 
     def __init__(self) -> None:
         self._known: dict[bytes | tuple[bytes, bytes], PlainPublish] = {}
+        self._outlines: dict[Outline, PlainPublish] = {}
 
-    def remember(self, header: bytes, sequence: int | None, publish: PlainPublish) -> None:
+    def remember(
+        self, header: bytes, sequence: int | None, marks: Marks, publish: PlainPublish
+    ) -> None:
         """From now on, take frames with a header for messages to a topic.
 
         Args:
             header: the header's bytes.
             sequence: its sequence number; others may take its place.
+            marks: what it says of its message; other values may take the place of these.
             publish: what it asks for.
         """
         if len(header) > _LONGEST_REMEMBERED:
+            return
+        if len(self._known) + len(self._outlines) >= _MOST_REMEMBERED:
+            self.forget()
+        if publish.is_marked:
+            found = split_at_values(header)
+            digits = b"" if sequence is None else b"%d" % sequence
+            if found is not None and found[1:] == (digits, marks):
+                self._outlines[found[0]] = publish
             return
         key: bytes | tuple[bytes, bytes] = header
         if sequence is not None:
@@ -99,13 +124,12 @@ class PlainPublishes:
             if digits != b"%d" % sequence:
                 return
             key = left, right
-        if len(self._known) >= _MOST_REMEMBERED:
-            self._known.clear()
         self._known[key] = publish
 
     def forget(self) -> None:
         """Remember nothing any more."""
         self._known.clear()
+        self._outlines.clear()
 
     def gather(self, frames: Iterable[Frame], publish: Publish, obey: Obey) -> int:
         """Publish what can be published in runs, and have everything else obeyed in its place.
@@ -119,21 +143,28 @@ class PlainPublishes:
         Returns:
             How many were dealt with: not all if `obey` has said that no more are to be obeyed.
         """
-        find = self._known.get
+        find, outlines = self._known.get, self._outlines
         done = 0
         run: PlainPublish | None = None
         bodies: list[bytes] = []
         sequences: list[bytes] = []
+        marks: list[Marks] = []
         for header, body in frames:
             known = find(header)
+            said = NO_MARKS
             if known is None:
                 left, digits, right = split_at_sequence(header)
                 known = find((left, right))
+                if known is None and outlines and len(header) <= _LONGEST_REMEMBERED:
+                    found = split_at_values(header)
+                    if found is not None:
+                        outline, digits, said = found
+                        known = outlines.get(outline)
             if known is not run:
                 if run is not None:
-                    publish(run, bodies, sequences)
+                    publish(run, bodies, sequences, marks)
                     done += len(bodies)
-                    bodies, sequences = [], []
+                    bodies, sequences, marks = [], [], []
                 run = known
             if known is None:
                 done += 1
@@ -143,8 +174,10 @@ class PlainPublishes:
             bodies.append(body)
             if known.is_numbered:
                 sequences.append(digits)
+            if known.is_marked:
+                marks.append(said)
         if run is not None:
-            publish(run, bodies, sequences)
+            publish(run, bodies, sequences, marks)
             done += len(bodies)
         return done
 
@@ -153,5 +186,5 @@ class PlainPublishes:
         known = self._known.get(run.shape)
         if known is None:
             return self.gather(run.frames(), publish, obey)
-        publish(known, run.bodies, run.digits if known.is_numbered else [])
+        publish(known, run.bodies, run.digits if known.is_numbered else [], [])
         return len(run.bodies)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from server.commands.persisted_acks import Publisher, WhenStored
     from server.commands.writing import Publishable
 
-_LONGEST_LIFE: Final = (1 << 32) - 1  # seconds, some 136 years
+LONGEST_LIFE: Final = (1 << 32) - 1
+"""Seconds that a message may be said to live, some 136 years."""
 
 ACKS: Final = ("processed", "completed", "persisted")
 """The acks of a publish, in the order in which they are sent."""
@@ -48,7 +49,7 @@ def handle(session: Publisher, header: Header, body: bytes) -> None:
         session.last_heard,
         header.correlation_id,
         header.sow_key,
-        None if header.expiration is None else min(header.expiration, _LONGEST_LIFE),
+        None if header.expiration is None else min(header.expiration, LONGEST_LIFE),
         delta=header.command == "delta_publish",
         sequence=header.sequence or 0,
     )
@@ -84,12 +85,8 @@ def plain_target(session: Publisher, header: Header) -> Publishable | None:
     Returns:
         None if it asked for more.
     """
-    if (
-        header.correlation_id is not None
-        or header.expiration is not None
-        or header.sow_key is not None
-        or not (header.acks is None or _acks_are_plain(header))
-        or session.engine.log.enabled("12-0001")
+    if not (header.acks is None or _acks_are_plain(header)) or session.engine.log.enabled(
+        "12-0001"
     ):
         return None
     topic = header.topic or ""

@@ -11,11 +11,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from server.commands.acks import SequencedAcks, fail_sequences
-from server.commands.plain_publish import PlainPublish, PlainPublishes, plain_publish
+from server.commands.plain_publish import (
+    NO_MARKS,
+    PlainPublish,
+    PlainPublishes,
+    plain_publish,
+)
+from server.commands.publish import LONGEST_LIFE
 from server.commands.refuse import refuse
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.rejection import Rejection
 from server.wire.header import Header
+from server.wire.numbered import Marks
 from server.wire.sequences import numbers_of
 
 if TYPE_CHECKING:
@@ -50,32 +57,44 @@ class PublishRuns:
         self._envelope = None
 
     def remember(
-        self, header: bytes, sequence: int | None, topic: Publishable, acks: Sequence[str]
+        self, data: bytes, header: Header, topic: Publishable, acks: Sequence[str]
     ) -> None:
         """From now on, take frames with this header for messages to a topic.
 
         Args:
-            header: the bytes of a header that asks for nothing but the delivery of its body and
-                acks with its sequence number.
-            sequence: its sequence number; others may take its place.
+            data: the bytes of a header that asks for nothing but the delivery of its body, with
+                what it says of that, and acks with its sequence number.
+            header: what they say.
             topic: where the bodies go.
             acks: the types of ack that it asks for; none without a sequence number.
         """
         self._drop_forgotten_topics()
-        has_log = self._session.engine.transaction_log is not None
-        publish = plain_publish(topic, acks, is_numbered=sequence is not None, has_log=has_log)
-        self.known.remember(header, sequence, publish)
+        sequence = header.sequence
+        marks = Marks(header.correlation_id, header.sow_key, header.expiration)
+        publish = plain_publish(
+            topic,
+            acks,
+            is_numbered=sequence is not None,
+            has_log=self._session.engine.transaction_log is not None,
+            is_marked=marks != NO_MARKS,
+        )
+        self.known.remember(data, sequence, marks, publish)
 
     def publish(
         self,
         run: PlainPublish,
         bodies: Sequence[bytes],
         sequences: Sequence[bytes],
+        marks: Sequence[Marks],
     ) -> None:
         """Publish a run, and answer it. See `plain_publish.Publish`."""
         session = self._session
         session.command = "publish"
         topic = run.topic
+        if marks:
+            rejections = self._publish_marked(topic, bodies, sequences, marks)
+            self._answer(run, sequences, rejections)
+            return
         if not topic.takes_places:
             bodies = list(bodies)  # each is wanted by itself, and some for long
         if topic.is_journaled:
@@ -87,7 +106,38 @@ class PublishRuns:
             if self._envelope is None:
                 self._envelope = Envelope(session, session.last_heard)
             envelope = self._envelope
-        rejections = topic.publish(bodies, envelope)
+        self._answer(run, sequences, topic.publish(bodies, envelope))
+
+    def _publish_marked(
+        self,
+        topic: Publishable,
+        bodies: Sequence[bytes],
+        sequences: Sequence[bytes],
+        marks: Sequence[Marks],
+    ) -> Sequence[Rejection]:
+        """Publish messages of which different things are said, one by one."""
+        session = self._session
+        rejections: list[Rejection] = []
+        self.are_recorded = self.are_recorded or topic.is_journaled
+        for position, (correlation_id, sow_key, expiration) in enumerate(marks):
+            envelope = Envelope(
+                session,
+                session.last_heard,
+                correlation_id,
+                sow_key,
+                None if expiration is None else min(expiration, LONGEST_LIFE),
+                sequence=int(sequences[position]) if sequences else 0,
+            )
+            rejections += (
+                one._replace(position=position)
+                for one in topic.publish([bodies[position]], envelope)
+            )
+        return rejections
+
+    def _answer(
+        self, run: PlainPublish, sequences: Sequence[bytes], rejections: Sequence[Rejection]
+    ) -> None:
+        session, topic = self._session, run.topic
         unsaid = sequences
         if rejections:
             sequences, unsaid = self._reject(run, rejections, sequences)

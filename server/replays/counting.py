@@ -160,7 +160,9 @@ class Count:
         )
 
     def _read_from(self, position: int) -> Cursor:
-        return self._log.journal.replay(replace(self._span, after=position), self._wants)
+        return self._log.journal.replay(
+            replace(self._span, after=position), self._wants, self._topics.kinds
+        )
 
     def _wants(self, name: TopicName) -> bool:
         is_wanted = self._topics.wants(name)

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from server.expressions.context import NO_CONTEXT
 from server.expressions.effort import Allowance, TooCostlyError
-from server.journal import MESSAGES
+from server.journal import MESSAGES, Kind
+from server.replays.deletions import (
+    WITH_DELETIONS,
+    DeletionDelivery,
+    is_plain,
+    lifetime_key,
+)
 from server.security.permissions import Permit
 from server.subscriptions.delivery import deliver_run, hand_over
 from server.subscriptions.failures import give_up_on
@@ -75,12 +81,11 @@ class LoggedTopics:
         engine: knows the topics, how bodies are read, and what filters may call.
 
     Attributes:
-        kinds: what kinds of entries matter.
+        kinds: what kinds of entries matter, to those who are attached.
     """
 
-    kinds: Final = MESSAGES
-
     def __init__(self, engine: Surroundings) -> None:
+        self.kinds = MESSAGES
         self._settings = engine.settings
         self._known = engine.topics
         self._subscriptions: dict[Subscription, None] = {}
@@ -89,6 +94,8 @@ class LoggedTopics:
     def attach(self, subscription: Subscription) -> None:
         """Deliver to a subscription from now on."""
         self._subscriptions[subscription] = None
+        if subscription.deletions:
+            self.kinds = WITH_DELETIONS
         effort = Allowance()
         for name, topic in list(self._topics.items()):
             permit = self._permit(subscription, name, effort)
@@ -128,21 +135,43 @@ class LoggedTopics:
             topic = self._find(run.topic)
             if topic is None:
                 continue
-            if not run.has_extras:
+            if not run.has_extras and (self.kinds is MESSAGES or is_plain(run)):
                 topic.send(LoggedRun(run))
                 continue
             for position in range(len(run)):
                 entry = run.entry(position)
-                envelope = LoggedEnvelope(entry)
-                hand_over(topic.recipients(entry.body, envelope), (entry.body,), envelope)
+                recipients, envelope = self._recipients(topic, entry)
+                hand_over(recipients, (entry.body,), envelope)
 
     def deliveries(self, entry: Entry) -> tuple[Sequence[Delivery], LoggedEnvelope]:
         """How a message gets to those who want it; there are none if nobody does."""
-        envelope = LoggedEnvelope(entry)
         topic = self._find(entry.topic)
         if topic is None:
-            return (), envelope
-        return [delivery for delivery, _ in topic.recipients(entry.body, envelope)], envelope
+            return (), LoggedEnvelope(entry)
+        recipients, envelope = self._recipients(topic, entry)
+        return [delivery for delivery, _ in recipients], envelope
+
+    def _recipients(
+        self, topic: LoggedTopic, entry: Entry
+    ) -> tuple[Sequence[Recipient], LoggedEnvelope]:
+        """Whom an entry is for, and what it says besides the body."""
+        envelope = LoggedEnvelope(entry)
+        if self.kinds is WITH_DELETIONS:
+            if entry.kind == Kind.SOW_DELETE:
+                return self._deletions(entry.topic), envelope
+            envelope.keys += lifetime_key(entry.expiration)
+        return topic.recipients(entry.body, envelope), envelope
+
+    def _deletions(self, name: TopicName) -> list[Recipient]:
+        """Who is told of deletions; whoever may see some records only is not told of others'."""
+        effort = Allowance()
+        return [
+            (DeletionDelivery(one, name.name), (one,))
+            for one in self._subscriptions
+            if one.deletions
+            and (permit := self._permit(one, name, effort)).allowed
+            and permit.filter is None
+        ]
 
     def _find(self, name: TopicName) -> LoggedTopic | None:
         try:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from server.journal import MESSAGES, Kind
+from server.journal import Kind
+from server.replays.deletions import WITH_DELETIONS
 from server.sow.records import Change
 from server.sow.recovery import is_superseded, record_of
 from server.subscriptions.logged import LoggedEnvelope
@@ -54,7 +55,7 @@ class PagedRecords:
         page: the page, held back until its first records have been sent.
     """
 
-    kinds: Final = MESSAGES | {Kind.SOW_DELETE}
+    kinds: Final = WITH_DELETIONS
 
     def __init__(
         self, subscription: Subscription, sow: SowTopic, engine: Surroundings, permit: Permit

@@ -7,7 +7,8 @@
                      v  |   v
                    paused   held -- what it has not got has been read --> live
 
-A replay that has an end, counts, is held to a rate or is conflated goes on reading for itself.
+A replay that has an end, counts, is held to a rate, is conflated or has deletions goes on reading
+for itself.
 """
 
 from __future__ import annotations
@@ -212,7 +213,9 @@ class Replay:
         was_paused, self._is_paused = self._is_paused, False
         if not was_paused or not self._is_open or self._span is None:
             return None
-        alone = any(one is not None for one in (self.left, self.timeline, self.records))
+        alone = self.subscription.deletions or any(
+            one is not None for one in (self.left, self.timeline, self.records)
+        )
         return Company(self._span, self.rate, self.tail, self if alone else None)
 
     def cancel(self) -> None:
@@ -274,6 +277,8 @@ class Replay:
     def caught_up(self, position: int) -> None:
         """Everything has been read: go where messages come from without a reading of its own."""
         if not self._is_complete or self._has_end or self.needs_care or self._live is not None:
+            return
+        if self.subscription.deletions:  # which nobody else is told of
             return
         if self._terms.is_live:
             self._stop()

@@ -74,6 +74,7 @@ class Subscription(msgspec.Struct, frozen=True, eq=False):
         held_in: where its messages wait, None if they go to the connection at once.
         page: which records of the topic it is for, if it is paginated; None for all.
         aggregation: what is made of the topic's records; None if they are sent as they are.
+        deletions: of the log, deletions of records are wanted as well, and how long they live.
         bookmark: from where messages of the log are wanted, as sent; None for none of them.
         permit: what its user may see of the topic that has it in this form.
         number: tells it from all others that there have been.
@@ -98,6 +99,7 @@ class Subscription(msgspec.Struct, frozen=True, eq=False):
     max_backlog: int | None = None
     memory: int = 0
     held_in: Outbox | None = None
+    deletions: bool = False
     bookmark: str | None = None
     permit: Permit = UNLIMITED
     number: int = msgspec.field(default_factory=count(1).__next__)

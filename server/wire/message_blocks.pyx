@@ -19,7 +19,9 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcmp, memcpy
 
-FIELDS = ("topic", "sow_key", "bookmark", "timestamp", "correlation_id", "user_id")
+FIELDS = (
+    "topic", "sow_key", "bookmark", "timestamp", "correlation_id", "user_id", "expiration"
+)
 
 cdef enum:
     TOPIC = 0
@@ -28,14 +30,15 @@ cdef enum:
     TIMESTAMP = 3
     CORRELATION_ID = 4
     USER_ID = 5
-    KEPT = 6               # of which there is a column
-    LENGTH = 6
-    COMMAND = 7
-    SIDS = 8
-    SUB_ID = 9
-    LEASE = 10
-    LOOKED_AT = 11
-    NOT_WANTED = 11
+    EXPIRATION = 6         # a number, of which the digits are kept
+    KEPT = 7               # of which there is a column
+    LENGTH = 7
+    COMMAND = 8
+    SIDS = 9
+    SUB_ID = 10
+    LEASE = 11
+    LOOKED_AT = 12
+    NOT_WANTED = 12
 
     LONGEST_HEADER = 1024  # header.LONGEST_NAME
     MOST_DIGITS = 10       # of a length
@@ -224,14 +227,16 @@ cdef const char *read_header(const char *at, const char *end, Text *found) noexc
                 return NULL
             value.size = at - value.at
             at += 1
-            if slot == LENGTH or (slot < LOOKED_AT and value.size == 0):
+            if is_number(slot) or (slot < LOOKED_AT and value.size == 0):
                 return NULL
         else:
             value.at = at
             while is_plain(at[0]):
                 at += 1
             value.size = at - value.at
-            if value.size == 0 or (slot < LOOKED_AT and slot != LENGTH):
+            if value.size == 0 or (slot < LOOKED_AT and not is_number(slot)):
+                return NULL
+            if slot == EXPIRATION and (number_of(&value) < 0 or (value.at[0] == c'0' and value.size > 1)):
                 return NULL
         if slot < LOOKED_AT:
             if found[slot].at != NULL:
@@ -256,6 +261,11 @@ cdef inline bint is_plain(char byte) noexcept nogil:
     return c'0' <= byte <= c'9' or c'a' <= byte <= c'z' or byte == c'-' or byte == c'.'
 
 
+cdef inline bint is_number(int slot) noexcept nogil:
+    """Whether a key has a number, and no text."""
+    return slot == LENGTH or slot == EXPIRATION
+
+
 cdef inline int slot_of(const char *key, Py_ssize_t size) noexcept nogil:
     if size == 1:
         if key[0] == c'l':
@@ -266,6 +276,8 @@ cdef inline int slot_of(const char *key, Py_ssize_t size) noexcept nogil:
             return TOPIC
         if key[0] == c'x':
             return CORRELATION_ID
+        if key[0] == c'e':
+            return EXPIRATION
         return COMMAND if key[0] == c'c' else NOT_WANTED
     if size == 2:
         if memcmp(key, b"bm", 2) == 0:

@@ -110,9 +110,13 @@ def received(protocol: ClientProtocol, parts: Iterable[bytes]) -> str | None:
 
 def seen_of(messages: Iterable[Message]) -> list[Seen]:
     return [
-        (message.body, tuple(getattr(message.header, name) for name in FIELDS))
+        (message.body, tuple(text_of(getattr(message.header, name)) for name in FIELDS))
         for message in messages
     ]
+
+
+def text_of(value: str | int | None) -> str | None:
+    return None if value is None else str(value)
 
 
 def seen_in(blocks: Sequence[Block]) -> list[Seen]:
@@ -162,7 +166,7 @@ def test_blocks_have_what_messages_have(frames: list[bytes], size: int) -> None:
 def test_a_block_can_be_made_of_messages() -> None:
     messages = [
         Message(Header(topic="t", sow_key="1"), b"abc"),
-        Message(Header(bookmark="7|1|", correlation_id="\u00e9"), b""),
+        Message(Header(bookmark="7|1|", correlation_id="\u00e9", expiration=30), b""),
     ]
     assert messages_of(block_of(messages)) == seen_of(messages)
     assert messages_of(block_of([])) == []

@@ -23,13 +23,31 @@ HEADERS = st.sampled_from(
         '{"c":"p","t":"a","s":1,"a":"processed","s":%s}',
         '{"c":"p","t":"a,\\"s\\":1","s":%s,"a":"processed"}',
         '{"c":"p","t":"a","s":%s,"x":"mark"}',
+        '{"c":"p","t":"a","a":"processed","x":%v,"s":%s}',
+        '{"c":"p","t":"a","x":%v,"s":%s,"cid":"1","a":"processed"}',
+        '{"c":"p","t":"b","k":%v,"x":%v}',
+        '{"c":"p","t":"b","e":%s,"a":"processed"}',
+        '{"c":"p","t":"b","e":%s,"s":7,"x":%v,"a":"processed"}',
+        '{"c":"p","t":"a","x":%v,"x":%v,"s":%s}',
+        '{"c":"p","t":"a","u":{"c":1,"x":%v},"s":%s}',
+        '{"c":"p","t":"a,\\"x\\":\\"1\\"","x":%v}',
+        '{"c":"p","t":"a,","x":%v}',
+        '{"c":"p","t":%v,"x":"1"}',
     ]
+)
+VALUES = st.sampled_from(
+    ['"m1"', '"m2"', '"a"', '"b","x":"3"', '"m\\u0041"', '"m\\"b"', '""', "null", "7", '"\u00e9"']
+    + ['"%s"' % ("m" * size) for size in (450, 600)]
 )
 SEQUENCES = st.one_of(
     st.integers(0, 10**12).map(str),
     st.sampled_from(["", "007", "-1", '"5"', "1.5", "1e3", "true", "9" * 18, "9" * 19, "9" * 30]),
 )
-PUBLISHES = st.lists(st.builds(lambda header, s: header.replace("%s", s), HEADERS, SEQUENCES))
+PUBLISHES = st.lists(
+    st.builds(
+        lambda header, s, v: header.replace("%s", s).replace("%v", v), HEADERS, SEQUENCES, VALUES
+    )
+)
 
 Frames = list[tuple[dict[str, Any], bytes]]
 
@@ -51,6 +69,8 @@ def run(publishes: list[str], pieces: int = 1) -> tuple[Frames, Frames, bool]:
 @example([f'{{"c":"publish","t":"a","s":{n},"a":"processed"}}' for n in (8, 9, 10, 99, 100, 7)], 1)
 @example([f'{{"c":"publish","t":"a","s":{n},"a":"processed"}}' for n in range(8, 102)], 3)
 @example(['{"c":"p","t":"a","s":1,"a":"processed"}', '{"c":"p","t":"a","s":01,"a":"processed"}'], 1)
+@example([f'{{"c":"p","t":"a","a":"processed","x":"m{n}","s":{n}}}' for n in range(1, 9)], 1)
+@example([f'{{"c":"p","t":"a","a":"processed","e":{n},"s":5}}' for n in (0, 7, 10**9, 99)], 1)
 def test_publishes_together_do_what_they_do_alone(publishes: list[str], pieces: int) -> None:
     """Each publish is obeyed by a session that remembers nothing, then all by one session."""
     delivered: Frames = []

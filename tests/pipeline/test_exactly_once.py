@@ -25,6 +25,7 @@ from pipeline.amps.publishing import Publisher
 from pipeline.amps.sink import Identity
 from pipeline.amps.writer import send
 from pipeline.bodies import Outgoing
+from pipeline.errors import PipelineError
 from tests.pipeline.killing import killing
 from tests.pipeline.streams import WAIT_SECONDS, until
 from tests.pipeline.topics import (
@@ -37,7 +38,13 @@ from tests.pipeline.topics import (
     uri,
     writing,
 )
-from tests.support.server import CONFIGURATION, RunningServer, free_port, running_configuration
+from tests.support.server import (
+    CONFIGURATION,
+    RunningServer,
+    free_port,
+    running_configuration,
+    running_server,
+)
 
 
 def assert_once(server: RunningServer, topic: str, count: int) -> None:
@@ -312,3 +319,27 @@ def test_a_driver_that_is_killed_and_goes_on_as_a_cluster(
     with run("local-cluster[2,1,512]") as second:
         assert second.wait(WAIT_SECONDS) == 0, (tmp_path / "log").read_text()[-3000:]
     assert_once(server, "log-cluster", ROWS)
+
+
+@pytest.mark.parametrize("rows", [1, 40_000])
+def test_a_server_that_does_not_come_back_is_what_a_write_fails_for(
+    tmp_path: Path, rows: int
+) -> None:
+    """Whatever is waited for when it goes: the last acknowledgements, or room for more."""
+    with running_server(tmp_path, elements=TOPICS) as server:
+        given = {"server": uri(server), "topic": "log-away", "timeout": "1"}
+        options = read_options(given, "write")
+        with Publisher(options, Identity("spark-away-0", 0)) as publisher:
+            publisher.send(Outgoing([b"{}"], {}))
+            publisher.finish()
+            server.process.kill()
+            with pytest.raises(
+                PipelineError, match=r"option server='tcp://.*(refused|closed|lost)"
+            ):
+                _send_all(publisher, rows)
+
+
+def _send_all(publisher: Publisher, rows: int) -> None:
+    for _ in range(rows // 1000 + 1):
+        publisher.send(Outgoing([b'{"n":"%s"}' % (b"x" * 1000)] * min(rows, 1000), {}))
+    publisher.finish()

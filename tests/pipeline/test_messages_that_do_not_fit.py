@@ -76,6 +76,16 @@ READERS = [
 ]
 
 
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("body", [b'{"n":"many"}', b"\xff\xfe", b'{"n":1'])
+def test_of_messages_none_of_which_fits_nothing_is_left(
+    tmp_path: Path, read: Read, body: bytes
+) -> None:
+    """Also where they are all that has arrived together."""
+    schema = StructType().add("n", "integer")
+    assert read(tmp_path, "json", body, schema, {"mode": "drop"}) == []
+
+
 def fix(value: str) -> bytes:
     """A message of type fix or nvfix."""
     return f"60={value}\x01".encode()

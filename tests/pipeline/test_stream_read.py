@@ -230,3 +230,55 @@ def planned(given: dict[str, str]) -> int:
         return sum(end["ranges"].values())
     finally:
         reader.stop()
+
+
+def test_a_stream_with_deletions(
+    spark: SparkSession, server: RunningServer, tmp_path: Path
+) -> None:
+    """They are rows in their place, whether tasks read them or they travel with these."""
+    publish(server, "both-gone", [{"id": i} for i in range(12_000)])
+    with server.log_on("deleter") as peer:
+        peer.publish("both-gone", b'{"id":-1}', e=60)
+        peer.ask(
+            {"c": "sow_delete", "cid": "d", "t": "both-gone", "f": "/id = 3", "a": "processed"}
+        )
+        peer.flush()
+    frame = streaming(spark, server, "both-gone", commands="all", partitions="2").load()
+    assert frame.columns[-2:] == ["command", "expiration"]
+    rows = read_all(spark, frame, tmp_path)
+    with server.log_on("deleter") as peer:
+        peer.ask(
+            {"c": "sow_delete", "cid": "d", "t": "both-gone", "f": "/id = 4", "a": "processed"}
+        )
+    rows = read_all(spark, frame, tmp_path)
+    keys = {row.body: row.sow_key for row in rows}
+    gone = [row for row in rows if row.command == "sow_delete"]
+    assert sorted(json.loads(row.body) for row in gone) == sorted(
+        [keys[f'{{"id": {number}}}']] for number in (3, 4)
+    )
+    assert all(row.sow_key is None and row.expiration is None for row in gone)
+    assert [row.expiration for row in rows if row.body == '{"id":-1}'] == [60]
+    assert len(rows) == 12_003
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "problem"),
+    [
+        ("id INT, _command STRING", {}, "expected the columns body and command"),
+        (None, {"filter": "/id = 1"}, "option commands='all': it does not go with filter"),
+        (None, {"consume": "true"}, "option commands='all': messages of a queue are no records"),
+        (None, {"commands": "most"}, "expected publish or all"),
+    ],
+)
+def test_what_deletions_do_not_go_with(
+    spark: SparkSession, server: RunningServer, schema: str | None, options: Any, problem: str
+) -> None:
+    """It is refused where the stream is made."""
+
+    def run() -> None:
+        reader = streaming(spark, server, "both-gone", **({"commands": "all"} | options))
+        frame = (reader if schema is None else reader.schema(schema)).load()
+        frame.writeStream.format("noop").start().awaitTermination()
+
+    with pytest.raises(Exception, match=problem):
+        run()

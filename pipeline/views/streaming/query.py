@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from contextlib import contextmanager
 from dataclasses import replace
+from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from config_schema.problems import Location
@@ -32,6 +34,9 @@ _STATE_STORE: Final = {
 }
 _LOOK_FOR_EXPIRED: Final = "1 second"
 """How often micro-batches run that have nothing to do but to let records expire."""
+
+_PAUSE: Final = 0.1
+"""Seconds between two looks at what a query has done."""
 
 
 @contextmanager
@@ -75,16 +80,35 @@ def stream_view(
         events = view_events(spec, view, lambda topic: source.events(spark, spec, topic))
         writer = events.writeStream.outputMode("append").foreachBatch(target.take)
         writer = writer.option("checkpointLocation", str(checkpoint.resolve()))
+        expires = any(topic.expiration_enabled for topic in topics)
         if until_caught_up:
             writer = writer.trigger(availableNow=True)
-        elif any(topic.expiration_enabled for topic in topics):
+        elif expires:
             writer = writer.trigger(processingTime=_LOOK_FOR_EXPIRED)
         with _configured(spark, _STATE_STORE):
             query = writer.start()
+        if until_caught_up and expires:
+            Thread(target=_stop_when_caught_up, args=(query,), daemon=True).start()
         try:
             yield query
         finally:
             query.stop()
+
+
+def _stop_when_caught_up(query: StreamingQuery) -> None:
+    """End a query behind a micro-batch that has found nothing new.
+
+    Spark does not: where records may expire, it runs one after the other, for ever. The first may
+    be one of an earlier run, which is repeated.
+    """
+    while query.isActive:
+        progress = query.recentProgress
+        if len(progress) > 1 and all(
+            source["startOffset"] == source["endOffset"] for source in progress[-1]["sources"]
+        ):
+            query.stop()
+            return
+        time.sleep(_PAUSE)
 
 
 @contextmanager

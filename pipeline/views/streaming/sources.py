@@ -1,7 +1,7 @@
 """Where the events below a streaming view come from: journals, or a running server.
 
-Journals have all that happens to records. A bookmark subscription has what is published, and is
-told neither of deletions nor of expirations: it is for topics whose records stay.
+Both have all that happens to records: what is published, with its lifetime, and what is deleted.
+That a record has expired nobody needs to tell.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import functions as F
 
+from client.uri import without_passwords
 from config_schema.spec import InstanceSpec, TopicSpec
 from pipeline.amps.connection import connected, require_log
 from pipeline.amps.options import read_options
 from pipeline.amps.uri import with_message_type
-from pipeline.errors import PipelineError
 from pipeline.journal.log import snapshot
 from pipeline.views.sources import names_of
 from pipeline.views.streaming.events import SCHEMA
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _MOST_ROWS: Final = 100_000
 """Entries in a micro-batch: what a query has missed does not have to be made up for at once."""
@@ -39,7 +39,7 @@ _JOURNAL_COLUMNS: Final = (
 )
 _SERVER_COLUMNS: Final = (
     "body binary, topic string, sow_key string, bookmark string, timestamp timestamp,"
-    " correlation_id string"
+    " correlation_id string, command string, expiration int"
 )
 
 
@@ -107,22 +107,7 @@ class Journals:
             options["archive"] = str(self.archive.resolve())
         reader = spark.readStream.format("amps-journal").options(**options)
         entries = reader.schema(_JOURNAL_COLUMNS).load(str(self.path.resolve()))
-        is_gone = F.col("command") == "sow_delete"
-        deleted = F.from_json(F.col("body").cast("string"), "array<string>")
-        keys = F.when(is_gone, deleted).otherwise(F.array("sow_key"))
-        published, lifetime = F.unix_millis("timestamp"), F.col("expiration").cast("long") * 1000
-        events = entries.select(
-            F.explode(keys).alias("key"),
-            F.when(~is_gone, F.col("body")).alias("body"),
-            "topic",
-            (F.unix_micros("timestamp") * 1000).alias("timestamp"),
-            F.col("txid").alias("sequence"),
-            "correlation_id",
-            "bookmark",
-            is_gone.alias("is_gone"),
-            F.when(lifetime > 0, published + lifetime).alias("expires"),
-        )
-        return events.where(F.col("key").isNotNull())
+        return _events(entries, F.col("txid"))
 
 
 @dataclass(frozen=True)
@@ -140,16 +125,11 @@ class Server:
     @property
     def name(self) -> str:
         """See `Source.name`."""
-        return self.uri
+        return f"the log of {without_passwords(self.uri)}"
 
     def check(self, spec: InstanceSpec, topics: Iterable[TopicSpec]) -> None:
         """See `Source.check`."""
         for topic in topics:
-            if topic.expiration_enabled:
-                raise PipelineError(
-                    f"{self.uri}: records of {topic.ref} expire, which a bookmark subscription is"
-                    " not told of; follow the journals instead"
-                )
             options = read_options(self._options(spec, topic), "readStream")
             with connected(options, "plan") as client:
                 require_log(client, options.read_topic)
@@ -158,25 +138,40 @@ class Server:
         """See `Source.events`."""
         reader = spark.readStream.format("amps").options(**self._options(spec, topic))
         messages = reader.schema(_SERVER_COLUMNS).load()
-        events = messages.select(
-            F.col("sow_key").alias("key"),
-            "body",
-            "topic",
-            (F.unix_micros("timestamp") * 1000).alias("timestamp"),
-            F.expr("0L").alias("sequence"),
-            "correlation_id",
-            "bookmark",
-            F.expr("false").alias("is_gone"),
-            F.expr("cast(null as long)").alias("expires"),
-        )
-        return events.where(F.col("key").isNotNull()).mapInArrow(_numbered, SCHEMA)
+        return _events(messages, F.expr("0L")).mapInArrow(_numbered, SCHEMA)
 
     def _options(self, spec: InstanceSpec, topic: TopicSpec) -> dict[str, str]:
         return {
             "server": with_message_type(self.uri, topic.message_type),
             "topic": topic.name if topic.pattern is None else names_of(spec, topic.ref),
+            "commands": "all",
             "max_rows_per_trigger": str(self.max_rows),
         }
+
+
+def _events(entries: DataFrame, sequence: Column) -> DataFrame:
+    """What entries of a log do to records.
+
+    Args:
+        entries: with the columns that both formats have.
+        sequence: their order.
+    """
+    is_gone = F.col("command") == "sow_delete"
+    deleted = F.from_json(F.col("body").cast("string"), "array<string>")
+    keys = F.when(is_gone, deleted).otherwise(F.array("sow_key"))
+    published, lifetime = F.unix_millis("timestamp"), F.col("expiration").cast("long") * 1000
+    events = entries.select(
+        F.explode(keys).alias("key"),
+        F.when(~is_gone, F.col("body")).alias("body"),
+        "topic",
+        (F.unix_micros("timestamp") * 1000).alias("timestamp"),
+        sequence.alias("sequence"),
+        "correlation_id",
+        "bookmark",
+        is_gone.alias("is_gone"),
+        F.when(lifetime > 0, published + lifetime).alias("expires"),
+    )
+    return events.where(F.col("key").isNotNull())
 
 
 def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
