@@ -26,7 +26,7 @@ from server.assembly.provision_sow import TopicOpener
 from server.journal import EVENTS, Cursor, Notice, Span, Topic
 from server.journal.files import FileTable, SourceCache
 from server.sow.commit import GroupCommit
-from server.sow.recovery import apply_entry
+from server.sow.applying import apply_entry
 from server.sow.store import StoreError
 
 if TYPE_CHECKING:

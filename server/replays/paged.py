@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from server.journal import MESSAGES, Kind
+from server.sow.applying import is_superseded, record_of
 from server.sow.records import Change
-from server.sow.recovery import is_superseded, record_of
 from server.subscriptions.logged import LoggedEnvelope
 from server.subscriptions.record_audience import RecordAudience
 from server.subscriptions.record_delivery import DELETED, MATCH
