@@ -44,7 +44,7 @@ class HashIndex:
         self._extract: Final[Extractor] = message_type.extractor(fields)
         self._extract_all: Final = bulk_extractor(message_type, fields)
         self._found: dict[tuple[Scalar, ...], int | set[int]] = {}
-        self._filed: dict[int, tuple[Scalar, ...]] = {}
+        self._filed: list[tuple[Scalar, ...] | None] = []  # by rows
         self._odd: set[int] = set()
 
     def put(self, row: int, body: bytes) -> None:
@@ -57,12 +57,14 @@ class HashIndex:
             self._file(row, values)
 
     def _file(self, row: int, values: tuple[Value, ...]) -> None:
-        filed = self._filed.get(row)
+        while row >= len(self._filed):
+            self._filed.append(None)
+        filed = self._filed[row]
         if filed is not None:
             if filed == values:
                 return
             self.remove(row)
-        elif row in self._odd:
+        elif self._odd:
             self._odd.discard(row)
         odd = False
         for value in values:
@@ -75,20 +77,19 @@ class HashIndex:
             return
         scalars: tuple[Scalar, ...] = values  # type: ignore[assignment]  # neither NULL nor odd
         self._filed[row] = scalars
-        found = self._found.get(scalars)
-        if found is None:
-            self._found[scalars] = row
-        elif isinstance(found, set):
+        found = self._found.setdefault(scalars, row)
+        if isinstance(found, set):
             found.add(row)
-        else:
+        elif found != row:
             self._found[scalars] = {found, row}
 
     def remove(self, row: int) -> None:
         """Forget a row."""
         self._odd.discard(row)
-        values = self._filed.pop(row, None)
+        values = self._filed[row] if row < len(self._filed) else None
         if values is None:
             return
+        self._filed[row] = None
         found = self._found[values]
         if isinstance(found, set):
             found.discard(row)
