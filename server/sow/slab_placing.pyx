@@ -11,7 +11,7 @@ from cpython cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free as release, malloc
+from libc.stdlib cimport free as release, malloc, realloc
 
 import array
 
@@ -40,6 +40,11 @@ cdef struct Slot:
     int64_t row
 
 
+cdef struct Key:
+    uint64_t number
+    bint is_number
+
+
 cdef struct Found:
     uint64_t number
     bint is_number
@@ -60,6 +65,8 @@ cdef class Placing:
     cdef Slot *_slots        # a power of two of them
     cdef int _bits
     cdef Py_ssize_t _taken   # no more than half of them
+    cdef Key *_keys          # of all rows, some of which are of no number
+    cdef Py_ssize_t _most    # rows that there is room for
     cdef Found[TOGETHER] _found
     cdef list _identities    # of those found whose keys are no numbers
     cdef Py_ssize_t _count
@@ -79,6 +86,7 @@ cdef class Placing:
 
     def __dealloc__(self):
         release(self._slots)
+        release(self._keys)
 
     def place(self, slab, int64_t start, Py_ssize_t position, Py_ssize_t end, uint32_t epoch):
         cdef Py_buffer view
@@ -152,6 +160,7 @@ cdef class Placing:
                 slot.number, slot.row = found.number, self.new_row()
                 self._taken += 1
                 self.put(slot.row, found)
+                self.note(slot.row, found.number)
                 if self._taken > <Py_ssize_t>1 << (self._bits - 1):
                     self.grow()
             else:
@@ -159,6 +168,7 @@ cdef class Placing:
                 self.put(slot.row, found)
         elif slot.row != NOBODY:
             self.forget(slot.row)
+            self._keys[slot.row].is_number = False
             self.vacate(slot - self._slots)
         return 0
 
@@ -229,23 +239,28 @@ cdef class Placing:
                 place = other
         self._slots[place].row = NOBODY
 
+    cdef int note(self, Py_ssize_t row, uint64_t number) except -1:
+        """Take note of the number that a row has: the table is no place to read all of them from."""
+        cdef Key *keys
+        cdef Py_ssize_t most = 2 * self._most + 1024, place
+        if row >= self._most:
+            most = max(most, row + 1)
+            keys = <Key *>realloc(self._keys, most * sizeof(Key))
+            if keys == NULL:
+                raise MemoryError
+            for place in range(self._most, most):
+                keys[place].is_number = False
+            self._keys, self._most = keys, most
+        self._keys[row].number, self._keys[row].is_number = number, True
+        return 0
+
     def finish(self):
-        cdef Py_ssize_t count = len(self._locations), row
-        cdef uint64_t place
+        cdef Py_ssize_t row
         cdef uint8_t[MOST_DECIMALS] key
         cdef dict rows = self._rows
-        cdef Slot **by_row = <Slot **>calloc(count + 1, sizeof(Slot *))
-        if by_row == NULL:
-            raise MemoryError
-        try:
-            for place in range(<uint64_t>1 << self._bits):
-                if self._slots[place].row != NOBODY:
-                    by_row[self._slots[place].row] = &self._slots[place]
-            for row in range(count):
-                if by_row[row] != NULL:
-                    rows[text_at(key, put_decimals(key, by_row[row].number) - key)] = row
-        finally:
-            release(by_row)
+        for row in range(min(self._most, len(self._locations))):
+            if self._keys[row].is_number:
+                rows[text_at(key, put_decimals(key, self._keys[row].number) - key)] = row
 
 
 cdef Slot *new_slots(int bits) except NULL:
