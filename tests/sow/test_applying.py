@@ -170,7 +170,7 @@ class Topics:
                 store, recovery = self.disk.open(
                     name=f"{name}.sow", topic=name, pattern=spec.pattern is not None
                 )
-                assert (recovery.damage, recovery.lost_bytes) == (None, 0)
+                assert recovery.damage is None  # a kill may leave an entry unfinished
             self.topics[name] = make_topic(replace(spec, **changes), store)  # type: ignore[arg-type]
 
     def find(self, message_type: str, name: str) -> SowTopic | None:
