@@ -26,8 +26,8 @@ from server.assembly.provision import ProvisionError, provision_functions, provi
 from server.assembly.provision_sow import TopicOpener
 from server.journal import EVENTS, Cursor, Notice, Span, Topic
 from server.journal.files import FileTable, SourceCache
+from server.sow.applying import apply_passage
 from server.sow.commit import GroupCommit
-from server.sow.recovery import apply_entry
 from server.sow.store import StoreError
 
 if TYPE_CHECKING:
@@ -130,8 +130,7 @@ def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: Log, run: Run) -> int:
     )
     while not cursor.is_caught_up:
         before = cursor.position
-        for entry in cursor.read(_TOGETHER):
-            apply_entry(opened.sow, entry)
+        apply_passage(opened.sow, cursor.read_packed(_TOGETHER))
         progress.add(cursor.position - before)
     progress.end()
     records = len(opened.sow.table)

@@ -16,8 +16,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
+from server.journal.checking import damaged
 from server.journal.layout import (
     BODY_LENGTH,
     BODY_START,
@@ -33,17 +37,29 @@ from server.journal.layout import (
     Row,
     unpack_mark,
 )
-from server.journal.records import read_bodies, read_rows, slots
+from server.journal.records import read_bodies, read_intact_records, read_rows, slots
 from server.journal.storage import Source
 
 MOST_IN_COMMIT: Final = 32_768
 """Entries in one commit at most: so far behind the last intact one has to be looked for others."""
 
-_TOGETHER: Final = 512  # records
+TOGETHER = 512  # records; not Final: tests have blocks of other sizes
 _BYTES_TOGETHER: Final = 4 << 20  # bodies
 
-Visit = Callable[[Row, bytes], None]
-"""Is given each entry that holds: its record, and body with extras."""
+
+class Visitor(Protocol):
+    """Is given each entry that holds, in order."""
+
+    def take(self, row: Row, data: bytes) -> None:
+        """Take an entry: its record, and body with extras."""
+
+    def take_all(self, records: npt.NDArray[np.void], data: Callable[[int], bytes]) -> None:
+        """Take entries in a row.
+
+        Args:
+            records: their records, of `RECORD_TYPE`.
+            data: reads the body with extras of the entry with a place among them.
+        """
 
 
 @dataclass(slots=True)
@@ -96,8 +112,54 @@ class _Slot(NamedTuple):
         return self.number - self.row[LAG]
 
 
+class _Whole:
+    """Slots in a row all of whose entries hold.
+
+    Args:
+        source: the file.
+        first: the number of the first slot.
+        records: their records.
+        starts: where in the file their bodies begin.
+        ends: and end, with the extras.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        first: int,
+        records: npt.NDArray[np.void],
+        starts: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64],
+    ) -> None:
+        self._source = source
+        self.first = first
+        self.records = records
+        self._starts = starts
+        self._ends = ends
+
+    @property
+    def end(self) -> int:
+        """The number of the slot behind them."""
+        return self.first + len(self.records)
+
+    @property
+    def bodies_end(self) -> int:
+        """Offset in bytes behind the last body."""
+        return int(self._ends[-1])
+
+    def data(self, place: int) -> bytes:
+        """The body with extras of one of them."""
+        start, end = int(self._starts[place]), int(self._ends[place])
+        return self._source.read(start, end - start)
+
+    def slots(self) -> Iterator[_Slot]:
+        """They, one by one."""
+        for place, row in enumerate(self.records.tolist()):
+            yield _Slot(self.first + place, row, self.data(place))
+
+
 def find_extent(
-    source: Source, first_txid: int, safe: int = 0, visit: Visit | None = None
+    source: Source, first_txid: int, safe: int = 0, visitor: Visitor | None = None
 ) -> Extent:
     """Find the end of a file.
 
@@ -105,18 +167,22 @@ def find_extent(
         source: the file.
         first_txid: of its first entry.
         safe: the txid up to which the log is known to have been on stable storage.
-        visit: given every entry that belongs to the log, in order.
+        visitor: given every entry that belongs to the log.
     """
     extent = Extent()
     undecided: deque[_Slot] = deque()  # begins with a slot that does not check
     proven = safe - first_txid  # the number of the last entry that is known to have been safe
     mark: Mark | None = None
-    for slot in _walk(source, first_txid):
-        proven = max(proven, slot.proves)
-        mark = slot.mark or mark
-        undecided.append(slot)
-        while undecided and (undecided[0].data is not None or undecided[0].number <= proven):
-            _accept(extent, undecided.popleft(), visit)
+    for found in _walk(source, first_txid):
+        if isinstance(found, _Whole) and not undecided:  # what these prove is before what follows
+            _accept_all(extent, found, visitor)
+            continue
+        for slot in found.slots() if isinstance(found, _Whole) else (found,):
+            proven = max(proven, slot.proves)
+            mark = slot.mark or mark
+            undecided.append(slot)
+            while undecided and (undecided[0].data is not None or undecided[0].number <= proven):
+                _accept(extent, undecided.popleft(), visitor)
     if mark is not None and mark.next_txid == first_txid + extent.count:
         extent.is_marked = True
         extent.bodies_end = max(extent.bodies_end, mark.bodies_end)  # if the last record is damaged
@@ -125,7 +191,20 @@ def find_extent(
     return extent
 
 
-def _accept(extent: Extent, slot: _Slot, visit: Visit | None) -> None:
+def _accept_all(extent: Extent, whole: _Whole, visitor: Visitor | None) -> None:
+    records = whole.records
+    extent.count = whole.end
+    extent.bodies_end = whole.bodies_end
+    timestamps = records["timestamp"]
+    if not extent.first_timestamp and timestamps.any():
+        extent.first_timestamp = int(timestamps[np.flatnonzero(timestamps)[0]])
+    extent.last_timestamp = int(timestamps[-1])
+    extent.with_extras += int(np.count_nonzero(records["extras_length"]))
+    if visitor is not None:
+        visitor.take_all(records, whole.data)
+
+
+def _accept(extent: Extent, slot: _Slot, visitor: Visitor | None) -> None:
     number, row, data, _ = slot
     extent.count = number + 1
     if row is not None:
@@ -136,18 +215,24 @@ def _accept(extent: Extent, slot: _Slot, visit: Visit | None) -> None:
     extent.first_timestamp = extent.first_timestamp or row[TIMESTAMP]
     extent.last_timestamp = row[TIMESTAMP]
     extent.with_extras += row[EXTRAS_LENGTH] > 0
-    if visit is not None:
-        visit(row, data)
+    if visitor is not None:
+        visitor.take(row, data)
 
 
-def _walk(source: Source, first_txid: int) -> Iterator[_Slot]:
+def _walk(source: Source, first_txid: int) -> Iterator[_Slot | _Whole]:
     """Look at every slot in order, until there can be nothing more."""
     limit = slots(source.size)
     bodies_end, last_intact = PAGE, -1
-    for start in range(0, limit, _TOGETHER):
+    for start in range(0, limit, TOGETHER):
         if start > last_intact + MOST_IN_COMMIT:
             return
-        rows = read_rows(source, first_txid, start, min(start + _TOGETHER, limit))
+        stop = min(start + TOGETHER, limit)
+        whole = _whole(source, first_txid, start, stop, bodies_end)
+        if whole is not None:
+            bodies_end, last_intact = whole.bodies_end, stop - 1
+            yield whole
+            continue
+        rows = read_rows(source, first_txid, start, stop)
         mark = None if None not in rows else find_mark(source, first_txid, start, len(rows))
         for number, (row, body) in enumerate(zip(rows, _bodies(source, rows), strict=True), start):
             place = source.size - RECORD_SIZE * (number + 1)
@@ -160,6 +245,41 @@ def _walk(source: Source, first_txid: int) -> Iterator[_Slot]:
             bodies_end = row[BODY_START] + _length(row)
             last_intact = number if body is not None else last_intact
             yield _Slot(number, row, body)
+
+
+def _whole(
+    source: Source, first_txid: int, start: int, stop: int, bodies_end: int
+) -> _Whole | None:
+    """Some slots, if all of them have entries that hold; whoever looks closer finds the same.
+
+    Args:
+        source: the file.
+        first_txid: of its first entry.
+        start: the number of the first slot.
+        stop: the number of the slot behind the last one.
+        bodies_end: where the bodies end of the entries before.
+    """
+    records = read_intact_records(source, first_txid, start, stop)
+    if records is None:
+        return None
+    starts = records["body_start"].astype(np.int64)
+    lengths = records["body_length"].astype(np.int64) + records["extras_length"]
+    ends = starts + lengths
+    places = source.size - RECORD_SIZE * np.arange(start + 1, stop + 1)
+    before = np.concatenate(([bodies_end], ends[:-1]))
+    if not ((before <= starts) & (starts <= places - lengths)).all():
+        return None
+    checksums = np.ascontiguousarray(records["body_crc"])
+    first = 0
+    while first < len(records):
+        last = int(np.searchsorted(ends, starts[first] + _BYTES_TOGETHER, "right"))
+        part = slice(first, max(first + 1, last))
+        offset = starts[first]
+        data = source.read(int(offset), int(ends[part][-1] - offset))
+        if damaged(data, starts[part] - offset, ends[part] - offset, checksums[part]):
+            return None
+        first = part.stop
+    return _Whole(source, start, records, starts, ends)
 
 
 def find_mark(source: Source, first_txid: int, start: int, count: int) -> Mark | None:

@@ -24,6 +24,7 @@ from server.journal.layout import PAGE, RECORD_SIZE, FileHeader, FormatError, pa
 from server.journal.lookup import Lookup
 from server.journal.mending import Mending
 from server.journal.naming import queues_name, removed_name, replication_name
+from server.journal.passage import Passage
 from server.journal.queue_points import QueuesCache, pack_queues, unpack_queues
 from server.journal.recovery import Found, Recovery
 from server.journal.reindexing import Reindexing
@@ -41,6 +42,8 @@ _FILLED_AT_ONCE: Final = 64 << 20  # larger files get their zeros in the backgro
 _MICROSECONDS: Final = 1_000_000
 _DEFAULT_CACHE: Final = 10 << 30
 _MOST_TOLD: Final = 10_000
+_MOST_ENTRIES: Final = 1024
+_MOST_BYTES: Final = 4 << 20
 
 
 class Journal:
@@ -450,7 +453,13 @@ class Journal:
         """All that changes state, in order, from behind a txid to the end: for recovery."""
         cursor = self.replay(Span(after), kinds=EVENTS)
         while not cursor.is_caught_up:
-            yield from cursor.read(1024, 4 << 20)
+            yield from cursor.read(_MOST_ENTRIES, _MOST_BYTES)
+
+    def passages(self, after: int = 0) -> Iterator[Passage]:
+        """The same, as it lies in the files."""
+        cursor = self.replay(Span(after), kinds=EVENTS)
+        while not cursor.is_caught_up:
+            yield cursor.read_packed(_MOST_ENTRIES, _MOST_BYTES)
 
     # Looking after files. These take their time: call them from a thread of your own. What takes
     # long is given up when the journal is closed, or before that by `give_up_filing`.

@@ -11,6 +11,9 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from server.journal.choosing import alike, cut, pick
 from server.journal.entry import Entry, Origin, Topic
 from server.journal.layout import (
@@ -23,8 +26,9 @@ from server.journal.layout import (
     TIMESTAMP,
     TOPIC,
     TXID,
+    Row,
 )
-from server.journal.records import Names, entry_of, no_names
+from server.journal.records import RECORD_TYPE, Names, entry_of, no_names
 from server.journal.stretch import Run, Stretch
 
 
@@ -79,10 +83,7 @@ class PackedRun:
 
     def entry(self, position: int) -> Entry:
         """One of the entries."""
-        row = RECORD.unpack_from(self.records, position * RECORD_SIZE)
-        start = row[BODY_START]
-        data = self.bodies[start : start + row[BODY_LENGTH] + row[EXTRAS_LENGTH]]
-        return entry_of(row, data, self.topic, self.origin)
+        return entry_of(*_parts(self.records, self.bodies, position), self.topic, self.origin)
 
     def pick(self, positions: Sequence[int]) -> PackedRun:
         """Some of the entries, in their order."""
@@ -128,6 +129,19 @@ class Passage:
         txid: int = RECORD.unpack_from(self.records, position * RECORD_SIZE)[TXID]
         return txid
 
+    def columns(self) -> npt.NDArray[np.void]:
+        """The records of the entries, in order, as one array of RECORD_TYPE."""
+        return np.frombuffer(self.records, RECORD_TYPE)
+
+    def entry(self, position: int) -> Entry:
+        """One of the entries."""
+        row, data = _parts(self.records, self.bodies, position)
+        return entry_of(row, data, self.names.topics[row[TOPIC]], self.names.origins[row[ORIGIN]])
+
+    def data(self) -> list[bytes]:
+        """The bodies one by one, with the extras."""
+        return cut(self.records, self.bodies)
+
     def without_body(self, position: int) -> Unread:
         """One of the entries, of which it turns out that its body is damaged."""
         row = RECORD.unpack_from(self.records, position * RECORD_SIZE)
@@ -162,10 +176,24 @@ class Passage:
             return self
         return Passage(pick(self.records, positions), self.bodies, self.names, self.unread)
 
+    def part(self, start: int, end: int) -> Passage:
+        """Some of the entries, in a row."""
+        if not start and end == len(self):
+            return self
+        records = self.records[start * RECORD_SIZE : end * RECORD_SIZE]
+        return Passage(records, self.bodies, self.names)
+
     def up_to(self, txid: int) -> Passage:
         """The entries up to one of them."""
         count = len(self)
         return self.pick(range(bisect_right(range(count), txid, key=self.txid)))
+
+
+def _parts(records: bytes, bodies: bytes, position: int) -> tuple[Row, bytes]:
+    """The record of one of some entries, and its body with the extras."""
+    row = RECORD.unpack_from(records, position * RECORD_SIZE)
+    start = row[BODY_START]
+    return row, bodies[start : start + row[BODY_LENGTH] + row[EXTRAS_LENGTH]]
 
 
 NO_PASSAGE: Final = Passage(b"", b"", no_names())

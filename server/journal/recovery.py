@@ -7,8 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from server.journal.batches import MOST_WAITING, LiveFile, Stream
 from server.journal.belonging import SMALLEST, strangers
@@ -41,6 +44,8 @@ from server.journal.missing import Missing, decode_note
 from server.journal.naming import clients_name, journal_files, unfinished_files
 from server.journal.records import CHUNK, Names, no_names, read_bodies, read_rows
 from server.journal.storage import Disk, FileSource
+
+_EVENTS: Final = sorted(EVENTS)
 
 
 @dataclass(slots=True)
@@ -315,6 +320,30 @@ class Recovery:
             with suppress(msgspec.MsgspecError):
                 self._missing.take(row[SOURCE_TXID], decode_note(data), is_own=not row[SOURCE])
 
+    def _take_rows(
+        self, records: npt.NDArray[np.void], data: Callable[[int], bytes | None]
+    ) -> None:
+        """Learn what entries in a row say of their publishers."""
+        kinds = records["kind"]
+        if self._missing.missing or (kinds == Kind.MISSING).any():
+            for place, row in enumerate(records.tolist()):
+                self._take_row(row, data(place) if row[KIND] == Kind.MISSING else None)
+            return
+        is_numbered = (records["sequence"] != records["txid"]) | (records["source"] != 0)
+        said = records[np.isin(kinds, _EVENTS) & is_numbered]
+        if not len(said):
+            return
+        said = said[np.argsort(said["client"], kind="stable")]
+        clients = said["client"]
+        firsts = np.flatnonzero(np.concatenate(([True], clients[1:] != clients[:-1])))
+        for client, sequence, moment in zip(
+            clients[firsts].tolist(),
+            np.maximum.reduceat(said["sequence"], firsts).tolist(),
+            np.maximum.reduceat(said["timestamp"], firsts).tolist(),
+            strict=True,
+        ):
+            self._take(client, sequence, moment)
+
     def _take(self, client: int, sequence: int, time: int) -> None:
         known = self._sequences.get(client, (0, 0))
         self._sequences[client] = (max(known[0], sequence), max(known[1], time))
@@ -323,11 +352,8 @@ class Recovery:
         source = FileSource(path)
         names: Names = no_names()
 
-        def visit(row: Row, data: bytes) -> None:
-            names.learn(row[KIND], row[TOPIC], row[ORIGIN], data)
-            self._take_row(row, data)
-
-        extent = find_extent(source, header.first_txid, self._covered, visit)
+        visitor = _Learning(names, self._take_row, self._take_rows)
+        extent = find_extent(source, header.first_txid, self._covered, visitor)
         self._report_damage(path, header, extent)
         if header.number and not extent.count:
             text = (
@@ -386,6 +412,38 @@ class Recovery:
         self._covered = cache.txid
         self._sequences = dict(cache.sequences)
         self._missing = Missing(cache.missing)
+
+
+class _Learning:
+    """Takes the entries of the live file.
+
+    Args:
+        names: are given those that entries define.
+        take: learns what an entry says of its publisher.
+        take_all: learns it of entries in a row.
+    """
+
+    def __init__(
+        self,
+        names: Names,
+        take: Callable[[Row, bytes], None],
+        take_all: Callable[[npt.NDArray[np.void], Callable[[int], bytes]], None],
+    ) -> None:
+        self._names = names
+        self._take = take
+        self._take_all = take_all
+
+    def take(self, row: Row, data: bytes) -> None:
+        """See `Visitor.take`."""
+        self._names.learn(row[KIND], row[TOPIC], row[ORIGIN], data)
+        self._take(row, data)
+
+    def take_all(self, records: npt.NDArray[np.void], data: Callable[[int], bytes]) -> None:
+        """See `Visitor.take_all`."""
+        for place in np.flatnonzero(records["kind"] >= Kind.DEFINE_TOPIC).tolist():
+            row = records[place].item()
+            self._names.learn(row[KIND], row[TOPIC], row[ORIGIN], data(place))
+        self._take_all(records, data)
 
 
 def _with_names(file: JournalFile, names: Names) -> JournalFile:

@@ -18,8 +18,8 @@ import msgspec
 
 from server.journal import Kind
 from server.replays.deletions import WITH_DELETIONS
+from server.sow.applying import is_superseded, record_of
 from server.sow.records import Change
-from server.sow.recovery import is_superseded, record_of
 from server.subscriptions.logged import LoggedEnvelope
 from server.subscriptions.record_audience import RecordAudience
 from server.subscriptions.record_delivery import DELETED, MATCH

@@ -13,6 +13,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,6 +28,7 @@ from server.sow.slab_entries import place_run
 from server.sow.slab_file import DamagedFileError, SlabFile
 from server.sow.slab_format import ENTRY, Kind, padded
 from server.sow.slab_log import SlabLog
+from server.sow.slab_placing import Placing
 from server.sow.slab_reading import Slabs
 from server.sow.slab_scan import ChainLink, scan_slabs
 from server.sow.store import (
@@ -108,7 +110,16 @@ class FileStore:
         self._live_bytes = 0
         self._sequence = file.commit_point.sequence
         self._slabs: Final = Slabs(file.slabs, file.slab_size)
-        found = scan_slabs(file, self._apply_slab)
+        placing = Placing(
+            topic if pattern else None,
+            self._rows,
+            self._locations,
+            self._rooms,
+            self._free,
+            self._apply,
+        )
+        found = scan_slabs(file, partial(self._apply_slab, placing))
+        placing.finish()
         self.lost_bytes: Final = found.lost
         self.had: Final = file.had
         self._log = SlabLog(file, found, committer, tell, topic)
@@ -118,42 +129,28 @@ class FileStore:
 
     # ---- recovery
 
-    def _apply_slab(self, link: ChainLink) -> int:
+    def _apply_slab(self, placing: Placing, link: ChainLink) -> int:
         """Apply the entries of a slab of the log; gives where they end."""
-        end = self._file.slab_size if link.end is None else link.end
-        position, live, sequence = self._slabs.place_records(
-            link.place,
+        size = self._file.slab_size
+        position, live, sequence = placing.place(
+            self._file.slabs[link.place],
+            link.place * size,
             form.FIRST_ENTRY,
-            end,
+            size if link.end is None else link.end,
             link.header.epoch & 0xFFFFFFFF,
-            self._topic if self._pattern else None,
-            self._rows,
-            self._locations,
-            self._rooms,
-            self._free,
-            self._apply,
         )
         self._live_bytes += live
         self._sequence = max(self._sequence, sequence)
         return position
 
     def _apply(self, location: int, data: bytes) -> None:
-        """Apply one entry of the log that is no record; the checksum is right."""
-        _, length, _, kind, topics, keys, _, _, _, _, _, number = ENTRY.unpack_from(data)
-        room = (length + 7) & -8
-        start = ENTRY.size + topics
-        identity = data[start : start + keys].decode("utf-8", "surrogateescape")
-        if self._pattern:
-            topic = data[ENTRY.size : start].decode("utf-8", "surrogateescape")
-            identity = f"{topic or self._topic}\0{identity}"
-        if kind == Kind.DELETED:
-            if identity in self._rows:
-                self._forget(self._rows.pop(identity))
-        elif kind == Kind.DROPPED:
+        """Apply one entry of the log that is about no current record; the checksum is right."""
+        _, length, _, kind, _, _, _, _, _, _, _, number = ENTRY.unpack_from(data)
+        if kind == Kind.DROPPED:
             if number in self._past_rows:
                 self._forget_past(self._past_rows[number])
         elif kind in (Kind.PAST, Kind.PAST_DELETED):
-            self._place_past(number, location, room)
+            self._place_past(number, location, padded(length))
             self._next_number = max(self._next_number, number + 1)
         else:
             raise DamagedFileError(f"{self._file.path} has an entry of unknown kind {kind}")
@@ -204,14 +201,15 @@ class FileStore:
 
     def bodies(self, rows: Sequence[int]) -> list[bytes]:
         """See `RecordStore.bodies`."""
-        data, ends = self.joined_bodies(rows)
-        starts = (0, *(end + 1 for end in ends))
-        return [data[start:end] for start, end in zip(starts, ends, strict=False)]
+        found = self._slabs.read_bodies(self._locations, rows)
+        if found is None or self._file.guard.lost:  # perhaps what has just been read
+            return [self.record(row).body for row in rows]
+        return found
 
     def joined_bodies(self, rows: Sequence[int]) -> JoinedBodies:
         """See `RecordStore.joined_bodies`."""
         found = self._slabs.join_bodies(self._locations, rows)
-        if found is None or self._file.guard.lost:  # perhaps what has just been read
+        if found is None or self._file.guard.lost:
             return join([b"" if row < 0 else self.record(row).body for row in rows])
         return JoinedBodies(*found)
 

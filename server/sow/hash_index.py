@@ -25,6 +25,13 @@ Scalar: TypeAlias = str | int | float
 Wanted: TypeAlias = tuple[tuple[str, ...], ...]
 """For each field of an index the texts that it may have."""
 
+_Key: TypeAlias = Scalar | tuple[Scalar, ...]
+"""What rows are filed under: the value of the field, or of several fields all of them."""
+
+_PLAIN: Final = 0
+_ODD: Final = 1
+_NULL: Final = 2  # which equals no text, whatever is in other fields
+
 MAX_COMBINATIONS: Final = 10_000
 """More look-ups than this are not worth it."""
 
@@ -37,73 +44,77 @@ class HashIndex:
         message_type: the topic's message type.
     """
 
-    __slots__ = ("_extract", "_extract_all", "_filed", "_found", "_odd", "fields")
+    __slots__ = ("_extract", "_extract_all", "_filed", "_found", "_is_single", "_odd", "fields")
 
     def __init__(self, fields: Sequence[Path], message_type: MessageType) -> None:
         self.fields: Final = tuple(fields)
         self._extract: Final[Extractor] = message_type.extractor(fields)
         self._extract_all: Final = bulk_extractor(message_type, fields)
-        self._found: dict[tuple[Scalar, ...], int | set[int]] = {}
-        self._filed: dict[int, tuple[Scalar, ...]] = {}
+        self._is_single: Final = len(self.fields) == 1
+        self._found: dict[_Key, int | set[int]] = {}
+        self._filed: list[_Key | None] = []  # by rows
         self._odd: set[int] = set()
 
     def put(self, row: int, body: bytes) -> None:
         """File a row under the values of its body."""
-        self._file(row, self._extract(body))
+        values = self._extract(body)
+        self._file(row, values[0] if self._is_single else values, max(map(_standing, values)))
 
     def put_all(self, rows: Sequence[int], bodies: Sequence[bytes]) -> None:
         """File rows, at least one, under the values of their bodies."""
-        for row, values in zip(rows, zip(*self._extract_all(bodies), strict=True), strict=True):
-            self._file(row, values)
+        columns = self._extract_all(bodies)
+        if self._is_single:
+            for row, value in zip(rows, columns[0], strict=True):
+                self._file(row, value, _standing(value))
+        else:
+            for row, values in zip(rows, zip(*columns, strict=True), strict=True):
+                self._file(row, values, max(map(_standing, values)))
 
-    def _file(self, row: int, values: tuple[Value, ...]) -> None:
-        filed = self._filed.get(row)
-        if filed is not None:
-            if filed == values:
+    def _file(self, row: int, values: Value | tuple[Value, ...], standing: int) -> None:
+        filed = self._filed
+        while row >= len(filed):
+            filed.append(None)
+        before = filed[row]
+        if before is not None:
+            if before == values:
                 return
             self.remove(row)
-        elif row in self._odd:
+        elif self._odd:
             self._odd.discard(row)
-        odd = False
-        for value in values:
-            if value is None or value == "":
-                return  # NULL equals no text
-            if value.__class__ is not str and _is_odd(value):
-                odd = True
-        if odd:
+        if standing == _ODD:
             self._odd.add(row)
+        if standing != _PLAIN:
             return
-        scalars: tuple[Scalar, ...] = values  # type: ignore[assignment]  # neither NULL nor odd
-        self._filed[row] = scalars
-        found = self._found.get(scalars)
-        if found is None:
-            self._found[scalars] = row
-        elif isinstance(found, set):
+        key: _Key = values  # type: ignore[assignment]  # neither NULL nor odd
+        filed[row] = key
+        found = self._found.setdefault(key, row)
+        if isinstance(found, set):
             found.add(row)
-        else:
-            self._found[scalars] = {found, row}
+        elif found != row:
+            self._found[key] = {found, row}
 
     def remove(self, row: int) -> None:
         """Forget a row."""
         self._odd.discard(row)
-        values = self._filed.pop(row, None)
-        if values is None:
+        key = self._filed[row] if row < len(self._filed) else None
+        if key is None:
             return
-        found = self._found[values]
+        self._filed[row] = None
+        found = self._found[key]
         if isinstance(found, set):
             found.discard(row)
             if len(found) > 1:
                 return
             if found:
-                self._found[values] = found.pop()
+                self._found[key] = found.pop()
                 return
-        del self._found[values]
+        del self._found[key]
 
     def candidates(self, wanted: Wanted) -> set[int]:
         """Rows that may have one of the texts in each field."""
         rows = set(self._odd)
         for values in product(*map(_alternatives, wanted)):
-            found = self._found.get(values)
+            found = self._found.get(values[0] if self._is_single else values)
             if isinstance(found, set):
                 rows |= found
             elif found is not None:
@@ -111,10 +122,13 @@ class HashIndex:
         return rows
 
 
-def _is_odd(value: Value) -> bool:
+def _standing(value: Value) -> int:
+    """Whether a value can be filed as it is."""
     if isinstance(value, str):
-        return False
-    return isinstance(value, list) or not (abs(value) < EXACT_LIMIT if value is not None else False)
+        return _PLAIN if value else _NULL
+    if value is None:
+        return _NULL
+    return _ODD if isinstance(value, list) or not abs(value) < EXACT_LIMIT else _PLAIN
 
 
 def _alternatives(texts: Iterable[str]) -> list[Scalar]:

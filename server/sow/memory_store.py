@@ -96,26 +96,30 @@ class MemoryStore:
         """See `RecordStore.put`."""
         row = self._rows.get(identity)
         if row is None:
-            row = self._rows[identity] = self._add(record)
+            row = self._rows[identity] = self._add(tuple(record), len(record.body))
         else:
-            self._stored_bytes += len(record.body) - len(self.record(row).body)
-            self._records[row] = tuple(record)
+            self._replace(row, tuple(record), len(record.body))
         self._sequence = max(self._sequence, record.sequence)
         return row
 
     def put_run(self, run: RecordRun, start: int) -> PutRun:
         """See `RecordStore.put_run`."""
-        count = len(run.bodies)
         rows: list[int] = []
         added: list[int] = []
-        for place in range(start, count):
-            record = run.record(place)
-            is_new = record.key not in self._rows
-            row = self.put(record.key, record)
-            rows.append(row)
-            if is_new:
+        for key, body, fields in zip(
+            run.keys[start:], run.bodies[start:], run.fields(start), strict=True
+        ):
+            identity = str(key)
+            row = self._rows.get(identity)
+            if row is None:
+                row = self._rows[identity] = self._add(fields, len(body))
                 added.append(row)
-        return PutRun(count, rows, added)
+            else:
+                self._replace(row, fields, len(body))
+            rows.append(row)
+        if rows:
+            self._sequence = max(self._sequence, run.sequences[-1])
+        return PutRun(start + len(rows), rows, added)
 
     def delete(self, identity: str, sequence: int) -> int:
         """See `RecordStore.delete`."""
@@ -126,7 +130,7 @@ class MemoryStore:
 
     def keep(self, past: Superseded) -> int:
         """See `RecordStore.keep`."""
-        row = self._add(past.record)
+        row = self._add(tuple(past.record), len(past.record.body))
         self._past[row] = past
         return row
 
@@ -162,14 +166,18 @@ class MemoryStore:
     def close(self) -> None:
         """See `RecordStore.close`."""
 
-    def _add(self, record: Record) -> int:
-        self._stored_bytes += len(record.body)
+    def _add(self, fields: _Fields, size: int) -> int:
+        self._stored_bytes += size
         if self._free:
             row = self._free.pop()
-            self._records[row] = tuple(record)
+            self._records[row] = fields
             return row
-        self._records.append(tuple(record))
+        self._records.append(fields)
         return len(self._records) - 1
+
+    def _replace(self, row: int, fields: _Fields, size: int) -> None:
+        self._stored_bytes += size - len(self.record(row).body)
+        self._records[row] = fields
 
     def _remove(self, row: int) -> None:
         self._stored_bytes -= len(self.record(row).body)

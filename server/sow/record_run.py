@@ -6,9 +6,11 @@ has been there before, and no field of the record is a text of the publisher's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
+from server.journal.blocks import Field, each, of_one, part_of
 from server.sow.records import Record
 
 
@@ -20,9 +22,9 @@ class RecordRun(NamedTuple):
         keys: their SOW keys as numbers.
         bodies: the messages.
         sequences: their places in the instance's order of changes, ascending.
-        timestamp: of all of them, in nanoseconds since 1970.
-        expires: when all of them expire, in nanoseconds since 1970; 0 for never.
-        publisher: what stands for the publisher in their bookmarks.
+        timestamp: in nanoseconds since 1970.
+        expires: when they expire, in nanoseconds since 1970; 0 for never.
+        publisher: what stands for the publisher in bookmarks; the same in all that are announced.
         numbers: the publisher's numbers there; empty if they have no bookmarks.
     """
 
@@ -30,14 +32,16 @@ class RecordRun(NamedTuple):
     keys: Sequence[int]
     bodies: Sequence[bytes]
     sequences: Sequence[int]
-    timestamp: int
-    expires: int = 0
-    publisher: int = 0
+    timestamp: Field
+    expires: Field = 0
+    publisher: Field = 0
     numbers: Sequence[int] = ()
 
     def bookmark(self, place: int) -> str:
         """The bookmark of one of them."""
-        return f"{self.publisher}|{self.numbers[place]}|" if self.numbers else ""
+        if not self.numbers:
+            return ""
+        return f"{of_one(self.publisher, place)}|{self.numbers[place]}|"
 
     def part(self, start: int, end: int) -> RecordRun:
         """Some of them, in a row."""
@@ -47,7 +51,36 @@ class RecordRun(NamedTuple):
             keys=self.keys[start:end],
             bodies=self.bodies[start:end],
             sequences=self.sequences[start:end],
+            timestamp=part_of(self.timestamp, start, end),
+            expires=part_of(self.expires, start, end),
+            publisher=part_of(self.publisher, start, end),
             numbers=self.numbers[start:end],
+        )
+
+    def fields(self, start: int) -> Iterator[tuple[object, ...]]:
+        """Those from one of them on, each as the plain tuple of what a `Record` has."""
+        count = len(self.bodies) - start
+        timestamps, expires, publishers = (
+            each(part_of(field, start, start + count), count)
+            for field in (self.timestamp, self.expires, self.publisher)
+        )
+        bookmarks: Iterable[str] = repeat("", count)
+        if self.numbers:
+            bookmarks = [
+                f"{publisher}|{number}|"
+                for publisher, number in zip(publishers, self.numbers[start:], strict=True)
+            ]
+        return zip(
+            map(str, self.keys[start:]),
+            self.bodies[start:],
+            repeat(self.topic, count),
+            timestamps,
+            expires,
+            self.sequences[start:],
+            repeat("", count),
+            bookmarks,
+            repeat(None, count),
+            strict=True,
         )
 
     def record(self, place: int) -> Record:
@@ -56,8 +89,8 @@ class RecordRun(NamedTuple):
             str(self.keys[place]),
             self.bodies[place],
             self.topic,
-            self.timestamp,
-            self.expires,
+            of_one(self.timestamp, place),
+            of_one(self.expires, place),
             self.sequences[place],
             "",
             self.bookmark(place),

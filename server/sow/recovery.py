@@ -1,8 +1,8 @@
 """Brings topics with records up to date from the transaction log.
 
 What a store holds is the log up to its last sequence, for the changes of journaled topics have the
-txids of their entries for sequences. So recovery applies the entries after that, with the same
-`SowTopic.apply` that a publish ends in; for an empty store that is all of them.
+txids of their entries for sequences. So recovery applies the entries after that (applying.py); for
+an empty store that is all of them.
 
 A store can also be ahead of the log: it writes through memory maps, which survive a process, while
 the log's last entries were still on their way to the disk. Nobody was told that these are safe, and
@@ -18,20 +18,22 @@ another state, and a record in a state that came too late is better than none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
+import numpy as np
 
 from server.journal import EVENTS, Kind, Span
-from server.journal.layout import decode_text
-from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, is_later
+from server.sow.applying import apply_passage, is_superseded, record_of, stretches
+from server.sow.records import NANOSECONDS_IN_MICROSECOND, Record
 from server.sow.store import StoreError, Superseded
 from server.sow.topic import SowTopic
 
 if TYPE_CHECKING:
-    from server.journal import Entry, Journal
+    from server.journal import Entry, Journal, Passage, Topic
 
+_NOBODY: Final = -1
 _MOST_LOST: Final = 10_000_000
 """Entries by which a store can be ahead; more than may wait to be written."""
 
@@ -73,8 +75,8 @@ def recover_records(
         topics: the topics that are recorded there.
         find: gives the topic that has the records of a message type and name.
         settle: waits until every commit of a store that was asked for is done.
-        check: called between entries; what it raises ends the recovery, which can be taken up
-            from there by another start.
+        check: called between some entries and the next; what it raises ends the recovery, which can
+            be taken up from there by another start.
         tell: told of every topic that was ahead of the log.
 
     Raises:
@@ -92,13 +94,11 @@ def recover_records(
         # In this order: should the power fail in between, the stores are still ahead.
         settle()
         _skip_txids(journal, max(sow.table.store.last_sequence for sow in ahead))
-    for entry in journal.entries(after=min(begin.after for begin in begins.values())):
+    shares = _Shares(begins, find)
+    for passage in journal.passages(after=min(begin.after for begin in begins.values())):
         check()
-        topic = find(entry.topic.message_type, entry.topic.name)
-        if not isinstance(topic, SowTopic) or (begin := begins.get(topic)) is None:
-            continue
-        if entry.txid > begin.after and entry.timestamp >= begin.not_before:
-            apply_entry(topic, entry)
+        for sow, share in shares.of(passage):
+            apply_passage(sow, share)
 
 
 def _begin(sow: SowTopic, journal: Journal) -> Span:
@@ -111,54 +111,53 @@ def _begin(sow: SowTopic, journal: Journal) -> Span:
     return Span(0, not_before=point // NANOSECONDS_IN_MICROSECOND)
 
 
-def apply_entry(sow: SowTopic, entry: Entry) -> None:
-    """Do to the records of a topic what an entry of the log says.
+class _Shares:
+    """Which entries of the log are for which topic.
 
-    Raises:
-        StoreError: a record cannot be stored.
+    What changes the records of one topic changes nothing of the others, so the entries of each are
+    applied together, however they alternate in the log; unless something that has to be worked out
+    again may look other topics' records up.
+
+    Args:
+        begins: the topics, each with the part of the log that it needs.
+        find: gives the topic that has the records of a message type and name.
     """
-    if entry.kind == Kind.SOW_DELETE:
-        moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
-        keys = msgspec.json.decode(entry.body, type=list[str])
-        for record in sow.find_keys(keys, lambda name: name == entry.topic.name):
-            if not is_superseded(entry, record):
-                sow.remove(record, entry.txid, moment)
-    elif entry.kind in (Kind.PUBLISH, Kind.DELTA_PUBLISH):
-        record = record_of(sow, entry)
-        identity = sow.table.identity(record.key, record.topic)
-        if not entry.is_late or not is_superseded(entry, sow.table.get(identity)):
-            sow.apply(record)
 
+    def __init__(self, begins: Mapping[SowTopic, Span], find: Find) -> None:
+        self._begins: Final = begins
+        self._find: Final = find
+        self._topics: Final = list(begins)
+        self._keeps_order: Final = any(sow.asks_for_context for sow in begins)
+        self._owners: Final[dict[Topic, int]] = {}
 
-def is_superseded(entry: Entry, record: Record | None) -> bool:
-    """Whether an entry does nothing to a record, which is of a later message of its publisher."""
-    return entry.is_late and is_later(record, entry.client, entry.sequence)
+    def of(self, passage: Passage) -> Iterator[tuple[SowTopic, Passage]]:
+        """The entries that topics need, in the order in which they are to be applied."""
+        columns = passage.columns()
+        owners = np.full(len(columns), _NOBODY)
+        for number in set(columns["topic"].tolist()):
+            if (owner := self._owner(passage.names.topics[number])) != _NOBODY:
+                begin = self._begins[self._topics[owner]]
+                is_needed = columns["topic"] == number
+                is_needed &= columns["txid"] > begin.after
+                is_needed &= columns["timestamp"] >= begin.not_before
+                owners[is_needed] = owner
+        positions = np.flatnonzero(owners != _NOBODY)
+        if not self._keeps_order:
+            positions = positions[np.argsort(owners[positions], kind="stable")]
+        for start, end in stretches(owners[positions]):
+            sow = self._topics[owners[positions[start]]]
+            yield sow, passage.pick(positions[start:end].tolist())
 
-
-def record_of(sow: SowTopic, entry: Entry) -> Record:
-    """What a record was after the message that an entry holds."""
-    moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
-    correlation_id = decode_text(entry.correlation_id)
-    if not entry.sow_key and not entry.given_key:  # recorded before the topic had records
-        return sow.draft(
-            entry.body,
-            moment,
-            entry.txid,
-            bookmark=entry.bookmark,
-            topic=entry.topic.name,
-            expiration=entry.expiration or None,
-            correlation_id=correlation_id,
-        )
-    return Record(
-        decode_text(entry.given_key) or str(entry.sow_key),
-        entry.body,
-        entry.topic.name,
-        moment,
-        moment + entry.expiration * NANOSECONDS if entry.expiration else 0,
-        entry.txid,
-        correlation_id,
-        entry.bookmark,
-    )
+    def _owner(self, topic: Topic) -> int:
+        """The number of the topic that has the records of a name, if it needs the log."""
+        owner = self._owners.get(topic)
+        if owner is None:
+            sow = self._find(topic.message_type, topic.name)
+            owner = _NOBODY
+            if isinstance(sow, SowTopic) and sow in self._begins:
+                owner = self._topics.index(sow)
+            self._owners[topic] = owner
+        return owner
 
 
 def _set_back(sow: SowTopic, journal: Journal, find: Find) -> SetBack:

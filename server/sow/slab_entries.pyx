@@ -73,19 +73,23 @@ cdef enum:
 def write_run(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, run, Py_ssize_t start):
     cdef list bodies = list(run.bodies), keys = list(run.keys), sequences = list(run.sequences)
     cdef list numbers = list(run.numbers)
+    cdef list timestamps = column_of(run.timestamp), moments = column_of(run.expires)
+    cdef list publishers = column_of(run.publisher)
     cdef Py_ssize_t count = len(bodies), place
     cdef Py_ssize_t length, room, key_size, bookmark_size = 0
-    cdef uint64_t timestamp = run.timestamp, expires = run.expires
+    cdef uint64_t timestamp = 0 if timestamps is not None else run.timestamp
+    cdef uint64_t expires = 0 if moments is not None else run.expires
     cdef uint8_t[MOST_DECIMALS] key
     cdef uint8_t[2 * MOST_DECIMALS + 2] bookmark
-    cdef uint8_t *behind_publisher = put_decimals(bookmark, run.publisher)
+    cdef uint8_t *behind_publisher = put_decimals(bookmark, 0 if publishers is not None else run.publisher)
     cdef uint8_t *at
     cdef bytes body
     cdef array.array rooms = array.array("I")
     cdef Py_buffer view
     behind_publisher[0] = 124
-    if len(keys) != count or len(sequences) != count or (numbers and len(numbers) != count):
-        raise ValueError("a run has as many keys, sequences and numbers as bodies")
+    for column in (keys, sequences, numbers or None, timestamps, moments, publishers):
+        if column is not None and len(column) != count:
+            raise ValueError("a run has as many keys, sequences and numbers as bodies")
     array.resize(rooms, max(0, count - start))
     PyObject_GetBuffer(mapped, &view, PyBUF_WRITABLE)
     try:
@@ -94,7 +98,16 @@ def write_run(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, run
         for place in range(start, count):
             body = bodies[place]
             key_size = put_decimals(key, PyLong_AsUnsignedLongLong(keys[place])) - key
+            if timestamps is not None:
+                timestamp = PyLong_AsUnsignedLongLong(timestamps[place])
+            if moments is not None:
+                expires = PyLong_AsUnsignedLongLong(moments[place])
             if numbers:
+                if publishers is not None:
+                    behind_publisher = put_decimals(
+                        bookmark, PyLong_AsUnsignedLongLong(publishers[place])
+                    )
+                    behind_publisher[0] = 124
                 at = put_decimals(behind_publisher + 1, PyLong_AsUnsignedLongLong(numbers[place]))
                 at[0] = 124
                 bookmark_size = at + 1 - bookmark
@@ -125,6 +138,11 @@ def write_run(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, run
     finally:
         PyBuffer_Release(&view)
     return rooms
+
+
+cdef list column_of(field):
+    """What differs from record to record; None if they have the same there."""
+    return None if isinstance(field, int) else list(field)
 
 
 def place_run(

@@ -2,7 +2,7 @@
 
 import mmap
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from server.sow.records import Record
 
@@ -30,6 +30,9 @@ class Slabs:
             IndexError: there is no such row, or slab.
         """
 
+    def read_bodies(self, locations: array[int], rows: Sequence[int]) -> list[bytes] | None:
+        """The bodies of some rows one by one; see `read_records`."""
+
     def read_records(
         self, locations: array[int], rows: Sequence[int], topic: str
     ) -> list[Record] | None:
@@ -42,36 +45,4 @@ class Slabs:
 
         Raises:
             IndexError: there is no such row, or slab.
-        """
-
-    def place_records(
-        self,
-        index: int,
-        position: int,
-        end: int,
-        epoch: int,
-        topic: str | None,
-        rows: dict[str, int],
-        locations: array[int],
-        rooms: array[int],
-        free: list[int],
-        other: Callable[[int, bytes], None],
-    ) -> tuple[int, int, int]:
-        """Apply the entries of a slab, up to the first that is not whole, to what finds records.
-
-        Args:
-            index: the slab.
-            position: where in it the first entry is.
-            end: where its entries end at the latest.
-            epoch: the lower 32 bits of its epoch.
-            topic: the topic of records that name none, if identities tell topics apart; else None.
-            rows: identity -> row.
-            locations: of each row.
-            rooms: of each row.
-            free: rows that can be used again.
-            other: applies an entry that is no record, given its location and bytes.
-
-        Returns:
-            Where the entries end, by how many bytes more is live than `other` knows of, and the
-            highest sequence of an entry.
         """

@@ -11,14 +11,13 @@ from cpython cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.ref cimport Py_INCREF, PyObject
-from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 
 import array as arrays
 
-from server.journal.octets cimport crc32c, load_u32, load_u64
 from server.sow.records import Record
+from server.sow.slab_entry cimport HEAD, Entry, body_at, read_entry, text_at
 from server.sow.slab_format import ENTRY
 
 
@@ -32,52 +31,10 @@ cdef extern from *:
 
 
 cdef enum:
-    HEAD = 56             # bytes of an entry before its texts: `slab_format.ENTRY`
-    RECORD_KIND = 1
     RECORD_FIELDS = 9
-    NOWHERE = -1          # the location of a row that is not in use
 
 if ENTRY.size != HEAD or len(Record._fields) != RECORD_FIELDS:
     raise ImportError("the entries of SOW files are not as this was compiled for")
-
-
-cdef struct Entry:
-    const uint8_t *at
-    Py_ssize_t length
-    int kind
-    Py_ssize_t topics
-    Py_ssize_t keys
-    Py_ssize_t correlations
-    Py_ssize_t bookmarks
-    uint64_t sequence
-    uint64_t timestamp
-    uint64_t expires
-
-
-cdef inline Py_ssize_t load_u16(const uint8_t *at) noexcept nogil:
-    return at[0] | <Py_ssize_t> at[1] << 8
-
-
-cdef inline bint read_entry(const uint8_t *at, Py_ssize_t room, Entry *entry) noexcept nogil:
-    """Read what stands before an entry's texts; False if it does not lie within its room."""
-    if room < HEAD:
-        return False
-    entry.at = at
-    entry.length = load_u32(at + 4)
-    entry.kind = at[12]
-    entry.topics, entry.keys = load_u16(at + 14), load_u16(at + 16)
-    entry.correlations, entry.bookmarks = load_u16(at + 18), load_u16(at + 20)
-    entry.sequence, entry.timestamp = load_u64(at + 24), load_u64(at + 32)
-    entry.expires = load_u64(at + 40)
-    return body_at(entry) <= entry.length <= room
-
-
-cdef inline Py_ssize_t body_at(const Entry *entry) noexcept nogil:
-    return HEAD + entry.topics + entry.keys + entry.correlations + entry.bookmarks
-
-
-cdef inline str text_at(const uint8_t *at, Py_ssize_t length):
-    return PyUnicode_DecodeUTF8(<char *> at, length, "surrogateescape")
 
 
 cdef class Slabs:
@@ -120,6 +77,19 @@ cdef class Slabs:
             length = end_of[place] + 1
         return data, ends
 
+    def read_bodies(self, array.array locations not None, rows):
+        cdef Py_ssize_t row
+        cdef Entry entry
+        cdef _View view = _View(self)
+        found = []
+        for row in rows:
+            if not view.find(locations, row, &entry):
+                return None
+            found.append(PyBytes_FromStringAndSize(
+                <const char *> entry.at + body_at(&entry), entry.length - body_at(&entry)
+            ))
+        return found
+
     def read_records(self, array.array locations not None, rows, str topic not None):
         cdef Py_ssize_t row
         cdef Entry entry
@@ -130,51 +100,6 @@ cdef class Slabs:
                 return None
             found.append(record_of(&entry, topic))
         return found
-
-    def place_records(
-        self, int index, Py_ssize_t position, Py_ssize_t end, uint32_t epoch, str topic,
-        dict rows not None, array.array locations not None, array.array rooms not None,
-        list free not None, other,
-    ):
-        cdef _View view = _View(self)
-        cdef const uint8_t *base = view.at(index)
-        cdef int64_t first = index * self._size
-        cdef Py_ssize_t live = 0, row
-        cdef uint64_t sequence = 0
-        cdef uint32_t room
-        cdef Entry entry
-        end = min(end, self._size)
-        while position + HEAD <= end and read_entry(base + position, end - position, &entry):
-            if load_u32(entry.at + 8) != epoch:
-                break
-            identity = text_at(entry.at + HEAD + entry.topics, entry.keys)
-            if topic is not None:
-                of = text_at(entry.at + HEAD, entry.topics) if entry.topics else topic
-                identity = f"{of}\0{identity}"
-            if load_u32(entry.at) != crc32c(entry.at + 4, entry.length - 4):
-                break
-            if entry.sequence > sequence:
-                sequence = entry.sequence
-            room = (entry.length + 7) & -8
-            if entry.kind != RECORD_KIND:
-                data = PyBytes_FromStringAndSize(<const char *> entry.at, entry.length)
-                other(first + position, data)
-            else:
-                known = rows.get(identity)
-                if known is not None:
-                    row = known
-                    live -= rooms.data.as_uints[row]
-                elif free:
-                    row = rows[identity] = free.pop()
-                else:
-                    row = rows[identity] = len(locations)
-                    array.resize_smart(locations, row + 1)
-                    array.resize_smart(rooms, row + 1)
-                locations.data.as_longlongs[row] = first + position
-                rooms.data.as_uints[row] = room
-                live += room
-            position += room
-        return position, live, sequence
 
 
 cdef object LOCATIONS = arrays.array("q")

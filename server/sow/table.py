@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from server.expressions.functions.builtin import BUILTINS
 from server.expressions.functions.registry import Functions
+from server.journal.blocks import each, part_of
 from server.message_types.base import Extractor, MessageType
 from server.message_types.paths import Path
 from server.sow.expiry import ExpiryQueue
@@ -267,8 +268,9 @@ class RecordTable:
             for index in self.hash_indexes:
                 index.put_all(put.rows, run.bodies[start : put.end])
         if self._expiry is not None:
-            for row in put.rows:
-                self._expiry.set(row, run.expires)
+            moments = each(part_of(run.expires, start, put.end), len(put.rows))
+            for row, moment in zip(put.rows, moments, strict=True):
+                self._expiry.set(row, moment)
         return put.end, put.problem
 
     def _states_before(self, run: RecordRun, start: int) -> list[tuple[int, Record]]:

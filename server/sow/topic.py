@@ -155,6 +155,11 @@ class SowTopic:
         )
 
     @property
+    def takes_runs(self) -> bool:
+        """Whether records can be put together here; see `RecordTable.put_run`."""
+        return not self.is_container and self.spec.history is None
+
+    @property
     def ages(self) -> bool:
         """Whether time changes anything here, so that `next_expiry` is worth asking."""
         return self.spec.expiration_enabled or self.spec.history is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
+from server.journal.blocks import of_one
 from server.sow.records import to_seconds
 from server.subscriptions.envelope import Envelope, correlation_key
 from server.subscriptions.presentation import Presentation
@@ -252,7 +253,7 @@ class Framer:
             run.keys if presentation.sow_key else (),
             bodies,
             keys,
-            run.publisher,
+            of_one(run.publisher, 0),
             run.numbers if presentation.bookmark else (),
             self._right,
         )

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.journal import Entry
-from server.sow.recovery import apply_entry
+from server.sow.applying import apply_entry
 from tests.core.replicas import Replica, Road
 from tests.core.support import Core, CorePeer
 from tests.sow.support import make_topic, topic_spec

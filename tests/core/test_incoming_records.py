@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from server.sow.applying import apply_entry
 from server.sow.chain_file import ChainFile
 from server.sow.chaining import ChainingKeys, chaining_options
-from server.sow.recovery import apply_entry
 from server.wire.bookmarks import client_hash
 from tests.core.incoming import (
     ORDERS,

@@ -1,0 +1,143 @@
+"""Applies entries of the log to the records of a topic.
+
+An entry says what a publish came to: its record is the body under the key that is recorded with it.
+So most of them become records in runs (`record_run.py`), whatever the topic does with messages
+before it records them. What is left are entries that do something else, or whose record depends on
+the one before, or has a text of the publisher's; they are applied one by one, each in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from server.journal import MESSAGES, Kind
+from server.journal.layout import LATE, decode_text
+from server.sow.record_run import RecordRun
+from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, is_later
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from server.journal import Entry, Field, Passage
+    from server.sow.topic import SowTopic
+
+_LEAST_RUN: Final = 4
+"""Entries from which on putting them together is worth its while."""
+
+_PUBLISHES: Final = sorted(MESSAGES)
+
+
+def apply_passage(sow: SowTopic, passage: Passage) -> None:
+    """Do to the records of a topic what entries of the log say, all of which are for it.
+
+    Raises:
+        StoreError: a record cannot be stored; those of the entries before it have been.
+    """
+    plain = _plain(passage) if sow.takes_runs else np.zeros(len(passage), np.bool_)
+    for start, end in stretches(plain):
+        if plain[start] and end - start >= _LEAST_RUN:
+            _, problem = sow.table.put_run(_run_of(sow, passage.part(start, end)), 0)
+            if problem is not None:
+                raise problem
+        else:
+            for position in range(start, end):
+                apply_entry(sow, passage.entry(position))
+
+
+def stretches(values: npt.NDArray[np.generic]) -> Iterator[tuple[int, int]]:
+    """Where values in a row are the same, as first and end."""
+    if not len(values):
+        return
+    edges = (np.flatnonzero(values[1:] != values[:-1]) + 1).tolist()
+    yield from zip([0, *edges], [*edges, len(values)], strict=True)
+
+
+def _plain(passage: Passage) -> npt.NDArray[np.bool_]:
+    """Which entries say all of a record, in numbers but for the body."""
+    columns = passage.columns()
+    plain: npt.NDArray[np.bool_] = np.isin(columns["kind"], _PUBLISHES)
+    plain &= (columns["sow_key"] != 0) & (columns["extras_length"] == 0)
+    plain &= (columns["flags"] & LATE) == 0
+    return plain
+
+
+def _run_of(sow: SowTopic, passage: Passage) -> RecordRun:
+    """The records of plain entries."""
+    columns = passage.columns()
+    moments = columns["timestamp"] * NANOSECONDS_IN_MICROSECOND
+    lifetimes = columns["expiration"].astype(np.int64) * NANOSECONDS
+    return RecordRun(
+        sow.name,
+        columns["sow_key"].tolist(),
+        passage.data(),
+        columns["txid"].tolist(),
+        _field(moments),
+        _field(np.where(lifetimes, moments + lifetimes, 0)),
+        _field(columns["client"]),
+        columns["sequence"].tolist(),
+    )
+
+
+def _field(column: npt.NDArray[np.generic]) -> Field:
+    """A column, said once if all entries have the same there."""
+    if (column == column[0]).all():
+        same: int = column[0].item()
+        return same
+    each: Sequence[int] = column.tolist()
+    return each
+
+
+def apply_entry(sow: SowTopic, entry: Entry) -> None:
+    """Do to the records of a topic what an entry of the log says.
+
+    Raises:
+        StoreError: a record cannot be stored.
+    """
+    if entry.kind == Kind.SOW_DELETE:
+        moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
+        keys = msgspec.json.decode(entry.body, type=list[str])
+        for record in sow.find_keys(keys, lambda name: name == entry.topic.name):
+            if not is_superseded(entry, record):
+                sow.remove(record, entry.txid, moment)
+    elif entry.kind in (Kind.PUBLISH, Kind.DELTA_PUBLISH):
+        record = record_of(sow, entry)
+        identity = sow.table.identity(record.key, record.topic)
+        if not entry.is_late or not is_superseded(entry, sow.table.get(identity)):
+            sow.apply(record)
+
+
+def is_superseded(entry: Entry, record: Record | None) -> bool:
+    """Whether an entry does nothing to a record, which is of a later message of its publisher."""
+    return entry.is_late and is_later(record, entry.client, entry.sequence)
+
+
+def record_of(sow: SowTopic, entry: Entry) -> Record:
+    """What a record was after the message that an entry holds."""
+    moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
+    correlation_id = decode_text(entry.correlation_id)
+    if not entry.sow_key and not entry.given_key:  # recorded before the topic had records
+        return sow.draft(
+            entry.body,
+            moment,
+            entry.txid,
+            bookmark=entry.bookmark,
+            topic=entry.topic.name,
+            expiration=entry.expiration or None,
+            correlation_id=correlation_id,
+        )
+    return Record(
+        decode_text(entry.given_key) or str(entry.sow_key),
+        entry.body,
+        entry.topic.name,
+        moment,
+        moment + entry.expiration * NANOSECONDS if entry.expiration else 0,
+        entry.txid,
+        correlation_id,
+        entry.bookmark,
+    )
