@@ -30,6 +30,7 @@ from config_schema.spec import (
     ViewSpec,
 )
 from server.admin.interface import AdminError, AdminInterface
+from server.assembly.dead_threads import watch_threads
 from server.assembly.provision import (
     ProvisionError,
     message_type_modules,
@@ -172,6 +173,7 @@ class Instance:
         self._services.signals.note(signals_in_use(self._spec.actions))
         try:
             async with contextlib.AsyncExitStack() as opened:
+                opened.callback(watch_threads(self._log, self._log.flush))
                 await self._start(opened)
                 memory.settle()
                 opened.callback(memory.Collecting(self._engine.clock, self._ended).stop)
