@@ -155,6 +155,7 @@ class Instance:
 
     Attributes:
         room: how many entries the log takes before it takes no more; None for all.
+        elapsed: tells how long its work takes.
         events: what has happened to links.
     """
 
@@ -208,10 +209,14 @@ class Instance:
             self.log,
         )
         outboxes = Outboxes(self.clock.now)
-        self.turns = Turns(self.clock, self.clock.now, outboxes, self.log)
+        self.elapsed: Callable[[], float] = self.clock.now
+        self.turns = Turns(self.clock, self._elapsed, outboxes, self.log)
         self.links = Links(self.replication, self.turns, self.clock, self.log)
         for event in LinkEvent:
             self.replication.events.watch(event, self._watcher(event))
+
+    def _elapsed(self) -> float:
+        return self.elapsed()
 
     def _watcher(self, event: LinkEvent) -> Callable[[Way], None]:
         return lambda way: self.events.append((event, way))

@@ -40,7 +40,7 @@ class Trouble:
             clock.worked += self.random.random() * self.hurry
             return clock.time + clock.worked
 
-        instance.turns.elapsed = elapsed  # type: ignore[misc]  # it never changes elsewhere
+        instance.elapsed = elapsed
 
     @property
     def one(self) -> Instance:
