@@ -11,9 +11,19 @@ _TOGETHER: Final = "tests/pipeline/"
 """A second Spark would need another Java and another 1.5 GB."""
 
 _WITHOUT_SPARK: Final = (
+    "tests/pipeline/test_delta.py",
     "tests/pipeline/test_java.py",
     "tests/pipeline/test_journal_damage.py",
     "tests/pipeline/test_journal_read.py",
+    "tests/pipeline/test_journal_stream.py",
+    "tests/pipeline/test_json_bodies.py",
+    "tests/pipeline/test_json_columns.py",
+    "tests/pipeline/test_numbers_in_texts.py",
+    "tests/pipeline/test_objects_and_values.py",
+    "tests/pipeline/test_offsets.py",
+    "tests/pipeline/test_plain_columns.py",
+    "tests/pipeline/test_predicates.py",
+    "tests/pipeline/test_table_files.py",
     "tests/pipeline/test_view_stages.py",
 )
 
