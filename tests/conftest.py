@@ -30,9 +30,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """As many as cores; two more for tests that wait for servers more than they compute."""
+    """As many as cores; three more for tests that wait for servers more than they compute."""
     waits: bool = config.getoption("markexpr") != f"not {MARK}"
-    return (os.cpu_count() or 1) + 2 * waits
+    return (os.cpu_count() or 1) + 3 * waits
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:

@@ -38,7 +38,7 @@ _EACH_ALONE: Final = (
 )
 """These take long, all of a file together, and share nothing; the first has Sparks of its own."""
 
-_FIRST: Final = (_TOGETHER, "tests/recovery/", "tests/soak/")
+_FIRST: Final = (_TOGETHER, "tests/test_packaging.py", "tests/recovery/", "tests/soak/")
 """What takes longest begins first, so that no process is left with it in the end."""
 
 
