@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 
@@ -22,6 +23,10 @@ settings.register_profile(
     derandomize="CI" in os.environ,
 )
 settings.load_profile("default")
+
+# As pytest does, but before the server is imported, which another conftest may do: its own handler
+# of bus errors has to be the first that is asked.
+faulthandler.enable()
 
 # A shell starts what runs in the background with interrupts ignored, and every process that tests
 # start inherits that; those that are interrupted by a test would go on.
