@@ -16,7 +16,7 @@ from tests.core.support import Core
 
 TOPICS = ["a", "b", "ab", "a.b", "abc"]
 SELECTORS = [*TOPICS, "^a", "b$", "a.*c", "^(a|b)$"]
-IDS = ["1", "2", 'quo"te\\\\', "caf\u00e9 \u2028"]
+IDS = ["1", "2", 'quo"te\\\\', "caf\u00e9\u2028s"]
 Constant = int | str | None
 ANY: tuple[Constant, ...] = (None, 1, 2, "x")
 FILTERS: dict[str | None, tuple[Constant, ...]] = {  # and which values of `a` they match
