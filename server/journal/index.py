@@ -39,6 +39,7 @@ from server.journal.layout import (
     unpack_topic,
     with_checksum,
 )
+from server.journal.numbering import numbered
 from server.journal.records import (
     CHUNK,
     Names,
@@ -67,8 +68,6 @@ _CLIENT: Final = np.dtype([("client", "<u8"), ("first", "<u8"), ("last", "<u8"),
 _TOPIC_HEADER: Final = struct.Struct("<8sHHIII")  # magic, version, reserved, entries, topics, spare
 _POSTING: Final = struct.Struct("<II")  # topic number, entries
 _COMPRESSION: Final = 1
-_IS_EVENT: Final = np.isin(np.arange(256), sorted(EVENTS))
-"""Of each kind that a record can have, whether it is one of an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +129,8 @@ def build_index(source: Source, number: int, first_txid: int, count: int) -> Ind
             end = int(middles[stop - 1]) + int(records["extras_length"][-1])
             with_extras = with_extras or bool(records["extras_length"].any())
             notes += int(np.count_nonzero(records["kind"] == Kind.MISSING))
-            # A number from another instance may happen to be the txid that its entry has here.
-            numbered = (records["sequence"] != records["txid"]) | (records["source"] != 0)
-            _cover_all(clients, records, numbered & _IS_EVENT[records["kind"]])
+            for one in numbered(records):
+                _cover(clients, one.client, Span(one.first, one.last, one.time))
             continue
         for place, row in enumerate(read_rows(source, first_txid, start, stop), start):
             if row is None:  # what lies between its neighbours is taken for its body
@@ -149,27 +147,6 @@ def build_index(source: Source, number: int, first_txid: int, count: int) -> Ind
     pairs = np.stack((starts, middles), axis=1).reshape(-1) if with_extras else starts
     names = read_names(source, first_txid, count)
     return Index(number, first_txid, count, notes, names, clients, np.append(pairs, end))
-
-
-def _cover_all(
-    clients: dict[int, Span], records: npt.NDArray[np.void], chosen: npt.NDArray[np.bool_]
-) -> None:
-    """Take note of what publishers have numbered; columns are far cheaper than whole records."""
-    of_clients = records["client"][chosen]
-    if not len(of_clients):
-        return
-    sequences, times = records["sequence"][chosen], records["timestamp"][chosen]
-    if (of_clients == of_clients[0]).all():
-        found, begins = of_clients[:1], np.zeros(1, np.intp)
-    else:
-        order = np.argsort(of_clients, kind="stable")
-        sequences, times = sequences[order], times[order]
-        found, begins = np.unique(of_clients[order], return_index=True)
-    firsts = np.minimum.reduceat(sequences, begins).tolist()
-    lasts = np.maximum.reduceat(sequences, begins).tolist()
-    ends = np.maximum.reduceat(times, begins).tolist()
-    for client, *span in zip(found.tolist(), firsts, lasts, ends, strict=True):
-        _cover(clients, client, Span(*span))
 
 
 def _cover(clients: dict[int, Span], client: int, more: Span) -> None:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
 
 import msgspec
 import numpy as np
@@ -42,10 +41,9 @@ from server.journal.layout import (
 )
 from server.journal.missing import Missing, decode_note
 from server.journal.naming import clients_name, journal_files, unfinished_files
+from server.journal.numbering import numbered
 from server.journal.records import CHUNK, Names, no_names, read_bodies, read_rows
 from server.journal.storage import Disk, FileSource
-
-_EVENTS: Final = sorted(EVENTS)
 
 
 @dataclass(slots=True)
@@ -329,20 +327,8 @@ class Recovery:
             for place, row in enumerate(records.tolist()):
                 self._take_row(row, data(place) if row[KIND] == Kind.MISSING else None)
             return
-        is_numbered = (records["sequence"] != records["txid"]) | (records["source"] != 0)
-        said = records[np.isin(kinds, _EVENTS) & is_numbered]
-        if not len(said):
-            return
-        said = said[np.argsort(said["client"], kind="stable")]
-        clients = said["client"]
-        firsts = np.flatnonzero(np.concatenate(([True], clients[1:] != clients[:-1])))
-        for client, sequence, moment in zip(
-            clients[firsts].tolist(),
-            np.maximum.reduceat(said["sequence"], firsts).tolist(),
-            np.maximum.reduceat(said["timestamp"], firsts).tolist(),
-            strict=True,
-        ):
-            self._take(client, sequence, moment)
+        for one in numbered(records):
+            self._take(one.client, one.last, one.time)
 
     def _take(self, client: int, sequence: int, time: int) -> None:
         known = self._sequences.get(client, (0, 0))
