@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from server.commands.persisted_acks import Publisher, WhenStored
     from server.commands.writing import Publishable
 
-LONGEST_LIFE: Final = (1 << 32) - 1
-"""Seconds that a message may be said to live, some 136 years."""
+_LONGEST_LIFE: Final = (1 << 32) - 1  # seconds, some 136 years
 
 ACKS: Final = ("processed", "completed", "persisted")
 """The acks of a publish, in the order in which they are sent."""
@@ -49,7 +48,7 @@ def handle(session: Publisher, header: Header, body: bytes) -> None:
         session.last_heard,
         header.correlation_id,
         header.sow_key,
-        None if header.expiration is None else min(header.expiration, LONGEST_LIFE),
+        lifetime(header.expiration),
         delta=header.command == "delta_publish",
         sequence=header.sequence or 0,
     )
@@ -77,6 +76,11 @@ def acknowledge_stored(
         when_stored(partial(acknowledge_late, session, header))
     else:
         session.persisted_acks.succeeded(header, when_stored, is_certain=is_certain)
+
+
+def lifetime(expiration: int | None) -> int | None:
+    """For how many seconds a message lives that a header says it of; None if it says nothing."""
+    return None if expiration is None else min(expiration, _LONGEST_LIFE)
 
 
 def plain_target(session: Publisher, header: Header) -> Publishable | None:

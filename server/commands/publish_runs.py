@@ -17,7 +17,7 @@ from server.commands.plain_publish import (
     PlainPublishes,
     plain_publish,
 )
-from server.commands.publish import LONGEST_LIFE
+from server.commands.publish import lifetime
 from server.commands.refuse import refuse
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.rejection import Rejection
@@ -125,7 +125,7 @@ class PublishRuns:
                 session.last_heard,
                 correlation_id,
                 sow_key,
-                None if expiration is None else min(expiration, LONGEST_LIFE),
+                lifetime(expiration),
                 sequence=int(sequences[position]) if sequences else 0,
             )
             rejections += (

@@ -84,13 +84,8 @@ class FilterParser:
         pieces = _CONSTANT.split(text)
         if len(pieces) == 1:
             return self._parse(text)
-        form: Hashable
-        if len(pieces) == 3:
-            constants = [_value(pieces[1])]
-            form = pieces[0], pieces[2], type(constants[0])
-        else:
-            constants = [_value(piece) for piece in pieces[1::2]]
-            form = *pieces[::2], *map(type, constants)
+        constants = [_value(piece) for piece in pieces[1::2]]
+        form = *pieces[::2], *map(type, constants)
         build = self._forms.get(form)
         if build is not None:
             return build(constants)

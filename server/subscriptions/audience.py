@@ -198,7 +198,7 @@ class Audience:
             return None
         return self._filters.cost(seat.filter, self.name)
 
-    def _plain_writer(self, subscription: Subscription) -> Outbox | None:  # noqa: ARG002 - see Topic
+    def _plain_writer(self, subscription: Subscription) -> Outbox | None:  # noqa: ARG002 - `Topic` has some
         """What takes messages for a subscription that have its id, and nothing else of it."""
         return None
 

@@ -8,7 +8,7 @@ large that integers and doubles lose their exact relation stay out of the index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from server.base.crowds import Crowd, members, put, take
@@ -59,7 +59,7 @@ class Demand:
         numbers: list[int | float] = []
         text_numbers: list[int | float] = []
         self.is_exact = True
-        for literal in literals if len(literals) == 1 else _distinct(literals):
+        for literal in literals if len(literals) == 1 else dict.fromkeys(literals):
             number: int | float | None
             if isinstance(literal, str):
                 if not literal:
@@ -81,11 +81,6 @@ class Demand:
         self.text_numbers: Collection[int | float] = text_numbers
         if len(text_numbers) > 1:
             self.text_numbers = dict.fromkeys(text_numbers)
-
-
-def _distinct(literals: Sequence[Constant]) -> Iterable[Constant]:
-    """Each of some literals once."""
-    return dict.fromkeys(literals)
 
 
 class Term:

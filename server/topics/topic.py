@@ -16,7 +16,7 @@ from mypy_extensions import mypyc_attr
 
 from server.base.caches import prefetch
 from server.expressions.context import NO_CONTEXT
-from server.subscriptions.audience import Audience, sole_seat
+from server.subscriptions.audience import Audience, Seat, sole_seat
 from server.subscriptions.conflated_delivery import ConflatedDelivery
 from server.subscriptions.delivery import (
     Delivery,
@@ -183,14 +183,11 @@ class Topic(Audience):
         seats = [sole_seat(one) if isinstance(one, Filter) else None for one in found]
         prefetch(seats)
         for place, one in enumerate(found):
-            seat = seats[place]
-            if seat is not None and seat.writer is not None:
-                frame = framed_for(seat.sub_id, some[place], self._left, envelope.keys)
-                seat.writer.write(frame)
-            elif one is not None:
-                self._match_each((some[place],), envelope)
-                if self._to_all is None or not self._filters.are_found_by(finder):
-                    return start + place + 1
+            if one is None or self._is_sent_to(seats[place], some[place], envelope):
+                continue
+            self._match_each((some[place],), envelope)
+            if self._to_all is None or not self._filters.are_found_by(finder):
+                return start + place + 1
         return start + len(found)
 
     def _deliver_matched(
@@ -208,12 +205,9 @@ class Topic(Audience):
             if needs_context:
                 context = envelope.context(self.name, body)
             matched = match(body, context)
-            if len(matched) == 1 and not self._beside_filtered:
-                seat = sole_seat(matched[0])
-                if seat is not None and seat.writer is not None:
-                    frame = framed_for(seat.sub_id, body, self._left, envelope.keys)
-                    seat.writer.write(frame)
-                    continue
+            is_for_one = len(matched) == 1 and not self._beside_filtered
+            if is_for_one and self._is_sent_to(sole_seat(matched[0]), body, envelope):
+                continue
             recipients = prepared(matched)
             if recipients is None:
                 recipients = self._recipients_of(matched)
@@ -222,6 +216,13 @@ class Topic(Audience):
                     delivery.deliver((body,), envelope)
                 except Exception as error:  # whatever it is, whoever published must not pay for it
                     give_up_on(subscriptions, error)
+
+    def _is_sent_to(self, seat: Seat | None, body: bytes, envelope: Envelope) -> bool:
+        """Send a message to the only one who gets it, if it needs but an id; whether that is so."""
+        if seat is None or seat.writer is None:
+            return False
+        seat.writer.write(framed_for(seat.sub_id, body, self._left, envelope.keys))
+        return True
 
     def _recipients_of(self, matched: tuple[Filter, ...]) -> Sequence[Recipient]:
         """Those with some filters, and whoever gets every message on the same connections."""
