@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from server.base.log import Log
+    from server.events.log import EventLog
 
 EXIT_CODE: Final = 70
 """EX_SOFTWARE of sysexits.h: an internal software error."""
@@ -23,12 +23,11 @@ _ESSENTIAL: Final = frozenset({"journal-commit", "sow-commit", "replication-send
 """The names of threads that clients wait for."""
 
 
-def watch_threads(log: Log, flush: Callable[[], object]) -> Callable[[], None]:
+def watch_threads(log: EventLog) -> Callable[[], None]:
     """Have threads that fail logged, and the process end where the thread was essential.
 
     Args:
         log: where it is said.
-        flush: waits until that is written.
 
     Returns:
         A function that ends this.
@@ -40,7 +39,7 @@ def watch_threads(log: Log, flush: Callable[[], object]) -> Callable[[], None]:
         error = repr(failed.exc_value)
         if name in _ESSENTIAL:
             log.emit("01-0005", thread=name, error=error)
-            flush()
+            log.flush()
             os._exit(EXIT_CODE)
         log.emit("01-0004", text=f"the thread {name} has ended", error=error)
 

@@ -173,7 +173,7 @@ class Instance:
         self._services.signals.note(signals_in_use(self._spec.actions))
         try:
             async with contextlib.AsyncExitStack() as opened:
-                opened.callback(watch_threads(self._log, self._log.flush))
+                opened.callback(watch_threads(self._log))
                 await self._start(opened)
                 memory.settle()
                 opened.callback(memory.Collecting(self._engine.clock, self._ended).stop)
