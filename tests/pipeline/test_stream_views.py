@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -315,8 +316,8 @@ def test_what_leaves_a_topic_leaves_the_view_of_a_server(
     follow("on")
     follow("anew")
     for name in names:
-        until(lambda name=name: is_told("on", name))  # type: ignore[misc]  # the server conflates
-        until(lambda name=name: is_told("anew", name))  # type: ignore[misc]
+        until(partial(is_told, "on", name))  # the server conflates
+        until(partial(is_told, "anew", name))
     assert b'{"sym":"4","offers":1}' in place.bodies("offered")
     assert b'{"sym":"2","offers":1}' not in place.bodies("offered")
 

@@ -171,7 +171,7 @@ class Topics:
                     name=f"{name}.sow", topic=name, pattern=spec.pattern is not None
                 )
                 assert recovery.damage is None  # a kill may leave an entry unfinished
-            self.topics[name] = make_topic(replace(spec, **changes), store)  # type: ignore[arg-type]
+            self.topics[name] = make_topic(replace(spec, **changes), store)  # type: ignore[arg-type]  # of any fields
 
     def find(self, message_type: str, name: str) -> SowTopic | None:
         assert message_type == "json"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from server.sow.slab_format import ENTRY, Kind, crc32c
 from server.sow.slab_placing import Placing
+from tests.sow.support import spoiled
 
 EPOCH = 9
 ODD = ("", "0", "00", "007", "+1", "-1", " 1", "1 ", "1.0", "x", "\u0663", "caf\u00e9", "\udcff")
@@ -106,12 +107,7 @@ def test_reading_believes_nothing_that_it_reads(data: st.DataObject) -> None:
     """Whatever is in a slab, it reads within it, and takes for an entry only what is one."""
     whole = [entry(1, "7", "", b"x", 1, EPOCH), entry(2, "7", "", b"", 2, EPOCH)]
     parts = data.draw(st.lists(st.sampled_from(whole) | st.binary(max_size=80), max_size=5))
-    slab = bytearray(b"".join(parts))
-    for place, byte in data.draw(
-        st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=4)
-    ):
-        if place < len(slab):
-            slab[place] = byte
+    slab = spoiled(data, parts)
     rows: dict[str, int] = {}
     placing = Placing(None, rows, array("q"), array("I"), [], lambda _, __: None)
     position, _, _ = placing.place(bytes(slab), 0, 0, data.draw(st.integers(0, 300)), EPOCH)

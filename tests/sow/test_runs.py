@@ -26,7 +26,7 @@ from server.sow.slab_entries import clean, place_run, write_run
 from server.sow.slab_format import ENTRY, crc32c
 from server.sow.store import RecordStore, RecordTooLarge, Superseded
 from tests.sow.model import state_of
-from tests.sow.support import Disk
+from tests.sow.support import Disk, spoiled
 
 # ---- keys
 
@@ -293,12 +293,7 @@ def test_cleaning_believes_nothing_that_it_reads(data: st.DataObject) -> None:
         entry(b"9", b"y" * 20, kind=3),
     ]
     parts = data.draw(st.lists(st.sampled_from(whole) | st.binary(max_size=80), max_size=6))
-    slab = bytearray(b"".join(parts))
-    for place, byte in data.draw(
-        st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=4)
-    ):
-        if place < len(slab):
-            slab[place] = byte
+    slab = spoiled(data, parts)
     target = bytearray(data.draw(st.integers(0, 200)))
     start = data.draw(st.integers(0, 4)) * 8
     locations = array("q", [1000, 1000 + 64])
