@@ -19,7 +19,8 @@ from typing import Final
 from benchmarks.tables import print_table
 from benchmarks.topics import topic_spec
 from server.core.engine import Engine
-from server.core.session import Entrance, Link, Session
+from server.core.entrance import Entrance, Link
+from server.core.session import Session
 from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
 from server.security.entitlement import FixedEntitlement

@@ -18,9 +18,10 @@ from server.base.limits import MOST_FILTER_PARTS, MOST_FILTER_VALUES
 from server.base.log import Log
 from server.core.departed import Departed
 from server.core.ending import Ending
+from server.core.entrance import Entrance, Link
 from server.core.hooks import Hooks
 from server.core.lobby import Lobby
-from server.core.session import Entrance, Link, Session
+from server.core.session import Session
 from server.core.turns import Turns
 from server.expressions.parser import SizeLimits
 from server.expressions.prepared import FilterParser

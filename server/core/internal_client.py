@@ -18,7 +18,8 @@ from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_topic, records_of
 from server.commands.subscribe import prepare
-from server.core.session import Entrance, Link, Session
+from server.core.entrance import Entrance, Link
+from server.core.session import Session
 from server.message_types.base import BodyError
 from server.security.entitlement import FixedEntitlement
 from server.security.modules import OPEN

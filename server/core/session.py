@@ -14,8 +14,7 @@ its topic in one call (server/commands/publish_runs.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -34,8 +33,7 @@ from server.commands.writing import NOT_ENTITLED, Writing
 from server.core import intake
 from server.core.intake import Intake
 from server.core.lobby import Visit
-from server.core.readings import NOTHING, Readings
-from server.filters.base import IncomingCommand, TransportFilter, Verdict
+from server.filters.base import IncomingCommand, Verdict
 from server.security import permissions
 from server.security.bound import BoundPermits
 from server.security.permissions import Permission, Permissions, Permit
@@ -61,14 +59,13 @@ from server.wire.header import (
 
 if TYPE_CHECKING:
     from server.core.departed import Departed
+    from server.core.entrance import Entrance, Link
     from server.core.hooks import Hooks
     from server.core.lobby import Lobby
     from server.journal.missing import Pairs
     from server.queries.run import QueryRun
-    from server.security.authentication import Authenticator, Exchange
-    from server.security.entitlement import Entitlement
+    from server.security.authentication import Exchange
     from server.subscriptions.failures import Failures
-    from server.subscriptions.slow_clients import Kept
     from server.subscriptions.subscriber import DeliveryWatcher
     from server.topics.table import AnyTopic
 
@@ -83,57 +80,6 @@ class State(Enum):
     CONNECTED = "connected"
     LOGGED_ON = "logged on"
     CLOSED = "closed"
-
-
-@dataclass(frozen=True, slots=True)
-class Entrance:
-    """What a transport grants to the connections that come in through it.
-
-    Attributes:
-        transport: the transport's name.
-        message_type: the only message type spoken there; None when the logon chooses.
-        authenticator: decides on logons.
-        entitlement: decides on everything else.
-        filters: see, and may change, every command before it is carried out.
-        certificate_user: whom the certificate of the connection names; empty without one.
-        module: the name of the module that decides on logons.
-    """
-
-    transport: str
-    message_type: str | None
-    authenticator: Authenticator
-    entitlement: Entitlement
-    filters: tuple[TransportFilter, ...] = ()
-    certificate_user: str = ""
-    module: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """The way back to a peer, as its transport offers it.
-
-    Attributes:
-        address: the peer's address, for the log.
-        send: takes bytes for the peer.
-        hang_up: closes the connection once everything sent has left.
-        is_behind: whether the peer has not read everything yet.
-        hold: takes note of bytes that are kept in memory for the peer from now on, or of as many
-            less than nothing that are kept no more. A peer for which too much is kept is cut off.
-        pause: has nothing more read from the peer, until `resume`.
-        resume: has the peer read again.
-        look: tells how much is on its way.
-        kept: tells what is kept for the peer; None if nothing is, whatever it does.
-    """
-
-    address: str
-    send: Callable[[bytes], None]
-    hang_up: Callable[[], None]
-    is_behind: Callable[[], bool] = lambda: False
-    hold: Callable[[int], None] = lambda _: None
-    pause: Callable[[], None] = lambda: None
-    resume: Callable[[], None] = lambda: None
-    look: Callable[[], Readings] = lambda: NOTHING
-    kept: Callable[[], Kept | None] = lambda: None
 
 
 class Surroundings(intake.Surroundings, dispatch.Surroundings, Protocol):

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from server.core.entrance import Link
 from server.core.readings import NOTHING, Readings
-from server.core.session import Link
 from server.core.turns import LONG_READ
 from server.security.certificates import user_of
 from server.subscriptions.slow_clients import Backlog, Pool
@@ -22,7 +22,8 @@ from server.transports.socket_readings import look
 if TYPE_CHECKING:
     from server.base.complaints import Complaints
     from server.core.engine import Engine
-    from server.core.session import Entrance, Session
+    from server.core.entrance import Entrance
+    from server.core.session import Session
     from server.transports.descriptors import DescriptorReserve
     from server.wire.framing import FrameSource
 

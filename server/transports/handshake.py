@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 
-from server.core.session import Entrance
+from server.core.entrance import Entrance
 from server.security.authentication import (
     Admission,
     AtOnce,

@@ -16,7 +16,7 @@ from config_schema.spec import InstanceSpec, ProtocolSpec, SlowClientLimits, Tra
 from config_schema.units import parse_external_address
 from server.base.complaints import Complaints
 from server.core.engine import Engine
-from server.core.session import Entrance
+from server.core.entrance import Entrance
 from server.filters.base import FilterError
 from server.filters.registry import make_filters
 from server.message_types.registry import DECLARED

@@ -13,7 +13,7 @@ from config_schema.problems import Location
 from config_schema.spec import ConflatedTopicSpec, JournaledTopicSpec, TopicSpec, ViewSpec
 from server.base.helper_thread import HelperThread
 from server.core.engine import Engine
-from server.core.session import Entrance, Link
+from server.core.entrance import Entrance, Link
 from server.expressions import BUILTINS
 from server.journal import Disk, Journal, JournalSettings
 from server.message_types.registry import MessageTypes

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.core.session import Link
+from server.core.entrance import Link
 from server.wire.legacy.dialect import Dialect
 from server.wire.legacy.envelope import EnvelopeDialect
 from server.wire.legacy.fields import FIELDS
