@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+from tests.support.forked import context
 
 _KILLED = 9
 
@@ -22,9 +23,7 @@ def killed_at(step: int, change: Callable[[Path], None], table: Path) -> bool:
 
 def killed_elsewhere_at(step: int, change: Callable[[Path], None], table: Path) -> bool:
     """The same for what cannot be done in a process that has been forked from this one."""
-    process = multiprocessing.get_context("forkserver").Process(
-        target=_change, args=(step, change, table)
-    )
+    process = context().Process(target=_change, args=(step, change, table))
     process.start()
     process.join()
     assert process.exitcode is not None

@@ -53,7 +53,7 @@ class ForkedProcess:
     ) -> None:
         log_file.write_bytes(b"")
         arguments = (directory, configuration, log_file, prepare, options)
-        self._process: ForkServerProcess = _context().Process(target=_serve, args=arguments)
+        self._process: ForkServerProcess = context().Process(target=_serve, args=arguments)
         sys.audit(STARTED, "a server")
         self._process.start()
         self.pid = self._process.pid or 0
@@ -94,7 +94,7 @@ def run_forked(
     with tempfile.TemporaryDirectory() as scratch:
         streams = Path(scratch, "out"), Path(scratch, "err")
         given = (arguments, directory, dict(environment), streams)
-        process = _context().Process(target=_run, args=given)
+        process = context().Process(target=_run, args=given)
         sys.audit(STARTED, "ampServer")
         process.start()
         process.join(seconds)
@@ -105,10 +105,16 @@ def run_forked(
     return subprocess.CompletedProcess(["ampServer", *arguments], process.exitcode, out, err)
 
 
-def _context() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    return context
+def context() -> ForkServerContext:
+    """Starts processes from the one that stands by.
+
+    A process of tests has only one, whoever starts it: nobody else may, who would not have it read
+    what servers need. Each server would read that itself, and have libraries' threads from the
+    beginning.
+    """
+    forkserver = multiprocessing.get_context("forkserver")
+    forkserver.set_forkserver_preload([__name__])
+    return forkserver
 
 
 def _serve(
