@@ -41,6 +41,11 @@ _IS_ASKED_ONLY = not {"egg_info", "dist_info", "sdist"}.isdisjoint(sys.argv)
 class BuildExtensions(build_ext):
     """Compiles on all cores, and says what is missing where nothing can be compiled."""
 
+    def finalize_options(self) -> None:
+        """Share modules out among all cores, unless a number is given."""
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
     def run(self) -> None:
         """Compile everything; in a checkout, what was compiled before is no good from now on."""
         is_in_place = self.inplace or self.editable_mode
@@ -51,7 +56,7 @@ class BuildExtensions(build_ext):
             _FORMS["note_digest"](_SERVER, _DIGEST)
 
     def build_extensions(self) -> None:
-        """Compile all modules; the largest has many sources, which compilers share."""
+        """Compile all modules, also the sources of the largest side by side."""
         self.compiler.compile = _side_by_side(self.compiler.compile)
         super().build_extensions()
 

@@ -28,7 +28,14 @@ _WITHOUT_SPARK: Final = (
 )
 
 _EACH_ALONE: Final = (
+    "tests/pipeline/test_cluster.py::test_executors",
+    "tests/pipeline/test_connect.py",
+    "tests/pipeline/test_credentials.py::test_no_password",
     "tests/pipeline/test_exactly_once.py::test_a_driver_that_is_killed",
+    "tests/pipeline/test_export_follow.py::test_a_table_is_right",
+    "tests/pipeline/test_found_by_spark.py",
+    "tests/pipeline/test_queue_stream.py::test_drivers_that_are_killed",
+    "tests/pipeline/test_speculation.py",
     "tests/recovery/test_failover.py",
     "tests/recovery/test_kills.py",
     "tests/recovery/test_letter_kills.py",
@@ -36,7 +43,7 @@ _EACH_ALONE: Final = (
     "tests/recovery/test_replaced_instances.py",
     "tests/recovery/test_replication_faults.py",
 )
-"""These take long, all of a file together, and share nothing; the first has Sparks of its own."""
+"""These take long, all of a file together, and share nothing; Sparks are those of their own."""
 
 _FIRST: Final = (_TOGETHER, "tests/test_packaging.py", "tests/recovery/", "tests/soak/")
 """What takes longest begins first, so that no process is left with it in the end."""
