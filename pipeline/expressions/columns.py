@@ -16,6 +16,7 @@ from server.expressions.columns import Column as ColumnOfValues
 from server.expressions.columns import column_of
 from server.expressions.compile_columns import ColumnFilter, ColumnValue, Rows
 from server.expressions.context import MessageContext
+from server.expressions.inference import as_read
 from server.expressions.tree import Call, Reference, Slot, slots, walk
 from server.sow.keys import key_hash
 
@@ -159,7 +160,7 @@ class _Batches:
             functions = self._environment.functions()
             tree = parse(self._text, self._kind, functions)
             message_type = self._environment.message_type(self._message_type)
-            self._evaluate = self._compile(tree, functions)
+            self._evaluate = self._compile(as_read(tree, message_type), functions)
             asked = {functions[node.name].reads for node in walk(tree) if isinstance(node, Call)}
             self._reader = _Reader(message_type, slots(tree), asked)
         return self._evaluate(self._reader(dict(zip(self._names, arrays, strict=True))))

@@ -11,7 +11,8 @@ from pipeline.errors import PipelineError
 from pipeline.journal.pieces import Block
 from pipeline.packed import Bodies
 from server.expressions import parse, paths
-from server.expressions.compile_message import compile_filter
+from server.expressions.compile_message import Predicate, compile_filter
+from server.expressions.inference import as_read
 from server.message_types.base import MessageTypeError
 from server.message_types.bulk import BulkExtractor, bulk_extractor
 from server.message_types.registry import MessageTypes
@@ -29,11 +30,10 @@ class ContentFilter:
     """
 
     def __init__(self, text: str, environment: Environment | None) -> None:
-        expr = parse(text)
-        self._paths = paths(expr)
-        self._predicate = compile_filter(expr)
+        self._expr = parse(text)
+        self._paths = paths(self._expr)
         self._types = MessageTypes().get if environment is None else environment.message_type
-        self._extractors: dict[str, BulkExtractor] = {}
+        self._readers: dict[str, tuple[BulkExtractor, Predicate]] = {}
 
     def matches(self, block: Block) -> npt.NDArray[np.bool_]:
         """Which messages of a block match.
@@ -51,17 +51,21 @@ class ContentFilter:
         return matching
 
     def _matching(self, kind: str, bodies: Bodies) -> list[bool]:
+        extract, predicate = self._reader(kind)
         if not self._paths:
-            return [self._predicate(())] * len(bodies)
-        values = self._extractor(kind)(list(map(bytes, bodies)))
-        return list(map(self._predicate, zip(*values, strict=True)))
+            return [predicate(())] * len(bodies)
+        values = extract(list(map(bytes, bodies)))
+        return list(map(predicate, zip(*values, strict=True)))
 
-    def _extractor(self, kind: str) -> BulkExtractor:
-        extract = self._extractors.get(kind)
-        if extract is None:
+    def _reader(self, kind: str) -> tuple[BulkExtractor, Predicate]:
+        """What reads the fields of a message type, and what decides by them."""
+        reader = self._readers.get(kind)
+        if reader is None:
             try:
-                extract = bulk_extractor(self._types(kind), self._paths)
+                message_type = self._types(kind)
+                extract = bulk_extractor(message_type, self._paths)
             except MessageTypeError as problem:
                 raise PipelineError(f"option filter: message type {kind}: {problem}") from problem
-            self._extractors[kind] = extract
-        return extract
+            reader = extract, compile_filter(as_read(self._expr, message_type))
+            self._readers[kind] = reader
+        return reader

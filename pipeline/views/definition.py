@@ -33,13 +33,12 @@ class ViewDefinition:
     @cached_property
     def compiled(self) -> Definition:
         """Its projection, filter and joins."""
-        return Definition(self.spec, self.environment.functions())
+        find = self.environment.message_type
+        return Definition(
+            self.spec, self.environment.functions(), lambda topic: find(topic.message_type)
+        )
 
     @cached_property
     def message_type(self) -> MessageType:
         """The type of its messages."""
         return self.environment.message_type(self.spec.message_type)
-
-    def source_type(self, place: int) -> MessageType:
-        """The message type of one of `Definition.topics`."""
-        return self.environment.message_type(self.compiled.topics[place].message_type)

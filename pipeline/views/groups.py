@@ -95,7 +95,7 @@ def row_reader(view: ViewDefinition) -> Callable[[Record], tuple[Row, MessageCon
         Gives the row of a record, and what expressions may ask about the message; None if the
         view's filter leaves the record out.
     """
-    source = view.compiled.rows([view.source_type(0)])
+    source = view.compiled.rows()
     projection = view.compiled.projection
     asks = projection.arguments_ask or projection.fields_ask
 

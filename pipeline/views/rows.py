@@ -105,7 +105,7 @@ def part_reader(view: ViewDefinition, place: int) -> Callable[[Record], Part]:
         place: which of `Definition.topics`.
     """
     inputs = view.compiled.inputs(place)
-    extract = view.source_type(place).extractor([*inputs, *joined_paths(view, place)])
+    extract = view.compiled.message_types[place].extractor([*inputs, *joined_paths(view, place)])
     width = len(inputs)
 
     def read(record: Record) -> Part:

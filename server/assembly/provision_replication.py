@@ -20,6 +20,7 @@ from server.assembly.provision import ProvisionError
 from server.expressions import Kind, parse, references
 from server.expressions.compile_message import compile_filter
 from server.expressions.context import MessageContext
+from server.expressions.inference import as_read
 from server.journal import EVENTS, JournalUnreadable, Span, Topic
 from server.links.delays import Delays
 from server.links.events import Way, link_name
@@ -93,7 +94,7 @@ class ContentFilter:
         expr = parse(text, Kind.STABLE_FILTER, functions)
         layout = tuple(references(expr))
         self._extract = message_type.extractor([reference.path for reference in layout])
-        self._test = compile_filter(expr, functions, layout)
+        self._test = compile_filter(as_read(expr, message_type), functions, layout)
         self._on_failure = on_failure
 
     def __call__(self, topic: Topic, bodies: Sequence[bytes]) -> Sequence[bool]:

@@ -190,7 +190,12 @@ def _read(
     name = header.topic or ""
     _check_references(session, name, fields, grouping)
     aggregation = AggregationTerms(
-        Projection(permitted_fields(topic.permit, fields), grouping, functions),
+        Projection(
+            permitted_fields(topic.permit, fields),
+            grouping,
+            functions,
+            is_untyped=lambda _: not message_type.capabilities.typed,
+        ),
         message_type,
         name,
         functions,

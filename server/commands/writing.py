@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from server.expressions.compile_message import compile_filter
 from server.expressions.context import NO_CONTEXT
 from server.expressions.effort import Allowance
+from server.expressions.inference import as_read
 from server.expressions.tree import paths
 from server.security.permissions import Permission
 from server.sow.record_context import asks_for_context
@@ -108,7 +109,8 @@ class LimitedTopic:
         self.when_stored: Final = topic.when_stored
         self._effort: Final = Allowance()
         self._extract: Final = message_type.extractor(paths(permitted))
-        self._matches: Final = compile_filter(permitted, functions, effort=self._effort)
+        read = as_read(permitted, message_type)
+        self._matches: Final = compile_filter(read, functions, effort=self._effort)
         self._asks: Final = asks_for_context(permitted, functions)
         self._on_refusal: Final = on_refusal
 

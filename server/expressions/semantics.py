@@ -452,7 +452,7 @@ def _extreme(values: Iterable[Value], beats: Comparator) -> Value:
 def order_key(value: Value) -> tuple[int, Number | bytes]:
     """A key that sorts values for OrderBy: NULL, then NaN, then numbers, then texts by their bytes.
 
-    Unlike `<` between a text and a number it is a total order: a text is never taken for a number.
+    Unlike `<` between a text and a number it is a total order: a text is not taken for a number.
     """
     value = first(value)
     if value is None:
@@ -460,6 +460,19 @@ def order_key(value: Value) -> tuple[int, Number | bytes]:
     if isinstance(value, str):
         return (3, to_octets(value))
     return (1, 0) if value != value else (2, value)
+
+
+def inferred(value: Value) -> Value:
+    """What a value is that does not say so itself: a number, if it is the text of one.
+
+    Source: AMPS User Guide, AMPS Data Types.
+    """
+    if isinstance(value, list):
+        return [inferred(element) for element in value]
+    if not isinstance(value, str):
+        return value
+    converted = numeral(value)
+    return value if converted is None else converted
 
 
 def identity_key(value: Value) -> Number | str | None:

@@ -103,6 +103,20 @@ class Identifier(Expr):
 
 
 @dataclass(frozen=True, slots=True)
+class Inferred(Expr):
+    """A field whose values do not say what they are: a text that is a number stands for it.
+
+    No text is parsed into one; see `inference`.
+    """
+
+    operand: Identifier
+
+    def children(self) -> tuple[Expr, ...]:
+        """The field."""
+        return (self.operand,)
+
+
+@dataclass(frozen=True, slots=True)
 class Negate(Expr):
     """Unary minus."""
 

@@ -41,6 +41,8 @@ class Capabilities:
     """Bodies can be made from values: view target, aggregation, enrichment, event topics."""
     select: bool = True
     """Select lists apply."""
+    typed: bool = True
+    """Values say what they are; else all are texts, and one that is a number is meant as one."""
     events: bool = True
     """Event topics (/AMPS/...) and stats acks can have such bodies, if they can be built at all."""
 

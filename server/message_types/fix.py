@@ -3,8 +3,8 @@
 The two differ in what publishers use as tags, numbers or names; reading and writing are the same
 (AMPS User Guide, Default Message Types). Tags have no structure, so a path of several steps is the
 tag with a slash between them, as in `bflat`. A tag that occurs more than once is an array. All
-values are text; what looks like a number becomes one where an expression needs it. An empty value
-is NULL.
+values are text; what looks like a number is one to expressions (see `expressions.inference`). An
+empty value is NULL.
 
 Rebuilding moves whole fields about and never touches a value. In a merged body the delta's fields
 come first, in the delta's order, then the stored ones that the delta lacks, in theirs.
@@ -42,7 +42,7 @@ class FixType:
     just as the field separator does: header and body are one set of fields.
     """
 
-    capabilities = Capabilities()
+    capabilities = Capabilities(typed=False)
 
     def __init__(self, name: str, options: Options, _find: Find) -> None:
         separator = _separator(options, "FieldSeparator")

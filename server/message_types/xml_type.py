@@ -40,7 +40,7 @@ _NOTHING = Selection(include=False)
 class XmlType:
     """`xml`; it has no options."""
 
-    capabilities = Capabilities()
+    capabilities = Capabilities(typed=False)
 
     def __init__(self, name: str, options: Options, _find: Find) -> None:
         options.reject_unknown()

@@ -42,7 +42,7 @@ class Ranked:
         start: int,
         stop: int | None,
     ) -> None:
-        self._ordering: Final = Ordering(order_by)
+        self._ordering: Final = Ordering(order_by, message_type)
         self._extract: Final = message_type.extractor(self._ordering.fields)
         self._records: Final[dict[int, Record]] = {}
         self._added = 0

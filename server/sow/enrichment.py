@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from server.expressions.compile_message import Evaluator, compile_value
 from server.expressions.context import MessageContext
 from server.expressions.functions.registry import Functions
+from server.expressions.inference import as_read
 from server.expressions.tree import Field, Reference, references
 from server.message_types.base import Extractor, MessageType, Value
 from server.message_types.paths import Path, format_path
@@ -118,6 +119,9 @@ def _compile(fields: Sequence[Field], message_type: MessageType, functions: Func
         message_type.extractor([reference.path for reference in current]),
         message_type.extractor([reference.path for reference in previous]) if previous else None,
         len(previous),
-        tuple(compile_value(field.source, functions, layout) for field in fields),
+        tuple(
+            compile_value(as_read(field.source, message_type), functions, layout)
+            for field in fields
+        ),
         tuple(fields),
     )

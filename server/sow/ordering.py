@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
 from server.base.octets import Descending
 from server.expressions import semantics
 from server.expressions.tree import OrderTerm
-from server.message_types.base import Value
+from server.message_types.base import MessageType, Value
 from server.message_types.paths import Path
 
 SortKey: TypeAlias = tuple[object, ...]
+_Key: TypeAlias = tuple[int, int | float | bytes]
 
 _FEW: Final = 1000
 """Rows that are wanted up to which all others are dropped, which takes as long as a sort."""
@@ -25,9 +26,16 @@ _LET_GO_AT_ONCE: Final = 10
 """Runs of rows that are let go of in a slice."""
 
 
-def _descending(value: Value) -> tuple[int, object]:
-    rank, content = semantics.order_key(value)
-    return -rank, Descending(content) if isinstance(content, bytes) else -content
+def _inferred(value: Value) -> _Key:
+    return semantics.order_key(semantics.inferred(semantics.first(value)))
+
+
+def _descending(key: Callable[[Value], _Key]) -> Callable[[Value], SortKey]:
+    def descending(value: Value) -> SortKey:
+        rank, content = key(value)
+        return -rank, Descending(content) if isinstance(content, bytes) else -content
+
+    return descending
 
 
 class Ordering:
@@ -35,16 +43,17 @@ class Ordering:
 
     Args:
         terms: its identifiers.
+        message_type: the type of the records' bodies. Where it leaves open what values are, texts
+            that are numbers are sorted as these.
 
     Attributes:
         fields: the fields to read of each record.
     """
 
-    def __init__(self, terms: Sequence[OrderTerm]) -> None:
+    def __init__(self, terms: Sequence[OrderTerm], message_type: MessageType) -> None:
         self.fields: Final[tuple[Path, ...]] = tuple(term.identifier.path for term in terms)
-        self._keys: Final = tuple(
-            _descending if term.descending else semantics.order_key for term in terms
-        )
+        key = semantics.order_key if message_type.capabilities.typed else _inferred
+        self._keys: Final = tuple(_descending(key) if term.descending else key for term in terms)
 
     def key(self, values: Sequence[Value]) -> SortKey:
         """What a record with these values sorts by."""

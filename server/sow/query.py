@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server.expressions.compile_columns import ColumnFilter, Rows
+from server.expressions.inference import as_read
 from server.expressions.tree import Expr, OrderTerm
 from server.sow.candidates import candidates
 from server.sow.hash_index import texts_by_field
@@ -132,7 +133,9 @@ class Query(Iterator[list[Record]]):
         self._portions: Final = Portions(self._expr, BLOCK if by_column else _READ_AT_ONCE)
         self._test: Final = RecordTest(table, self._expr, restricted, self._portions.effort)
         self._is_wanted: Final = self._test if self._part is None else self._part.only(self._test)
-        self._ordering: Final = Ordering(spec.order_by) if spec.order_by else None
+        self._ordering: Final = (
+            Ordering(spec.order_by, table.message_type) if spec.order_by else None
+        )
         self._last: Final = None if spec.top_n is None else spec.skip_n + spec.top_n
         self.topic_matches: Final = (
             len(table) if self._mask is None else int(np.count_nonzero(self._mask))
@@ -219,7 +222,9 @@ class Query(Iterator[list[Record]]):
         column_filter = None
         if self._expr is not None:
             column_filter = ColumnFilter(
-                self._expr, self._table.options.functions, effort=self._portions.effort
+                as_read(self._expr, self._table.message_type),
+                self._table.options.functions,
+                effort=self._portions.effort,
             )
         ordering = () if self._ordering is None else self._ordering.fields
         fields = (*self._test.fields, *ordering)

@@ -9,6 +9,7 @@ from server.expressions import semantics
 from server.expressions.compile_message import Predicate, compile_filter
 from server.expressions.context import NO_CONTEXT
 from server.expressions.effort import Effort
+from server.expressions.inference import as_read
 from server.expressions.tree import Expr, conjuncts, paths
 from server.message_types.base import Extractor
 from server.message_types.paths import Path
@@ -83,5 +84,7 @@ class RecordTest:
         self._extract = self._table.extractor(self.fields)
         if self._texts is None:
             self._predicate = compile_filter(
-                expr, self._table.options.functions, effort=self._effort
+                as_read(expr, self._table.message_type),
+                self._table.options.functions,
+                effort=self._effort,
             )

@@ -34,6 +34,7 @@ from server.expressions.compile_message import compile_filter
 from server.expressions.context import NO_CONTEXT
 from server.expressions.effort import Allowance
 from server.expressions.hiding import hide
+from server.expressions.inference import as_read
 from server.expressions.tree import And, paths
 from server.message_types.selection import selection_of
 from server.sow.record_context import asks_for_context, context_of
@@ -134,7 +135,8 @@ class Barrier:
         self._type: Final = message_type
         self._effort: Final = Allowance()
         self._extract: Final = message_type.extractor(paths(permitted))
-        self._matches: Final = compile_filter(permitted, functions, effort=self._effort)
+        read = as_read(permitted, message_type)
+        self._matches: Final = compile_filter(read, functions, effort=self._effort)
         self._asks: Final = asks_for_context(permitted, functions)
 
     def told(self, message: RecordMessage) -> RecordMessage:

@@ -32,6 +32,7 @@ from server.expressions import BUILTINS, Functions, references, to_text
 from server.expressions.compile_message import Predicate, compile_filter
 from server.expressions.context import NO_CONTEXT, MessageContext
 from server.expressions.effort import TooCostlyError
+from server.expressions.inference import as_read
 from server.expressions.patterns import searches
 from server.expressions.tree import Call, Expr, Reference, walk
 from server.message_types.base import Extractor, MessageType, Value
@@ -500,7 +501,8 @@ class _Layout:
         test = self._tests.get(text)
         if test is None:
             effort = TestEffort(self._searches)
-            test = compile_filter(expr, self._functions, self._fields, effort)
+            read = as_read(expr, self._message_type)
+            test = compile_filter(read, self._functions, self._fields, effort)
             self._tests[text] = test
         return test
 

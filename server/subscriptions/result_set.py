@@ -126,7 +126,7 @@ class ResultSet:
         self.number: Final = next(_NUMBERS)
         self._pages: Final[list[Window]] = []
         self._shared = 0  # entries that have been shared out
-        self._ordering: Final = Ordering(order_by)
+        self._ordering: Final = Ordering(order_by, message_type)
         self._extract: Final = message_type.extractor(self._ordering.fields)
         self._entries: Final[dict[str, _Entry]] = {}
         self._order: Final[SortedList[_Entry]] = SortedList()

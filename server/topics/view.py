@@ -113,7 +113,7 @@ class View:
     ) -> None:
         self.name: Final = spec.name
         self.type_name: Final = spec.message_type
-        definition = Definition(spec, functions)
+        definition = Definition(spec, functions, lambda topic: find(topic).table.message_type)
         sources = [find(ref) for ref in definition.topics]
         self.inputs: Final[Sequence[tuple[Keeper, Follower]]] = [
             (source, _Input(place, self._take)) for place, source in enumerate(sources)
@@ -126,7 +126,7 @@ class View:
         self._rank: Final = stores.cascade.enrol()
         self._aggregation: Final = Aggregation(
             definition.projection,
-            definition.rows([source.table.message_type for source in sources]),
+            definition.rows(),
             message_type,
             spec.key_domain,
             is_joined=len(sources) > 1,

@@ -5,7 +5,7 @@ Source: AMPS User Guide, Configuring Views in a SOW.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from config_schema.spec import TopicRef
@@ -29,42 +29,44 @@ class Definition:
     Args:
         spec: its description.
         functions: what its expressions call.
+        type_of: finds the message type of a topic.
 
     Attributes:
         topics: its underlying topics; each but the first is joined to one before it.
+        message_types: the message type of each of these.
         projection: its fields.
         shown_grouping: where each field that it is grouped by stands in its messages; None for one
             that does not.
     """
 
-    def __init__(self, spec: ViewSpec, functions: Functions) -> None:
+    def __init__(
+        self, spec: ViewSpec, functions: Functions, type_of: Callable[[TopicRef], MessageType]
+    ) -> None:
         self._spec: Final = spec
         self._functions: Final = functions
         self.topics: Final = _chain(spec.underlying, spec.joins)
+        self.message_types: Final = [type_of(topic) for topic in self.topics]
         self.projection: Final = Projection(
             [parse_field(text, Kind.PROJECTION, functions) for text in spec.projection],
             [parse_identifier(text, Kind.GROUPING) for text in spec.grouping],
             functions,
             self._place,
+            self._is_untyped,
         )
         self.shown_grouping: Final = self.projection.shown_grouping(self._read_the_same)
 
-    def rows(self, message_types: Sequence[MessageType]) -> RowSource:
-        """Where its rows come from.
-
-        Args:
-            message_types: the message type of each of `topics`.
-        """
+    def rows(self) -> RowSource:
+        """Where its rows come from."""
         spec = self._spec
         if not spec.joins:
             filter_ = None
             if spec.filter is not None:
                 filter_ = parse(spec.filter, Kind.VIEW_FILTER, self._functions)
             inputs = self.projection.inputs
-            return SingleSource(message_types[0], inputs, filter_, self._functions)
+            return SingleSource(self.message_types[0], inputs, filter_, self._functions)
         topics = [
             JoinedTopic(message_type, self.inputs(place))
-            for place, message_type in enumerate(message_types)
+            for place, message_type in enumerate(self.message_types)
         ]
         return Join(topics, self.joined_fields(), nulls_match=spec.join_null_equivalency)
 
@@ -94,6 +96,10 @@ class Definition:
             return 0
         message_type = reference.message_type or self._spec.message_type
         return self.topics.index(TopicRef(reference.topic, message_type))
+
+    def _is_untyped(self, reference: Reference) -> bool:
+        """Whether what a reference reads does not say what it is."""
+        return not self.message_types[self._place(reference)].capabilities.typed
 
     def _read_the_same(self, one: Reference, other: Reference) -> bool:
         """Whether two references read the same, however much of the topic they name."""

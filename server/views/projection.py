@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from server.expressions import semantics
 from server.expressions.compile_message import compile_values
+from server.expressions.inference import with_inferred
 from server.expressions.tree import Aggregate, Expr, Identifier, aggregates, references
 from server.message_types.base import Value
 from server.message_types.paths import Path
@@ -64,6 +65,7 @@ class Projection:
         functions: implementations of the functions that the fields call.
         source_of: the place of the topic that a reference reads, among those that are joined; a
             row has the values of each topic together, in this order.
+        is_untyped: whether what a reference reads does not say what it is.
 
     Attributes:
         fields: see above.
@@ -82,6 +84,7 @@ class Projection:
         grouping: Sequence[Identifier],
         functions: Functions,
         source_of: Callable[[Reference], int] = lambda _: 0,
+        is_untyped: Callable[[Reference], bool] = lambda _: False,
     ) -> None:
         wanted = dict.fromkeys(identifier.reference for identifier in grouping)
         for field in fields:
@@ -92,7 +95,8 @@ class Projection:
         self._places: Final = tuple(
             self.inputs.index(identifier.reference) for identifier in grouping
         )
-        calls = dict.fromkeys(call for field in fields for call in aggregates(field.source))
+        read = [with_inferred(field.source, is_untyped) for field in fields]
+        calls = dict.fromkeys(call for expr in read for call in aggregates(expr))
         arguments = dict.fromkeys(call.arguments[0] for call in calls)
         places = {argument: place for place, argument in enumerate(arguments)}
         self.arguments: Final = compile_values(list(arguments), functions, self.inputs)
@@ -107,7 +111,7 @@ class Projection:
             self._answers.append(_Answer(place, function.answer))
         self.kept: Final = tuple(kept)
         layout: tuple[Slot, ...] = (*self.inputs, *calls)
-        self._values: Final = compile_values([one.source for one in fields], functions, layout)
+        self._values: Final = compile_values(read, functions, layout)
         self.destinations: Final = [field.destination for field in fields]
         self._optional: Final = frozenset(
             place for place, field in enumerate(fields) if field.optional

@@ -14,6 +14,7 @@ import numpy as np
 
 from server.expressions.compile_message import compile_filter
 from server.expressions.context import NO_CONTEXT
+from server.expressions.inference import as_read
 from server.expressions.tree import slots
 from server.sow.record_context import asks_for_context, context_of
 
@@ -70,7 +71,9 @@ class SingleSource:
             [slot.path for slot in layout if isinstance(slot, tuple)]
         )
         self._matches: Final = (
-            None if filter_ is None else compile_filter(filter_, functions, layout)
+            None
+            if filter_ is None
+            else compile_filter(as_read(filter_, message_type), functions, layout)
         )
         self._tested: Final = len(tested)
         self._hidden: Final = (

@@ -180,7 +180,8 @@ class Core:
     def log_on(self, name: str = "tester") -> CorePeer:
         """A new connection, logged on."""
         peer = self.connect()
-        peer.send({"c": "logon", "cid": "1", "client_name": name, "mt": "json"})
+        message_type = self.entrance.message_type or "json"
+        peer.send({"c": "logon", "cid": "1", "client_name": name, "mt": message_type})
         return peer
 
 

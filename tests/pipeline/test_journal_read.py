@@ -233,6 +233,15 @@ def test_message_types_have_their_own_readers(tmp_path: Path) -> None:
     assert chosen == sorted(chosen, key=lambda row: row["_txid"])
 
 
+def test_a_filter_reads_each_message_type_as_the_server_does(tmp_path: Path) -> None:
+    """Two texts of JSON are compared by their bytes, numbers of nvfix as numbers."""
+    with journal(tmp_path) as writer:
+        writer.publish("f", b"a=9\x01b=10\x01", message_type="nvfix")
+        writer.publish("j", b'{"a":"9","b":"10"}')
+    assert [row["topic"] for row in read(tmp_path, filter="/a < /b")] == ["f"]
+    assert [row["topic"] for row in read(tmp_path, filter="/a > /b")] == ["j"]
+
+
 def test_a_message_without_a_body_has_no_fields(tmp_path: Path) -> None:
     with journal(tmp_path) as writer:
         for body in (b"", b'{"id":1}', b"", b"", b'{"id":2}', b""):

@@ -162,13 +162,12 @@ class InServer:
 
     def __init__(self, view: ViewDefinition) -> None:
         compiled = view.compiled
-        types = [view.source_type(place) for place in range(len(compiled.topics))]
         self._aggregation = Aggregation(
             compiled.projection,
-            compiled.rows(types),
+            compiled.rows(),
             view.message_type,
             view.spec.key_domain,
-            is_joined=len(types) > 1,
+            is_joined=len(compiled.topics) > 1,
         )
         self._there: dict[tuple[int, str], Record] = {}
         self.records: dict[str, bytes] = {}

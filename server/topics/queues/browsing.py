@@ -470,7 +470,7 @@ class QueueQuery(Iterator[list[Record]]):
         self.needed_from: Final = int(txids.min(initial=_LAST_TXID))
         self._portions: Final = Portions(spec.filter, _AT_ONCE)
         self._test: Final = RecordTest(table, spec.filter, effort=self._portions.effort)
-        self._ordering: Final = Ordering(spec.order_by)
+        self._ordering: Final = Ordering(spec.order_by, table.message_type)
         self._extract: Final = table.extractor(self._ordering.fields)
         self._last: Final = None if spec.top_n is None else spec.skip_n + spec.top_n
         steps = self._ordered if spec.order_by else self._chosen if spec.filter else self._all

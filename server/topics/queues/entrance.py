@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from server.expressions import Kind, parse, references
 from server.expressions.compile_message import compile_value
+from server.expressions.inference import as_read
 from server.expressions.numerals import numeral
 from server.journal.layout import CLIENT, EXPIRATION, SEQUENCE, SOW_KEY, TIMESTAMP, TXID
 from server.message_types.base import BodyError
@@ -185,7 +186,7 @@ class _Value:
         expr = parse(text, Kind.VALUE, functions)
         layout = tuple(references(expr))
         self._extract = message_type.extractor([reference.path for reference in layout])
-        self._evaluate = compile_value(expr, functions, layout)
+        self._evaluate = compile_value(as_read(expr, message_type), functions, layout)
 
     def of(self, recorded: Recorded) -> Iterator[object]:
         """Its value for each of some messages, None where it has none."""
