@@ -125,14 +125,14 @@ class Columns(NamedTuple):
         if any(name.extras_length != extras for name in used.values()):
             extras = [used[number].extras_length for number in self.numbers]
         return Content(
-            _field(self.numbers),
-            _field(self.clients),
-            _field(self.sequences),
-            _field(self.source_txids),
+            field_of(self.numbers),
+            field_of(self.clients),
+            field_of(self.sequences),
+            field_of(self.source_txids),
             source,
-            _field(self.kinds),
-            _field(self.sow_keys),
-            _field(self.expirations),
+            field_of(self.kinds),
+            field_of(self.sow_keys),
+            field_of(self.expirations),
             extras,
             self.checksums,
             self.data,
@@ -195,7 +195,8 @@ class Packed(NamedTuple):
     is_late: bool = False
 
 
-def _field(column: Column) -> Field:
+def field_of(column: Column) -> Field:
+    """A column as journals and records have fields."""
     return column.value if isinstance(column, Same) else column
 
 

@@ -247,10 +247,12 @@ class FileStore:
             self._clean_for_room()
             raise
 
-    def make_room_for_run(self, topic: str, bodies: Sequence[bytes]) -> None:
+    def make_room_for_run(
+        self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
+    ) -> None:
         """See `RecordStore.make_room_for_run`."""
         try:
-            self._log.make_room_for_run(topic, bodies)
+            self._log.make_room_for_run(topic, bodies, correlation_ids)
         except StoreError:
             self._clean_for_room()
             raise

@@ -85,7 +85,9 @@ class MemoryStore:
     def make_room(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
         """See `RecordStore.make_room`; there is always room."""
 
-    def make_room_for_run(self, topic: str, bodies: Sequence[bytes]) -> None:
+    def make_room_for_run(
+        self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
+    ) -> None:
         """See `RecordStore.make_room_for_run`; there is always room."""
 
     def undisturbed(self) -> AbstractContextManager[None]:

@@ -1,13 +1,13 @@
 """Messages that become records together: what they share is said once, the rest in columns.
 
 Such messages are plain: a record is the message's own body under a key that is a number, whatever
-has been there before, and no field of the record is a text of the publisher's.
+has been there before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import groupby, repeat
 from typing import NamedTuple
 
 from server.journal.blocks import Field, each, of_one, part_of
@@ -24,8 +24,9 @@ class RecordRun(NamedTuple):
         sequences: their places in the instance's order of changes, ascending.
         timestamp: in nanoseconds since 1970.
         expires: when they expire, in nanoseconds since 1970; 0 for never.
-        publisher: what stands for the publisher in bookmarks; the same in all that are announced.
+        publisher: what stands for the publisher in bookmarks.
         numbers: the publisher's numbers there; empty if they have no bookmarks.
+        correlation_ids: the publisher's marks, "" for none; empty if there are none at all.
     """
 
     topic: str
@@ -36,6 +37,7 @@ class RecordRun(NamedTuple):
     expires: Field = 0
     publisher: Field = 0
     numbers: Sequence[int] = ()
+    correlation_ids: Sequence[str] = ()
 
     def bookmark(self, place: int) -> str:
         """The bookmark of one of them."""
@@ -55,7 +57,19 @@ class RecordRun(NamedTuple):
             expires=part_of(self.expires, start, end),
             publisher=part_of(self.publisher, start, end),
             numbers=self.numbers[start:end],
+            correlation_ids=self.correlation_ids[start:end],
         )
+
+    def by_publisher(self) -> Iterator[RecordRun]:
+        """The same in parts, each of which has one publisher."""
+        if isinstance(self.publisher, int):
+            yield self
+            return
+        start = 0
+        for publisher, alike in groupby(self.publisher):
+            end = start + sum(1 for _ in alike)
+            yield self.part(start, end)._replace(publisher=publisher)
+            start = end
 
     def fields(self, start: int) -> Iterator[tuple[object, ...]]:
         """Those from one of them on, each as the plain tuple of what a `Record` has."""
@@ -77,7 +91,7 @@ class RecordRun(NamedTuple):
             timestamps,
             expires,
             self.sequences[start:],
-            repeat("", count),
+            self.correlation_ids[start:] or repeat("", count),
             bookmarks,
             repeat(None, count),
             strict=True,
@@ -92,6 +106,6 @@ class RecordRun(NamedTuple):
             of_one(self.timestamp, place),
             of_one(self.expires, place),
             self.sequences[place],
-            "",
+            self.correlation_ids[place] if self.correlation_ids else "",
             self.bookmark(place),
         )

@@ -27,6 +27,8 @@ from server.journal.octets cimport (
 )
 from server.sow.map_guard cimport MapGuard
 
+from server.base.octets import to_octets
+
 cdef extern from *:
     """
     static inline void seal(uint8_t *entry, uint32_t checksum) {
@@ -63,6 +65,7 @@ cdef enum:  # where the fields of an entry are
     EXPIRES = 40
     NUMBER = 48
     TEXTS = 56
+    MOST_OF_TEXT = 0xFFFF
 
 cdef enum:
     RECORD = 1
@@ -72,22 +75,25 @@ cdef enum:
 
 def write_run(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, run, Py_ssize_t start):
     cdef list bodies = list(run.bodies), keys = list(run.keys), sequences = list(run.sequences)
-    cdef list numbers = list(run.numbers)
+    cdef list numbers = list(run.numbers), correlation_ids = list(run.correlation_ids)
     cdef list timestamps = column_of(run.timestamp), moments = column_of(run.expires)
     cdef list publishers = column_of(run.publisher)
     cdef Py_ssize_t count = len(bodies), place
-    cdef Py_ssize_t length, room, key_size, bookmark_size = 0
+    cdef Py_ssize_t length, room, key_size, correlation_size = 0, bookmark_size = 0
     cdef uint64_t timestamp = 0 if timestamps is not None else run.timestamp
     cdef uint64_t expires = 0 if moments is not None else run.expires
     cdef uint8_t[MOST_DECIMALS] key
     cdef uint8_t[2 * MOST_DECIMALS + 2] bookmark
     cdef uint8_t *behind_publisher = put_decimals(bookmark, 0 if publishers is not None else run.publisher)
     cdef uint8_t *at
-    cdef bytes body
+    cdef uint8_t *to
+    cdef bytes body, correlation_id = b""
     cdef array.array rooms = array.array("I")
     cdef Py_buffer view
     behind_publisher[0] = 124
-    for column in (keys, sequences, numbers or None, timestamps, moments, publishers):
+    for column in (
+        keys, sequences, numbers or None, correlation_ids or None, timestamps, moments, publishers
+    ):
         if column is not None and len(column) != count:
             raise ValueError("a run has as many keys, sequences and numbers as bodies")
     array.resize(rooms, max(0, count - start))
@@ -111,9 +117,12 @@ def write_run(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, run
                 at = put_decimals(behind_publisher + 1, PyLong_AsUnsignedLongLong(numbers[place]))
                 at[0] = 124
                 bookmark_size = at + 1 - bookmark
-            length = TEXTS + key_size + bookmark_size + PyBytes_GET_SIZE(body)
+            if correlation_ids:
+                correlation_id = to_octets(correlation_ids[place])
+                correlation_size = PyBytes_GET_SIZE(correlation_id)
+            length = TEXTS + key_size + correlation_size + bookmark_size + PyBytes_GET_SIZE(body)
             room = (length + 7) & ~<Py_ssize_t>7
-            if room > limit - position:
+            if room > limit - position or correlation_size > MOST_OF_TEXT:
                 array.resize(rooms, place - start)
                 break
             at = <uint8_t *>view.buf + position
@@ -122,7 +131,7 @@ def write_run(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, run
             at[KIND], at[KIND + 1] = RECORD, 0
             store_u16(at + TOPIC_SIZE, 0)
             store_u16(at + KEY_SIZE, <unsigned>key_size)
-            store_u16(at + CORRELATION_SIZE, 0)
+            store_u16(at + CORRELATION_SIZE, <unsigned>correlation_size)
             store_u16(at + BOOKMARK_SIZE, <unsigned>bookmark_size)
             store_u16(at + BOOKMARK_SIZE + 2, 0)
             store_u64(at + SEQUENCE, PyLong_AsUnsignedLongLong(sequences[place]))
@@ -130,8 +139,10 @@ def write_run(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, run
             store_u64(at + EXPIRES, expires)
             store_u64(at + NUMBER, 0)
             memcpy(at + TEXTS, key, key_size)
-            memcpy(at + TEXTS + key_size, bookmark, bookmark_size)
-            memcpy(at + TEXTS + key_size + bookmark_size, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+            to = at + TEXTS + key_size
+            memcpy(to, PyBytes_AS_STRING(correlation_id), correlation_size)
+            memcpy(to + correlation_size, bookmark, bookmark_size)
+            memcpy(to + correlation_size + bookmark_size, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
             seal(at, crc32c(at + LENGTH, length - LENGTH))
             rooms.data.as_uints[place - start] = <unsigned>room
             position += room

@@ -14,6 +14,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -38,7 +39,11 @@ _MOST_BESIDES: Final = form.ENTRY.size + _LONGEST_BOOKMARK + 8
 
 
 _MOST_BESIDES_IN_RUN: Final = _MOST_BESIDES + len(NO_KEY)
-"""The same of a record of a run, whose only text is a key that is a number."""
+"""The same of a record of a run, with its key, which is a number."""
+
+
+_MOST_OF_CHARACTER: Final = 4
+"""Bytes of a character of a text."""
 
 
 _MOST_KEPT: Final = 1 << 16
@@ -135,7 +140,7 @@ class SlabLog:
             raise self._file.loss()
         slabs, position = 0, self.slab_size if self._head is None else self._position
         records = list(records)
-        texts_at_most = 4 * sum(
+        texts_at_most = _MOST_OF_CHARACTER * sum(
             [len(one.topic) + len(one.key) + len(one.correlation_id) for one in records]
         )
         at_most = texts_at_most + sum([len(one.body) + _MOST_BESIDES for one in records])
@@ -157,17 +162,26 @@ class SlabLog:
         self._have_free(slabs)
         self._reserved = slabs
 
-    def make_room_for_run(self, topic: str, bodies: Sequence[bytes]) -> None:
+    def make_room_for_run(
+        self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
+    ) -> None:
         """Make sure that the records of a run can be appended next. See `make_room`.
 
         Args:
             topic: theirs.
             bodies: theirs.
+            correlation_ids: theirs; empty if there are none.
         """
-        at_most = sum(map(len, bodies)) + _MOST_BESIDES_IN_RUN * len(bodies)
+        lengths = [_MOST_OF_CHARACTER * len(mark) for mark in correlation_ids]
+        at_most = sum(map(len, bodies)) + _MOST_BESIDES_IN_RUN * len(bodies) + sum(lengths)
         is_near_end = self._head is None or self._position + at_most > self._limit()
-        if is_near_end or self._guard.lost or topic != self._topic:
-            self.make_room([Record(NO_KEY, body, topic) for body in bodies])
+        is_too_long = max(lengths, default=0) > form.MAX_TEXT
+        if is_near_end or is_too_long or self._guard.lost or topic != self._topic:
+            marks = correlation_ids or repeat("", len(bodies))
+            self.make_room(
+                Record(NO_KEY, body, topic, correlation_id=mark)
+                for body, mark in zip(bodies, marks, strict=True)
+            )
         else:
             self._reserved = 0
 

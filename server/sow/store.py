@@ -166,12 +166,15 @@ class RecordStore(Protocol):
             StoreError: there is no room, or one is too large. Nothing has changed.
         """
 
-    def make_room_for_run(self, topic: str, bodies: Sequence[bytes]) -> None:
+    def make_room_for_run(
+        self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
+    ) -> None:
         """Make sure that the records of a run can be put next. See `make_room`.
 
         Args:
             topic: theirs.
             bodies: theirs.
+            correlation_ids: theirs; empty if there are none.
 
         Raises:
             StoreError: as there.

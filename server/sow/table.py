@@ -187,17 +187,20 @@ class RecordTable:
             every += (one for one in (record, self.get(identity)) if one is not None)
         self.store.make_room(every)
 
-    def make_room_for_run(self, topic: str, bodies: Sequence[bytes]) -> None:
+    def make_room_for_run(
+        self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
+    ) -> None:
         """Make sure that the records of a run can be put next, without a history. See `make_room`.
 
         Args:
             topic: theirs.
             bodies: theirs.
+            correlation_ids: theirs; empty if there are none.
 
         Raises:
             StoreError: there is no room; nothing has changed.
         """
-        self.store.make_room_for_run(topic, bodies)
+        self.store.make_room_for_run(topic, bodies, correlation_ids)
 
     def make_room_to_remove(self, records: Sequence[Record]) -> None:
         """Make sure that records can be removed next, one after the other.

@@ -269,6 +269,11 @@ class SowTopic:
         """
         return self.table.put(record)
 
+    @property
+    def learns_keys(self) -> bool:
+        """Whether `learn` does anything."""
+        return self._learner is not None
+
     def learn(self, body: bytes, key: str) -> None:
         """Take note of the SOW key that a message got at another instance.
 

@@ -95,6 +95,16 @@ class Envelope:
         held.received, held.bookmark = received, bookmark
         return held
 
+    def marked(self, correlation_id: str) -> Self:
+        """This envelope for a message of the run with some correlation id, which may be none."""
+        if correlation_id == (self.correlation_id or ""):
+            return self
+        own = copy(self)
+        own.correlation_id = correlation_id or None
+        others = self.keys[len(correlation_key(self.correlation_id)) :]
+        own.keys = correlation_key(correlation_id) + others
+        return own
+
     def further_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> bytes:
         """Header keys for those who ask for them, as JSON text, each with its leading comma.
 

@@ -239,8 +239,8 @@ class Framer:
         """Send the records of a run, whole. See `write` for what their headers have.
 
         Args:
-            run: the records.
-            envelope: where they come from.
+            run: the records, of one publisher if bookmarks are wanted.
+            envelope: where they come from, without any correlation id.
         """
         presentation, bodies = self.presentation, run.bodies
         if presentation.changes_bodies:
@@ -248,11 +248,12 @@ class Framer:
         keys = envelope.keys
         if presentation.timestamp:
             keys += envelope.timestamp_key
+        marks = run.correlation_ids
         made = frames(
             self._left,
             run.keys if presentation.sow_key else (),
             bodies,
-            keys,
+            [correlation_key(mark) + keys for mark in marks] if marks else keys,
             of_one(run.publisher, 0),
             run.numbers if presentation.bookmark else (),
             self._right,
@@ -285,13 +286,17 @@ def deliver_run(
     Whoever does not frame them directly takes them one by one.
     """
     if isinstance(delivery, WholeDelivery) and isinstance(delivery.framer, Framer):
-        delivery.framer.write_run(run, envelope)
+        framer = delivery.framer
+        for part in run.by_publisher() if framer.presentation.bookmark else (run,):
+            framer.write_run(part, envelope)
         return
     for place in range(len(run.bodies)):
         record = run.record(place)
-        envelope.bookmark = record.bookmark
+        mark = record.correlation_id
+        own = envelope.marked(mark)
+        own.bookmark = record.bookmark
         delivery.deliver(
-            RecordMessage(record.key, record.body, None, envelope, differ, MATCH, "", record)
+            RecordMessage(record.key, record.body, None, own, differ, MATCH, mark, record)
         )
 
 

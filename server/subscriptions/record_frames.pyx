@@ -18,18 +18,24 @@ cdef enum:  # bytes of keys, without their values
     BOOKMARK_KEY = 10  # ,"bm":"||"
 
 
-def frames(bytes left, sow_keys, bodies, bytes further, uint64_t publisher, numbers, bytes right):
+def frames(bytes left, sow_keys, bodies, further, uint64_t publisher, numbers, bytes right):
     cdef list keys = list(sow_keys), messages = list(bodies), marks = list(numbers)
+    cdef bint is_alike = isinstance(further, bytes)
+    cdef list each_further = [] if is_alike else list(further)
+    cdef bytes more = further if is_alike else b""
     cdef Py_ssize_t count = len(messages), place, length, header, total = 0
     cdef Py_ssize_t left_size = PyBytes_GET_SIZE(left), right_size = PyBytes_GET_SIZE(right)
-    cdef Py_ssize_t further_size = PyBytes_GET_SIZE(further)
-    cdef Py_ssize_t fixed = left_size + LENGTH_KEY + further_size + right_size
+    cdef Py_ssize_t fixed = left_size + LENGTH_KEY + PyBytes_GET_SIZE(more) + right_size
     cdef bint has_keys = bool(keys), has_marks = bool(marks)
     cdef uint64_t key = 0, mark = 0
     cdef bytes body, made
     cdef uint8_t *to
-    if (has_keys and len(keys) != count) or (has_marks and len(marks) != count):
-        raise ValueError("as many keys and numbers as bodies")
+    if (
+        (has_keys and len(keys) != count)
+        or (has_marks and len(marks) != count)
+        or (not is_alike and len(each_further) != count)
+    ):
+        raise ValueError("as many keys, numbers and further keys as bodies")
     if has_keys:
         fixed += SOW_KEY_KEY
     if has_marks:
@@ -42,6 +48,8 @@ def frames(bytes left, sow_keys, bodies, bytes further, uint64_t publisher, numb
             total += count_decimals(PyLong_AsUnsignedLongLong(keys[place]))
         if has_marks:
             total += count_decimals(PyLong_AsUnsignedLongLong(marks[place]))
+        if not is_alike:
+            total += PyBytes_GET_SIZE(<bytes?>each_further[place])
     made = PyBytes_FromStringAndSize(NULL, total)
     to = <uint8_t *>PyBytes_AS_STRING(made)
     for place in range(count):
@@ -54,12 +62,15 @@ def frames(bytes left, sow_keys, bodies, bytes further, uint64_t publisher, numb
         if has_marks:
             mark = PyLong_AsUnsignedLongLong(marks[place])
             header += count_decimals(mark)
+        if not is_alike:
+            more = each_further[place]
+            header += PyBytes_GET_SIZE(more)
         header += length
         to = put(put_length(to, header), PyBytes_AS_STRING(left), left_size)
         if has_keys:
             to = put(put_decimals(put(to, b',"k":"', 6), key), b'"', 1)
         to = put_decimals(put(to, b',"l":', LENGTH_KEY), length)
-        to = put(to, PyBytes_AS_STRING(further), further_size)
+        to = put(to, PyBytes_AS_STRING(more), PyBytes_GET_SIZE(more))
         if has_marks:
             to = put_decimals(put(to, b',"bm":"', 7), publisher)
             to = put_decimals(put(to, b"|", 1), mark)

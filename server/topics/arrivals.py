@@ -61,6 +61,10 @@ class Entries:
         length = self.run.name(position).extras_length if self.has_extras else 0
         return unpack_extras(self.run.data[position][-length:]) if length else (b"", b"")
 
+    def have_extras(self, positions: Sequence[int]) -> bool:
+        """Whether any of some messages has extras."""
+        return self.has_extras and any(self.run.name(place).extras_length for place in positions)
+
     def sow_key(self, position: int) -> str | None:
         """The SOW key of a message; None if it was recorded without one."""
         given = self.extras(position)[1]
@@ -72,6 +76,13 @@ class Entries:
     def correlation_id(self, position: int) -> str:
         """The correlation id of a message."""
         return decode_text(self.extras(position)[0]) if self.has_extras else ""
+
+    def correlation_ids(self, positions: Sequence[int]) -> Sequence[str]:
+        """The correlation ids of some messages; empty if none of them has any."""
+        if not self.have_extras(positions):
+            return ()
+        marks = [self.correlation_id(position) for position in positions]
+        return marks if any(marks) else ()
 
     def envelope(self, position: int, timestamp: int) -> ReplicatedEnvelope:
         """What is known of a message besides its body.
@@ -87,7 +98,7 @@ class Entries:
     def common_envelope(
         self, position: int, timestamp: int, correlation_id: str = ""
     ) -> ReplicatedEnvelope:
-        """What is known of all messages with the name of one of them, if it has no extras."""
+        """What is known of all messages with the name of one of them, but for its extras."""
         user = self.run.name(position).origin.auth_id
         return ReplicatedEnvelope(user, timestamp / _MICROSECONDS, correlation_id or None)
 

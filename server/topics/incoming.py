@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from server.base.log import Log
     from server.journal import Topic
     from server.replication import Columns, Known, Peer
+    from server.replication.columns import Column
     from server.topics.incoming_permits import IncomingPermits
     from server.topics.table import TopicTable
     from server.topics.transaction_log import TransactionLog
@@ -215,7 +216,7 @@ def _both(one: Recorded, other: Recorded) -> Recorded:
 def _parts(entries: Columns) -> Iterator[Columns]:
     """Entries in rows, as many as can be recorded in one step: messages, and what is none."""
     kinds = entries.kinds
-    if isinstance(kinds, Same) or MESSAGES.issuperset(kinds):
+    if _are_alike(kinds):
         rows = iter([(0, len(kinds))])
     else:
         rows = _rows(kind in MESSAGES for kind in kinds)
@@ -224,8 +225,16 @@ def _parts(entries: Columns) -> Iterator[Columns]:
             yield entries.pick(range(first, min(first + AT_ONCE, end)))
 
 
+def _are_alike(kinds: Column) -> bool:
+    """Whether all entries are messages, or all of one other kind."""
+    return isinstance(kinds, Same) or MESSAGES.issuperset(kinds)
+
+
 def _runs(entries: Columns) -> Iterator[Columns]:
     """Entries in rows, each of one name and one kind; see `Arrivals`."""
+    if isinstance(entries.numbers, Same) and _are_alike(entries.kinds):
+        yield entries
+        return
     kinds = (Kind.PUBLISH if kind in MESSAGES else kind for kind in entries.kinds)
     for start, end in _rows(zip(entries.numbers, kinds, strict=True)):
         yield entries.pick(range(start, end))

@@ -6,7 +6,7 @@ one step, and then each topic applies and tells its own.
 
 Subscribers see the order of the log across topics (AMPS User Guide, Message Ordering), and so do
 views and queues over several. So topics that somebody hears of do theirs in that order; where
-nobody does, or of one topic only, each does all of its own at once.
+nobody does, or of one topic only, each does all of its own at once, whoever they are from.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from server.topics.arrivals import Entries
 if TYPE_CHECKING:
     from server.journal import Content, Field, Handles, Journal, Origin, OriginHandle, TopicHandle
     from server.replication import Columns
+    from server.sow.record_run import RecordRun
     from server.sow.records import Record
     from server.sow.table import RecordTable
 
@@ -35,20 +36,47 @@ class OneByOneError(Exception):
 
 
 class Drafts(NamedTuple):
-    """What messages of one topic come to.
+    """What messages of one topic come to: records, or nothing if the topic has none.
+
+    These have no moment yet, and no place in the order of changes; where it says when they expire,
+    it is how long they live.
 
     Attributes:
-        records: what they become; they have no moment yet, and no place in the order of changes.
-            None for a topic without records.
+        run: the records.
+        records: the same if they cannot be put as a run; see `record_run.py`.
         sow_keys: their SOW keys here, as numbers; empty if they keep those that they came with.
     """
 
+    run: RecordRun | None = None
     records: Sequence[Record] = ()
     sow_keys: Sequence[int] = ()
 
+    @property
+    def size(self) -> int:
+        """How many records there are."""
+        return len(self.records) if self.run is None else len(self.run.bodies)
+
+    def each(self) -> Sequence[Record]:
+        """The records one by one."""
+        run = self.run
+        return self.records if run is None else [*map(run.record, range(len(run.bodies)))]
+
     def part(self, start: int, end: int) -> Drafts:
         """Those of some of the messages, in a row."""
-        return Drafts(self.records[start:end], self.sow_keys[start:end])
+        run = None if self.run is None else self.run.part(start, end)
+        return Drafts(run, self.records[start:end], self.sow_keys[start:end])
+
+    def make_room(self, table: RecordTable) -> None:
+        """Make sure that they can be put next, one after the other.
+
+        Raises:
+            StoreError: there is no room; nothing has changed.
+        """
+        if self.run is None or table.history is not None:
+            table.make_room(self.each())
+        else:
+            run = self.run
+            table.make_room_for_run(run.topic, run.bodies, run.correlation_ids)
 
 
 NO_DRAFTS: Final = Drafts()
@@ -88,7 +116,7 @@ class Participant(Protocol):
 
 
 class _Share:
-    """The messages of one name.
+    """The messages of one name, or of one topic that nobody hears of.
 
     Args:
         topic: where they go.
@@ -163,13 +191,23 @@ class Interleaved:
         heard = {number for number, topic in topics.items() if topic.is_heard}
         concerned = {number for number, topic in topics.items() if topic.table is not None} | heard
         entries = Entries(run)
-        self._shares: Final[dict[int, _Share]] = {}
+        shares: dict[int, _Share] = {}
+        unheard: dict[Participant, list[tuple[int, Sequence[int]]]] = {}
         for number, places in by_value(run.numbers) if concerned else ():
+            topic = topics[number]
             if number in heard and len(heard) == 1:
                 own = Entries(run.pick(places))
-                self._shares[number] = _Share(topics[number], own, range(len(places)), places)
+                shares[number] = _Share(topic, own, range(len(places)), places)
+            elif number in heard:
+                shares[number] = _Share(topic, entries, places, places)
             elif number in concerned:
-                self._shares[number] = _Share(topics[number], entries, places, places)
+                unheard.setdefault(topic, []).append((number, places))
+        for topic, parts in unheard.items():
+            places = parts[0][1] if len(parts) == 1 else sorted(chain(*(one for _, one in parts)))
+            shares |= dict.fromkeys(
+                map(itemgetter(0), parts), _Share(topic, entries, places, places)
+            )
+        self._shares: Final = [*dict.fromkeys(shares.values())]
         tables = self._by_table()
         _make_room(tables)
         self._tables: Final = list(tables)
@@ -178,14 +216,14 @@ class Interleaved:
         of_one_table = {share for shares in tables.values() if len(shares) > 1 for share in shares}
         self._in_order: Final = {
             number: share
-            for number, share in self._shares.items()
+            for number, share in shares.items()
             if (number in heard and len(heard) > 1) or share in of_one_table
         }
 
     def _by_table(self) -> dict[RecordTable, list[_Share]]:
         """The tables that messages become records of, each with the shares."""
         tables: dict[RecordTable, list[_Share]] = {}
-        for share in self._shares.values():
+        for share in self._shares:
             if (table := share.topic.table) is not None:
                 tables.setdefault(table, []).append(share)
         return tables
@@ -193,7 +231,7 @@ class Interleaved:
     def _with_own_keys(self, content: Content) -> Content:
         """What is recorded, with the SOW keys that the messages have here."""
         keys: list[int] = []
-        for share in self._shares.values():
+        for share in self._shares:
             if own := share.drafts.sow_keys:
                 keys = keys or list(each(content.sow_keys, len(content.data)))
                 for place, key in zip(share.places, own, strict=True):
@@ -202,8 +240,8 @@ class Interleaved:
 
     @property
     def failures(self) -> Iterator[tuple[Entries, Sequence[Failure]]]:
-        """What could not be applied of each name."""
-        return ((share.entries, share.failed) for share in self._shares.values() if share.failed)
+        """What could not be applied of each topic."""
+        return ((share.entries, share.failed) for share in self._shares if share.failed)
 
     def record(self, journal: Journal) -> Recorded:
         """Record, apply and tell of as many as the journal takes."""
@@ -219,14 +257,15 @@ class Interleaved:
                 place = step.end
                 if step.problem is not None:
                     break
-        for share in self._shares.values():
+        for share in self._shares:
             share.topic.applied()
         return Recorded(place, first, last)
 
     def _apply(self, start: int, step: AppendedRun) -> None:
         """Apply what has been recorded in one step, which began at a place."""
-        for number, share in self._shares.items():
-            if number not in self._in_order:
+        in_order = {*self._in_order.values()}
+        for share in self._shares:
+            if share not in in_order:
                 share.apply_all(start, step)
         if not self._in_order:
             return
@@ -247,7 +286,7 @@ def _make_room(tables: Mapping[RecordTable, Sequence[_Share]]) -> None:
     """
     for table, shares in tables.items():
         if len(shares) == 1:
-            table.make_room(shares[0].drafts.records)
+            shares[0].drafts.make_room(table)
             continue
-        placed = [zip(share.places, share.drafts.records, strict=True) for share in shares]
+        placed = [zip(share.places, share.drafts.each(), strict=True) for share in shares]
         table.make_room([record for _, record in sorted(chain(*placed), key=itemgetter(0))])

@@ -268,7 +268,7 @@ class JournaledStoredTopic(StoredTopic):
                     publisher,
                     numbers,
                 )
-                for place, problem in self._apply_run(run, envelope):
+                for place, problem in self.apply_run(run, envelope):
                     rejections.append(_rejection(start + place, problem))
             if done.problem is not None:
                 journal.refused(envelope, end)

@@ -7,31 +7,36 @@ message lives as long as it says.
 A message that comes late, behind later ones of its publisher, does not undo these: it is recorded,
 and the record stays as it is.
 
+Records whose keys are numbers are put in runs, as those of messages that are published here: that
+is most of what comes.
+
 Source: AMPS User Guide, Replicating Messages Between Instances; Message Enrichment; Replication and
 Expiration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import takewhile
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from server.journal import MESSAGES, Kind, each
+from server.journal.blocks import of_one
 from server.message_types.base import BodyError
-from server.replication.columns import picked
+from server.replication.columns import field_of, picked
 from server.sow.keys import KeyRefusedError
+from server.sow.record_run import RecordRun
 from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, is_later
 from server.sow.store import StoreError
-from server.subscriptions.record_delivery import DELETED, MATCH
+from server.subscriptions.record_delivery import DELETED
 from server.topics.arrivals import AT_ONCE
 from server.topics.interleaved import Drafts, OneByOneError
 from server.topics.topic_journal import split_key
 
 if TYPE_CHECKING:
-    from server.journal import AppendedRun, Content
+    from server.journal import AppendedRun, Content, Field
     from server.sow.records import Change
     from server.sow.topic import SowTopic
     from server.subscriptions.envelope import Envelope
@@ -40,16 +45,16 @@ if TYPE_CHECKING:
     from server.topics.topic_journal import TopicJournal
 
 
-class Announcer(Protocol):
-    """Tells of changes; see `TopicWithRecords`."""
+class Records(Protocol):
+    """Puts records, and tells of changes; see `StoredTopic`."""
 
-    @property
-    def has_subscriptions(self) -> bool:
-        """Whether anybody subscribes."""
+    def apply_run(self, run: RecordRun, envelope: Envelope) -> Sequence[tuple[int, StoreError]]:
+        """Put the records of a run; returns the places of those that cannot be stored."""
 
-    @property
-    def has_followers(self) -> bool:
-        """Whether other topics are made from this one."""
+    def apply_each(
+        self, records: Iterable[Record], envelope: Envelope
+    ) -> Sequence[tuple[int, StoreError]]:
+        """Put records one by one."""
 
     def announce(self, change: Change, envelope: Envelope, reason: str) -> None:
         """Tell of a change."""
@@ -62,18 +67,16 @@ class Receiving:
         sow: the records.
         name: the topic's name.
         journal: records its messages.
-        announcer: tells of changes.
+        records: puts records, and tells of changes.
     """
 
-    __slots__ = ("_announcer", "_journal", "_name", "_own_keys", "_sow")
+    __slots__ = ("_journal", "_name", "_own_keys", "_records", "_sow")
 
-    def __init__(
-        self, sow: SowTopic, name: str, journal: TopicJournal, announcer: Announcer
-    ) -> None:
+    def __init__(self, sow: SowTopic, name: str, journal: TopicJournal, records: Records) -> None:
         self._sow: Final = sow
         self._name: Final = name
         self._journal: Final = journal
-        self._announcer: Final = announcer
+        self._records: Final = records
         self._own_keys: Final = bool(sow.table.options.key_fields)
 
     def take_in(self, arrivals: Arrivals) -> None:
@@ -91,17 +94,19 @@ class Receiving:
         Raises:
             OneByOneError: not all of them can be taken in at once.
         """
-        records, problem = self._drafts_of(entries, positions)
+        drafts, problem = self._drafts_of(entries, positions)
         if problem is not None:
             raise OneByOneError(str(problem))
         if self._own_keys:
-            if entries.has_extras and any(entries.extras(position)[1] for position in positions):
+            has_extras = entries.have_extras(positions)
+            if has_extras and any(entries.extras(position)[1] for position in positions):
                 raise OneByOneError("the key of one of them is not recorded here")
-            return Drafts(records, [int(record.key) for record in records])
-        keys = (entries.sow_key(position) for position in positions)
-        if any(record.key != key for record, key in zip(records, keys, strict=True)):
-            raise OneByOneError("the key of one of them is another one here")
-        return Drafts(records)
+            return drafts
+        if drafts.run is None:
+            keys = (entries.sow_key(position) for position in positions)
+            if any(record.key != key for record, key in zip(drafts.records, keys, strict=True)):
+                raise OneByOneError("the key of one of them is another one here")
+        return drafts
 
     def apply(
         self, entries: Entries, positions: Sequence[int], drafts: Drafts, appended: AppendedRun
@@ -110,122 +115,199 @@ class Receiving:
         if self._journal.has_feeds:
             keys = drafts.sow_keys or picked(entries.run.sow_keys, positions)
             self._journal.feed(entries, positions[0], appended, keys)
-        return self._apply(entries, positions, drafts.records, appended)
+        return self._apply(entries, positions, drafts, appended)
 
     # messages
 
     def _take_in_messages(self, arrivals: Arrivals) -> None:
-        start = arrivals.position
-        most = 1 if arrivals.has_extras else AT_ONCE
-        positions = range(start, min(start + most, len(arrivals.bodies)))
+        positions = self._next_of(arrivals)
         drafts, problem = self._drafts_of(arrivals, positions)
-        if problem is not None and not drafts:
+        if problem is not None and not drafts.size:
             arrivals.cannot(problem)
         drafts = self._with_room(drafts, arrivals)
-        if not drafts:
+        if not drafts.size:
             return
         content = self._content_of(arrivals, drafts)
         with self._sow.table.store.undisturbed():
             appended = self._journal.append_copies(arrivals, content)
-            positions = positions[: len(appended.txids)]
-            arrivals.unapplied += self._apply(arrivals, positions, drafts, appended)
+            count = len(appended.txids)
+            if count:
+                drafts = drafts.part(0, count)
+                arrivals.unapplied += self._apply(arrivals, positions[:count], drafts, appended)
+
+    def _next_of(self, arrivals: Arrivals) -> range:
+        """The positions of the next messages that may be recorded in one step.
+
+        One that does not keep the key which its publisher gave is alone: it gets other extras.
+        """
+        start = arrivals.position
+        end = min(start + AT_ONCE, len(arrivals.bodies))
+        if self._own_keys and arrivals.has_extras:
+            for place in range(start, end):
+                if arrivals.extras(place)[1]:
+                    return range(start, max(place, start + 1))
+        return range(start, end)
 
     def _drafts_of(
         self, entries: Entries, positions: Sequence[int]
-    ) -> tuple[list[Record], Exception | None]:
-        """What messages come to, as many as can be recorded in one step, and why not the next.
+    ) -> tuple[Drafts, Exception | None]:
+        """What messages come to, as many as can be recorded in one step, and why not the next."""
+        run, bodies = entries.run, [entries.bodies[position] for position in positions]
+        numbers = self._numbers_of(bodies, picked(run.sow_keys, positions))
+        if not numbers:
+            records, problem = self._records_of(entries, positions)
+            return Drafts(records=records), problem
+        lifetimes = field_of(picked(run.expirations, positions))
+        drafts = RecordRun(
+            self._name,
+            numbers,
+            bodies,
+            range(len(positions)),
+            0,
+            lifetimes * NANOSECONDS
+            if isinstance(lifetimes, int)
+            else [lifetime * NANOSECONDS for lifetime in lifetimes],
+            field_of(picked(run.clients, positions)),
+            picked(run.sequences, positions),
+            entries.correlation_ids(positions),
+        )
+        return Drafts(drafts, sow_keys=numbers if self._own_keys else ()), None
 
-        Their records have no moment yet, and no place in the order of changes.
+    def _numbers_of(self, bodies: Sequence[bytes], recorded: Sequence[int]) -> Sequence[int]:
+        """The SOW keys of messages as numbers; empty if they have to be looked at one by one.
+
+        Args:
+            bodies: the messages.
+            recorded: the keys that they came with, 0 for none that is a number.
         """
-        bodies = entries.bodies
-        sow, own, name = self._sow, self._own_keys, self._name
+        if self._own_keys:
+            return self._sow.key_numbers(bodies, self._name)
+        return () if self._sow.learns_keys or not all(recorded) else recorded
+
+    def _records_of(
+        self, entries: Entries, positions: Sequence[int]
+    ) -> tuple[list[Record], Exception | None]:
+        """The same as records, whatever their keys are."""
+        bodies, sow, name = entries.bodies, self._sow, self._name
         key_of = sow.key_source(name).key
         lifetimes = picked(entries.run.expirations, positions)
         drafts: list[Record] = []
         try:
             for position, lifetime in zip(positions, lifetimes, strict=True):
                 body = bodies[position]
-                key = None if own else entries.sow_key(position)
+                key = entries.sow_key(position)
                 if key is None:
                     key = key_of(body, None)
                 else:
                     sow.learn(body, key)
-                mark = entries.correlation_id(position)
-                drafts.append(Record(key, body, name, 0, lifetime * NANOSECONDS, 0, mark))
+                mark, bookmark = entries.correlation_id(position), entries.bookmark(position)
+                drafts.append(Record(key, body, name, 0, lifetime * NANOSECONDS, 0, mark, bookmark))
         except (BodyError, KeyRefusedError, StoreError) as error:
             return drafts, error
         return drafts, None
 
-    def _with_room(self, drafts: list[Record], arrivals: Arrivals) -> list[Record]:
+    def _with_room(self, drafts: Drafts, arrivals: Arrivals) -> Drafts:
         """The first of some records, as many as there is room for: what is recorded comes true."""
-        while drafts:
+        while drafts.size:
             try:
-                self._sow.table.make_room(drafts)
+                drafts.make_room(self._sow.table)
             except StoreError as error:
-                if len(drafts) == 1:
+                if drafts.size == 1:
                     arrivals.cannot(error)
-                drafts = drafts[: len(drafts) // 2]
+                drafts = drafts.part(0, drafts.size // 2)
             else:
                 break
         return drafts
 
-    def _content_of(self, arrivals: Arrivals, drafts: Sequence[Record]) -> Content:
-        """The next messages as they are recorded, with the SOW keys that they have here."""
-        first = drafts[0].key
-        if arrivals.has_extras:
-            is_same = first == arrivals.sow_key(arrivals.position)
-            return arrivals.content(1) if is_same else arrivals.with_key(*split_key(first))
-        if self._own_keys:
-            numbers = [int(draft.key) for draft in drafts]
-        else:
-            keys = (split_key(draft.key) for draft in drafts)
-            numbers = [number for number, _ in takewhile(_is_number, keys)]
-        if not numbers:
-            return arrivals.with_key(*split_key(first))
-        content = arrivals.content(len(numbers))
-        return content if content.sow_keys == numbers else content._replace(sow_keys=numbers)
+    def _content_of(self, arrivals: Arrivals, drafts: Drafts) -> Content:
+        """The next messages as they are recorded, with the SOW keys that they have here.
+
+        Those end where one needs other extras than those that it came with, which is alone then.
+        """
+        run = drafts.run
+        if run is None:
+            numbers = self._numbers_with_extras(arrivals, drafts.records)
+            if not numbers:
+                return arrivals.with_key(*split_key(drafts.records[0].key))
+            return arrivals.content(len(numbers))._replace(sow_keys=numbers)
+        if self._own_keys and arrivals.extras(arrivals.position)[1]:
+            return arrivals.with_key(run.keys[0], b"")
+        content, keys = arrivals.content(drafts.size), field_of(run.keys)
+        return content if content.sow_keys == keys else content._replace(sow_keys=keys)
+
+    def _numbers_with_extras(self, arrivals: Arrivals, records: Sequence[Record]) -> list[int]:
+        """The SOW keys as numbers of the first records whose messages keep their extras."""
+        numbers: list[int] = []
+        for place, record in enumerate(records, arrivals.position):
+            number, text = split_key(record.key)
+            if text != arrivals.extras(place)[1]:
+                break
+            numbers.append(number)
+        return numbers
 
     def _apply(
         self,
         entries: Entries,
         positions: Sequence[int],
-        drafts: Sequence[Record],
+        drafts: Drafts,
         appended: AppendedRun,
     ) -> list[Failure]:
         """Apply and announce messages that have been recorded; returns what has gone wrong."""
-        apply, announcer = self._sow.apply, self._announcer
-        failed: list[Failure] = []
-        envelope: Envelope | None = None
-        is_heard = announcer.has_subscriptions or announcer.has_followers
+        envelope = entries.common_envelope(positions[0], appended.timestamp)
         moment = appended.timestamp * NANOSECONDS_IN_MICROSECOND
-        flags = each(appended.flags, len(appended.txids))
+        failed: list[Failure] = []
+        if drafts.run is not None:
+            run = drafts.run._replace(
+                sequences=appended.txids,
+                timestamp=moment,
+                expires=_moments(drafts.run.expires, moment),
+            )
+            for start, end in self._standing(run, appended.flags):
+                problems = self._records.apply_run(run.part(start, end), envelope)
+                failed += [(positions[start + place], problem) for place, problem in problems]
+            return failed
+        flags = each(appended.flags, len(positions))
         for position, txid, is_late, draft in zip(
-            positions, appended.txids, flags, drafts, strict=False
+            positions, appended.txids, flags, drafts.records, strict=True
         ):
-            key, body, topic, _, expires, _, correlation_id, _, _ = draft
-            if is_late and self._is_superseded(entries, position, draft):
+            client, sequence = entries.run.clients[position], entries.run.sequences[position]
+            if is_late and self._is_superseded(draft.key, client, sequence):
                 continue
-            if expires:
-                expires += moment
-            bookmark = entries.bookmark(position)
-            record = Record(key, body, topic, moment, expires, txid, correlation_id, bookmark)
-            try:
-                change = apply(record)
-            except StoreError as error:
-                failed.append((position, error))
-                continue
-            if is_heard:
-                if envelope is None or entries.has_extras:
-                    envelope = entries.envelope(position, appended.timestamp)
-                envelope.bookmark = bookmark
-                announcer.announce(change, envelope, MATCH)
+            expires = draft.expires + moment if draft.expires else 0
+            record = draft._replace(timestamp=moment, expires=expires, sequence=txid)
+            problems = self._records.apply_each((record,), envelope)
+            failed += [(position, problem) for _, problem in problems]
         return failed
 
-    def _is_superseded(self, entries: Entries, position: int, record: Record) -> bool:
-        """Whether a record is of a later message of the same publisher already."""
-        table, run = self._sow.table, entries.run
-        there = table.get(table.identity(record.key, record.topic))
-        return is_later(there, run.clients[position], run.sequences[position])
+    def _standing(self, run: RecordRun, flags: Field) -> Iterator[tuple[int, int]]:
+        """The first and the end of records in a row that are put.
+
+        Late ones are asked about one by one: what has been put before them counts.
+        """
+        if flags == 0:
+            yield 0, len(run.bodies)
+            return
+        start = 0
+        for is_late, alike in groupby(each(flags, len(run.bodies))):
+            end = start + sum(1 for _ in alike)
+            if not is_late:
+                yield start, end
+            for place in range(start, end) if is_late else ():
+                client, sequence = of_one(run.publisher, place), run.numbers[place]
+                if not self._is_superseded(str(run.keys[place]), client, sequence):
+                    yield place, place + 1
+            start = end
+
+    def _is_superseded(self, key: str, client: int, sequence: int) -> bool:
+        """Whether a record is of a later message of the same publisher already.
+
+        Args:
+            key: the record's SOW key.
+            client: what stands for the publisher in bookmarks.
+            sequence: the number of its message.
+        """
+        table = self._sow.table
+        return is_later(table.get(table.identity(key, self._name)), client, sequence)
 
     # deletions
 
@@ -242,9 +324,10 @@ class Receiving:
         if not appended.txids:
             return
         envelope = arrivals.envelope(position, appended.timestamp)
+        client, sequence = arrivals.run.clients[position], arrivals.run.sequences[position]
         moment = appended.timestamp * NANOSECONDS_IN_MICROSECOND
         for record in records:
-            if appended.flags and self._is_superseded(arrivals, position, record):
+            if appended.flags and self._is_superseded(record.key, client, sequence):
                 continue
             try:
                 change = sow.remove(record, appended.txids[0], moment)
@@ -252,9 +335,11 @@ class Receiving:
                 arrivals.unapplied.append((position, error))
             else:
                 if change is not None:
-                    self._announcer.announce(change, envelope, DELETED)
+                    self._records.announce(change, envelope, DELETED)
 
 
-def _is_number(key: tuple[int, bytes]) -> bool:
-    """Whether a SOW key, as `split_key` gives it, has no text."""
-    return not key[1]
+def _moments(lifetimes: Field, moment: int) -> Field:
+    """When records expire that have been put at a moment; 0 for never."""
+    if isinstance(lifetimes, int):
+        return moment + lifetimes if lifetimes else 0
+    return [moment + lifetime if lifetime else 0 for lifetime in lifetimes]

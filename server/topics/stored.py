@@ -5,7 +5,7 @@ Of a `<Topic>` with a Pattern there is one of these for each name in use; they s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.journal import EntryTooLarge, JournalUnavailable
@@ -145,18 +145,22 @@ class StoredTopic(TopicWithRecords):
             moment,
             sow.expires(envelope.expiration, moment),
         )
-        problems = self._apply_run(run, envelope)
+        problems = self.apply_run(run, envelope)
         self._stores.touched(sow)
         return [self._reject(place, problem, envelope) for place, problem in problems]
 
-    def _apply_run(self, run: RecordRun, envelope: Envelope) -> Sequence[tuple[int, StoreError]]:
+    def apply_run(self, run: RecordRun, envelope: Envelope) -> Sequence[tuple[int, StoreError]]:
         """Put the records of a run, and announce what that changes.
+
+        Args:
+            run: the records.
+            envelope: where they come from.
 
         Returns:
             The places of those that cannot be stored, each with the reason.
         """
-        if self._sow.is_container or self._followers or self.asks_for_changes:
-            return self._apply_each(run, envelope)
+        if not self._sow.takes_runs or self._followers or self.asks_for_changes:
+            return self.apply_each(map(run.record, range(len(run.bodies))), envelope)
         problems: list[tuple[int, StoreError]] = []
         start, count = 0, len(run.bodies)
         while start < count:
@@ -169,18 +173,30 @@ class StoredTopic(TopicWithRecords):
             start = end
         return problems
 
-    def _apply_each(self, run: RecordRun, envelope: Envelope) -> Sequence[tuple[int, StoreError]]:
-        """The same, one change after the other: somebody hears of changes, not of new states."""
+    def apply_each(
+        self, records: Iterable[Record], envelope: Envelope
+    ) -> Sequence[tuple[int, StoreError]]:
+        """The same, one change after the other: for those who hear of changes, not of new states.
+
+        Args:
+            records: the records.
+            envelope: where they come from; it has the bookmark of one of them in the end.
+
+        Returns:
+            See `apply_run`.
+        """
+        is_heard = self.has_subscriptions or self.has_followers
         problems: list[tuple[int, StoreError]] = []
-        for place in range(len(run.bodies)):
-            record = run.record(place)
-            envelope.bookmark = record.bookmark
+        for place, record in enumerate(records):
             try:
                 change = self._sow.apply(record)
             except StoreError as error:
                 problems.append((place, error))
-            else:
-                self.announce(change, envelope, MATCH)
+                continue
+            if is_heard:
+                own = envelope.marked(record.correlation_id)
+                own.bookmark = record.bookmark
+                self.announce(change, own, MATCH)
         return problems
 
     def _publish_one_by_one(

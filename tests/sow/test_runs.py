@@ -105,6 +105,7 @@ def test_keys_of_other_types_than_json() -> None:
 # ---- stores
 
 KEYS = [0, 1, 9, 10, 123, 2**63, 2**64 - 1, *range(1000, 1030)]
+MARKS = ["", "mark", "caf\u00e9", "c\udcff", "x" * 300]
 
 
 def runs(seed: int) -> Iterator[RecordRun]:
@@ -125,6 +126,7 @@ def runs(seed: int) -> Iterator[RecordRun]:
             expires=source.choice((0, sequence * 20)),
             publisher=source.choice((0, 7, 2**64 - 1)),
             numbers=source.choices((1, 10, 2**64 - 1), k=count) if source.random() < 0.5 else (),
+            correlation_ids=source.choices(MARKS, k=count) if source.random() < 0.5 else (),
         )
         sequence += count
 
@@ -270,6 +272,39 @@ def test_a_run_in_a_file_that_has_lost_its_content_is_refused() -> None:
         store.close()
 
 
+def test_a_correlation_id_that_is_too_long_is_refused_by_itself() -> None:
+    with a_disk() as disk:
+        store, _ = disk.open(slab_size=1 << 20)
+        marks = ["", "x" * 0xFFFF, "y" * 0x10000, "z"]
+        bodies = [b"a", b"b", b"c", b"d"]
+        with pytest.raises(RecordTooLarge, match="correlation id"):
+            store.make_room_for_run("t", bodies, marks)
+        run = RecordRun("t", [1, 2, 3, 4], bodies, range(1, 5), 1, correlation_ids=marks)
+        assert put_all(store, run) == [2]
+        assert {one.correlation_id for one in state_of(store).values()} == {"", marks[1], "z"}
+        store.close()
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 10**6))
+def test_room_that_has_been_made_for_a_run_is_there(seed: int) -> None:
+    """Whatever texts it has: the file does not grow any more."""
+    source = random.Random(seed)
+    with a_disk() as disk:
+        store, _ = disk.open(slab_size=1 << 16)
+        stream = runs(seed)
+        for _ in range(20):
+            run = next(stream)
+            if source.random() < 0.5:
+                run = run._replace(correlation_ids=["\U0001f600" * 200] * len(run.bodies))
+            store.make_room_for_run(run.topic, run.bodies, run.correlation_ids)
+            slabs = store.statistics.slabs
+            with store.undisturbed():
+                assert store.put_run(run, 0).end == len(run.bodies)
+                assert store.statistics.slabs == slabs
+        store.close()
+
+
 # ---- bytes from a file, which may be anything
 
 
@@ -321,7 +356,8 @@ def test_entries_are_not_written_outside_of_a_slab() -> None:
     assert list(write_run(slab, 64, 64 + 104, 1, run, 0)) == [104]
     assert list(write_run(slab, 0, 64, 1, run, 1)) == [64]
     assert list(write_run(slab, 0, 64, 1, run, 2)) == []
-    with pytest.raises(ValueError, match="as many keys"):
-        write_run(slab, 0, 200, 1, run._replace(keys=[1]), 0)
+    for wrong in (run._replace(keys=[1]), run._replace(correlation_ids=["", "x", "y"])):
+        with pytest.raises(ValueError, match="as many keys"):
+            write_run(slab, 0, 200, 1, wrong, 0)
     with pytest.raises(ValueError, match="as many keys"):
         place_run({}, array("q"), array("I"), [], [1], 0, 0, array("I", [8, 8]))
