@@ -19,17 +19,18 @@ def test_spark_can_read_what_went_wrong(spark: SparkSession) -> None:
     told = []
 
     def take(_: DataFrame, number: int) -> None:
-        context.parallelize([number], 1).map(lambda one: 1 // one).collect()
+        java.java.io.FileInputStream(f"/nowhere/{number}")
 
     for function in (take, briefly(take)):
         try:
             function(spark.range(0), 0)
         except Exception:  # as Java is told it
             told.append(traceback.format_exc())
-    whole, brief = map(java.py4j.Py4JException, told)
-    with pytest.raises(Py4JJavaError, match="StackOverflowError"):
-        stream.isInterruptionException(whole, context._jsc.sc())
-    assert not stream.isInterruptionException(brief, context._jsc.sc())
-    assert "ZeroDivisionError: integer division or modulo by zero" in told[1]
+    calls = [text.count("\n\tat ") for text in told]
+    assert calls[0] > 5 > calls[1] == 0
+    with pytest.raises(Py4JJavaError, match="StackOverflowError"):  # whatever stack there is
+        stream.isInterruptionException(java.py4j.Py4JException(told[0] * 1000), context._jsc.sc())
+    assert not stream.isInterruptionException(java.py4j.Py4JException(told[1]), context._jsc.sc())
+    assert "FileNotFoundException: /nowhere/0 (No such file or directory)" in told[1]
     stopped = java.py4j.Py4JException(f"{told[1]}: java.lang.InterruptedException")
     assert stream.isInterruptionException(stopped, context._jsc.sc())
