@@ -9,6 +9,7 @@ from client.blocks import Block
 from client.commands import AckType
 from client.pending import Inbox, Request
 from client.protocol import ClientProtocol
+from client.uri import ServerUri
 
 
 class BlockStream(MessageStream):
@@ -52,6 +53,11 @@ class BlockStream(MessageStream):
 
 class BlockClient(Client):
     """A `Client` that also gives blocks. A stream of them is for one thread."""
+
+    @property
+    def server(self) -> ServerUri | None:
+        """Which server it is connected to, or was last; None if it never was."""
+        return self._uri
 
     def query_blocks(
         self,

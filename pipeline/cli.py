@@ -38,6 +38,9 @@ _ENDINGS: Final = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 _OF_JAVA: Final = re.compile(r": (?:[a-z]\w*\.)+\w+: ")
 """How Py4J goes on below its first line, before what the exception says."""
 
+_OURS: Final = re.compile(r"(?:^|\s)pipeline\.(?:\w+\.)+\w+Error: ")
+"""What stands before the text of an error of the pipeline's where another language tells of it."""
+
 _OF_SPARK: Final = ("pyspark", "py4j", "pandas")
 """Modules that only the extra `pipeline` installs."""
 
@@ -136,8 +139,7 @@ def _lacking(error: ModuleNotFoundError) -> str:
 def _cause(error: Exception) -> str:
     """What went wrong, without Spark's account of where that was."""
     lines = str(error).splitlines() or [type(error).__name__]
-    mark = f"{PipelineError.__module__}.{PipelineError.__name__}: "
-    told = [line.partition(mark)[2] for line in lines if mark in line]
+    told = [line[found.end() :] for line in lines if (found := _OURS.search(line))]
     told += [_OF_JAVA.sub("", line) for line in lines[1:2] if _OF_JAVA.match(line)]
     return told[0] if told else f"{type(error).__name__}: {lines[0]}"
 

@@ -133,12 +133,15 @@ class Target:
             raise PipelineError(f"{self.path}: {problem.strerror or problem}") from problem
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise PipelineError(f"{self.path}: another run is writing to it") from None
+        try:
             self._complete()
             yield
-            self._clear()
-        except BlockingIOError:
-            raise PipelineError(f"{self.path}: another run is writing to it") from None
         finally:
+            if not self._commit.exists():  # which needs what has been staged
+                self._clear()
             os.close(descriptor)
 
     def state(self) -> State | None:
@@ -148,6 +151,14 @@ class Target:
             PipelineError: it cannot be read.
         """
         return read_state(self._state)
+
+    def remember(self, state: State) -> None:
+        """Note down what is known before anything is exported.
+
+        Args:
+            state: to be remembered.
+        """
+        store(self._state, msgspec.json.encode(state))
 
     def is_used(self) -> bool:
         """Whether something has been put there, whatever is remembered of it."""

@@ -10,6 +10,7 @@ import atexit
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -86,9 +87,18 @@ def start(
     spark = builder.getOrCreate()
     if is_new:
         # Last registered runs first: Spark lets go of its files before they are removed.
-        atexit.register(spark.stop)
+        atexit.register(_stop, spark)
     register_formats(spark)
     return spark
+
+
+def _stop(spark: SparkSession) -> None:
+    """End Spark with the program; Java goes in any case when its standard input does.
+
+    A call of Java's that was interrupted leaves a connection on which nothing is understood.
+    """
+    with suppress(Exception):
+        spark.stop()
 
 
 def _defaults(asked: Mapping[str, str]) -> dict[str, str]:

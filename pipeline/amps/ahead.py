@@ -101,7 +101,7 @@ class Ahead:
         """
         planned = self._planned
         if planned is None or planned.is_whole:
-            return planned and planned._replace(rows=0, size=0, oldest=0.0, begin=planned.end)
+            return planned and planned.passed()
         try:
             return self._measure(planned.end, NOW, is_filtered=False)
         except ClientError:

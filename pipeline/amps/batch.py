@@ -91,10 +91,12 @@ class AmpsReader(DataSourceReader):
     ) -> Iterator[list[Block]]:
         options = self._options
         tests = [test for test in (options.filter, self._pushed, part) if test is not None]
+        if len(tests) > 1:  # one alone is sent as it is: that is what errors show a place of
+            tests = [f"({test})" for test in tests]
         rows = RowFormat(self._schema, options.message_type, options.tolerance)
         stream = client.query_blocks(
             options.read_topic,
-            filter=" AND ".join(f"({test})" for test in tests) or None,
+            filter=" AND ".join(tests) or None,
             options=command_options(options, rows),
             bookmark=options.bookmark,
             order_by=options.orderby,

@@ -12,6 +12,7 @@ from typing import Final
 from client import Message
 from pipeline.amps.follower import Follower
 from pipeline.amps.limits import Limits
+from pipeline.amps.measuring import Measure
 from pipeline.amps.offsets import BatchPlan, Offset, bookmark_of, end_of, ranges_of
 from pipeline.amps.options import AmpsOptions
 
@@ -32,6 +33,8 @@ class Followed:
         self._options = options
         self._follower = Follower(options, command_options)
         self._seen: tuple[str, list[Message]] | None = None
+        self._behind: Measure | None = None
+        self._is_measured = True
 
     def stop_at_end(self) -> None:
         """See `Ahead.stop_at_end`."""
@@ -55,7 +58,10 @@ class Followed:
             if limits.size is not None and size >= limits.size:
                 break
         if not plan.rows:
+            if self._behind is not None and follower.is_at_end:
+                self._behind = self._behind.passed()
             return start
+        self._is_measured = False
         end = plan.offset(self._options.partitions)
         if follower.end is not None:
             end["read"] = list(follower.end)
@@ -63,8 +69,11 @@ class Followed:
         self._seen = (bookmark_of(end), seen) if is_kept else None
         return end
 
-    def behind(self) -> None:
-        """See `Ahead.behind`: the servers do not say it of one another's logs."""
+    def behind(self) -> Measure | None:
+        """See `Ahead.behind`; as the server counts it that the messages come from."""
+        if not self._is_measured:
+            self._behind, self._is_measured = self._follower.behind(), True
+        return self._behind
 
     def messages(self, end: Offset) -> list[list[Message]] | None:
         """See `Ahead.messages`."""

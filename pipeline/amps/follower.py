@@ -12,10 +12,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Final
 
 from client import NOW, Client, ClientError, Message, MessageStream, TimedOutError
+from client.block_client import BlockClient
 from pipeline.amps.connection import AWAY, explained, require_log, session
+from pipeline.amps.measuring import Measure, measure
 from pipeline.amps.offsets import End, LastRead, digest_of
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
@@ -42,6 +45,8 @@ class Follower:
         self._command_options = command_options
         self._ends = False
         self._open = ExitStack()
+        self._client: BlockClient | None = None
+        self._asking: Client | None = None
         self._stream: MessageStream | None = None
         self._place: str | None = None
         self._left: list[Message] = []
@@ -56,13 +61,42 @@ class Follower:
 
     def close(self) -> None:
         """Give up the subscription."""
-        self._stream, self._place, self._left = None, None, []
+        self._client = self._asking = self._stream = self._place = None
+        self._left = []
         self._open.close()
 
     @property
     def end(self) -> End | None:
         """The end of what has been read, if the stream may go on at another server."""
         return None if len(self._options.servers) == 1 else self._read_last.end
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether everything has been taken that the server has sent, and it had no more."""
+        return self._stream is not None and self._is_complete and not self._left
+
+    def behind(self) -> Measure | None:
+        """How much the server has behind what has been taken; None if that is not known.
+
+        It is asked over a connection of its own. On the other one the answer would come behind all
+        messages that have not been taken.
+        """
+        if self._client is None or self._client.server is None:
+            return None
+        try:
+            if self._asking is None:
+                there = replace(self._options, servers=(self._client.server,))
+                self._asking = self._open.enter_context(session(there, "ask"))
+            return measure(
+                self._asking,
+                self._options,
+                f"({self._place}:{NOW}]",
+                command_options=self._command_options or "",
+                is_filtered=False,
+            )
+        except ClientError:
+            self._asking = None
+            return None
 
     def take(
         self, place: str, most: int | None, read: End | None = None
@@ -121,7 +155,7 @@ class Follower:
     def _subscribe(self, place: str, read: End | None) -> MessageStream:
         self.close()
         options = self._options
-        client = self._open.enter_context(session(options, "follow"))
+        client = self._client = self._open.enter_context(session(options, "follow"))
         require_log(client, options.read_topic)
         self._read_last.begin(() if read is None else self._read_again(client, place, read))
         self._place, self._is_complete = place, False

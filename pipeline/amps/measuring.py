@@ -22,6 +22,8 @@ _PASSED_ON: Final = frozenset(
 )
 _NOT_LOGGED: Final = "only what is in a transaction log can be counted"
 _MICROSECONDS: Final = 1e6
+_MOST_PARTS: Final = 1000
+"""Into how many parts the server divides what it counts."""
 
 
 class Part(NamedTuple):
@@ -58,6 +60,10 @@ class Measure(NamedTuple):
     oldest: float
     lost: str
     is_whole: bool
+
+    def passed(self) -> Measure:
+        """How much is left when all of this has been read."""
+        return self._replace(rows=0, size=0, oldest=0.0, begin=self.end)
 
     def ranges(self) -> dict[str, int]:
         """The parts as ranges of bookmarks, with the number of messages in each."""
@@ -98,7 +104,7 @@ def measure(
         for option in command_options.split(",")
         if option.strip().partition("=")[0] in _PASSED_ON
     ]
-    wanted = ["count", f"count_parts={parts}", *given]
+    wanted = ["count", f"count_parts={min(parts, _MOST_PARTS)}", *given]
     if size is not None:
         wanted.append(f"count_bytes={size}")
     try:

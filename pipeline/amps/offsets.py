@@ -28,6 +28,7 @@ from xxhash import xxh3_128_intdigest
 
 from pipeline.amps.measuring import Measure
 from pipeline.errors import PipelineError
+from server.journal import BookmarkError, parse_bookmark
 
 Offset: TypeAlias = dict[str, Any]
 
@@ -150,10 +151,12 @@ def bookmark_of(offset: Offset) -> str:
     Raises:
         PipelineError: it is no offset of this source.
     """
-    bookmark = offset.get("bookmark")
-    if not isinstance(bookmark, str):
-        raise _foreign(offset)
-    return bookmark
+    bookmark: Any = offset.get("bookmark") if isinstance(offset, dict) else None
+    try:
+        parse_bookmark(bookmark)
+    except (BookmarkError, TypeError, AttributeError):
+        raise _foreign(offset) from None
+    return str(bookmark)
 
 
 def ranges_of(offset: Offset) -> list[Range]:
@@ -162,7 +165,7 @@ def ranges_of(offset: Offset) -> list[Range]:
     Raises:
         PipelineError: it is no offset of this source.
     """
-    spans = offset.get("ranges")
+    spans = offset.get("ranges") if isinstance(offset, dict) else None
     if not isinstance(spans, dict):
         raise _foreign(offset)
     digests = offset.get("digests") or repeat(None)

@@ -26,6 +26,8 @@ ORDERS: Final = ("checked", "given", "sorted")
 PRUNES: Final = ("none", "server")
 MOST_VERSIONS: Final = (1 << 31) - 1
 """What a sequence number has room for; see `pipeline.amps.writer`."""
+_LARGEST: Final = (1 << 31) - 1
+"""What counts can be: some of them are numbers of 32 bits to Spark."""
 
 _READS: Final = frozenset({"read", "readStream"})
 _WRITES: Final = frozenset({"write", "writeStream"})
@@ -289,6 +291,8 @@ def _uris(name: str, text: str) -> tuple[ServerUri, ...]:
 def _count(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise option_error(name, text, "expected a whole number from 1")
+    if int(text) > _LARGEST:
+        raise option_error(name, text, f"expected a whole number from 1 to {_LARGEST}")
     return int(text)
 
 

@@ -14,6 +14,7 @@ from pipeline.errors import PipelineError
 from pipeline.jobs.export_frames import Wanted, published, write
 from pipeline.jobs.export_journals import export_round, logs_of
 from pipeline.jobs.watching import interruption, watch
+from pipeline.taking import briefly
 
 if TYPE_CHECKING:
     import argparse
@@ -99,6 +100,9 @@ def _follow_server(
             " directory"
         )
 
+    if state.runs == 0:  # else a checkpoint that is made before the first rows would be nobody's
+        target.remember(state)
+
     def take(frame: DataFrame, batch: int) -> None:
         """Add a micro-batch, unless it has been added before Spark could note that down."""
         if batch <= state.batch:
@@ -110,7 +114,9 @@ def _follow_server(
         if count:
             run.say(f"{count} entries in {files} files")
 
-    writer = published(run.spark(), wanted, options.max_rows).writeStream.foreachBatch(take)
+    writer = published(run.spark(), wanted, options.max_rows).writeStream.foreachBatch(
+        briefly(take)
+    )
     writer = writer.option("checkpointLocation", str(target.checkpoint.resolve()))
     if options.until_caught_up:
         writer = writer.trigger(availableNow=True)

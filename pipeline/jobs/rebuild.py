@@ -10,6 +10,7 @@ Parquet files, or records of a topic of a server; Spark computes them.
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -133,6 +134,7 @@ def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: Log, run: Run) -> int:
         apply_passage(opened.sow, cursor.read_packed(_TOGETHER))
         progress.add(cursor.position - before)
     progress.end()
+    _expire(opened.sow, last)
     records = len(opened.sow.table)
     opened.commit()
     committer.settle()
@@ -140,6 +142,18 @@ def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: Log, run: Run) -> int:
     if damage:
         raise PipelineError(damage[0].text)
     return records
+
+
+def _expire(sow: SowTopic, last: int) -> None:
+    """Remove what has expired, as the server does when it comes back: the log says nothing of it.
+
+    Args:
+        sow: the topic.
+        last: the last entry of the log.
+    """
+    now = time.time_ns()
+    while sow.expire(now, last) is not None:
+        pass
 
 
 def _wanted(sow: SowTopic) -> Callable[[Topic], bool]:

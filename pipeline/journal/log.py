@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -159,10 +159,26 @@ def _files(
             continue
         except OSError as problem:
             raise _no_file(Path(problem.filename or directory), problem) from problem
+        _check_beginning([paths[number] for number in sorted(paths)], found)
         files = tuple(file for file in found if file is not None)
         _check_chain(directory, files)
         return files
     raise AssertionError("unreachable")
+
+
+def _check_beginning(paths: Iterable[Path], files: Sequence[JournalFile | None]) -> None:
+    """See that no file is empty before the first that is in use: only the last ones can be.
+
+    Raises:
+        PipelineError: one is, so that it has lost what it had.
+    """
+    in_use = [place for place, file in enumerate(files) if file is not None]
+    for place, (path, file) in enumerate(zip(paths, files, strict=True)):
+        if file is None and in_use and place < in_use[0]:
+            raise PipelineError(
+                f"{path}: it is empty, and later journal files are not: what it had is lost; put it"
+                " back, or remove the file to read what comes behind"
+            )
 
 
 def _check_chain(directory: Path, files: Iterable[JournalFile]) -> None:
@@ -191,6 +207,8 @@ def _describe(path: Path, sealed: Sealed) -> JournalFile | None:
             header = salvage_header(source, _number_of(path), "")
         if header is None:
             raise PipelineError(f"{path}: {problem}") from problem
+    if header is None and path.suffix == ".gz":
+        raise PipelineError(f"{path}: damaged: it does not begin like a compressed journal file")
     if header is None:
         return None
     if path.suffix != ".gz" and stat.st_size != header.size:

@@ -50,6 +50,11 @@ GOOD = {"server": "tcp://localhost:9007/amps/json", "topic": "orders"}
         ("read", GOOD | {"fliter": "x"}, "option fliter: unknown; did you mean filter?"),
         ("read", GOOD | {"path": "orders"}, "option path: unknown; known are batch_size, bookmark"),
         ("read", GOOD | {"top_n": "-1"}, "option top_n='-1': expected a whole number from 1"),
+        (
+            "read",
+            GOOD | {"batch_size": "2147483648"},
+            "option batch_size='2147483648': expected a whole number from 1 to 2147483647",
+        ),
         ("read", GOOD | {"filter": " "}, "option filter=' ': it is empty"),
         ("read", GOOD | {"timeout": "soon"}, "option timeout='soon': expected seconds"),
         (
@@ -173,6 +178,9 @@ def test_samples_that_disagree() -> None:
     [
         (bookmark_of, {}),
         (bookmark_of, {"bookmark": None}),
+        (bookmark_of, {"bookmark": ""}),
+        (bookmark_of, {"bookmark": "1|x|"}),
+        (bookmark_of, []),
         (ranges_of, {"bookmark": "0"}),
         (ranges_of, {"bookmark": "0", "ranges": [1]}),
     ],
@@ -180,7 +188,9 @@ def test_samples_that_disagree() -> None:
 def test_an_offset_of_another_source(
     read: Callable[[dict[str, Any]], object], offset: dict[str, Any]
 ) -> None:
-    with pytest.raises(PipelineError, match=r"checkpoint: the offset \{.*\} is none of format"):
+    with pytest.raises(
+        PipelineError, match=r"checkpoint: the offset [{\[].*[}\]] is none of forma"
+    ):
         read(offset)
 
 

@@ -91,6 +91,25 @@ def test_fields_and_deletions_of_journals_become_a_table(
 
 
 @pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("follow", [[], ["--follow", "--until-caught-up"]], ids=["once", "follow"])
+def test_a_first_run_that_fails_is_in_nobodys_way(
+    tmp_path: Path, server: RunningServer, capsys: pytest.CaptureFixture[str], follow: list[str]
+) -> None:
+    """It leaves nothing half-made behind, and the next one begins."""
+    topic, table = f"both-failed-{len(follow)}", tmp_path / "table"
+    publish(server, topic, [{"id": number} for number in range(5)])
+    export = ["export", uri(server), str(table), "--topic", topic, *follow]
+    assert main([*export, "--option", "options=bogus"]) == 1
+    told = capsys.readouterr().err
+    assert "amps-pipeline: option options='bogus" in told
+    assert "option bogus cannot be used here" in told
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]
+    assert files(table) == []
+    assert main(export) == 0
+    assert asked(table, "SELECT count(*) FROM TABLE") == [(5,)]
+
+
+@pytest.mark.usefixtures("spark")
 def test_journals_become_a_delta_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Divided by a field, in few files however many runs there were; with columns that are new."""
     source, table = tmp_path / "journal", tmp_path / "table"

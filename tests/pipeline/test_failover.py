@@ -127,6 +127,9 @@ def test_a_stream_goes_on_where_what_it_has_read_stands_together(
         follower = Follower(options, "bookmark_not_found=fail")
         found, place = read(follower, EPOCH, count_read)
         assert found == list(range(count_read))
+        behind = follower.behind()
+        assert behind is not None
+        assert behind.rows == total - count_read
         end = follower.end
         one.kill()
         publish(other, range(9, 12))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 import shutil
 import tempfile
@@ -119,6 +120,32 @@ def test_no_wrong_row_comes_out_of_a_damaged_file(
         assert rows or skips or unfinished.name in problem
         for row in rows:
             assert row == original[row["txid"]]
+
+
+@pytest.mark.parametrize("damaged", ["skip", "fail"])
+@pytest.mark.parametrize("harm", ["cut", "wiped", "no compressed file", "compressed and cut"])
+def test_a_first_journal_that_has_lost_its_beginning_is_missed(
+    tmp_path: Path, harm: str, damaged: str
+) -> None:
+    """It is not taken for one that has not been used yet, as the last one may be."""
+    with journal(tmp_path) as writer:
+        for number in range(4000):
+            writer.publish("t", message(number))
+    first = min(tmp_path.glob("*.journal"))
+    said = "it is empty, and later journal files are not: what it had is lost"
+    match harm:
+        case "cut":
+            first.write_bytes(b"")
+        case "wiped":
+            first.write_bytes(bytes(first.stat().st_size))
+        case _:
+            data = gzip.compress(first.read_bytes(), 1) if "cut" in harm else b"nothing of the kind"
+            first.unlink()
+            first = first.with_name(f"{first.name}.gz")
+            first.write_bytes(data[:5] if "cut" in harm else data)
+            said = "damaged: it does not begin like a compressed journal file"
+    with pytest.raises(PipelineError, match=f"{first.name}: {said}"):
+        read(tmp_path, damaged=damaged)
 
 
 @pytest.mark.parametrize("damaged", ["skip", "fail"])

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import pytest
 from pyspark.sql import Row, SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import IntegerType, StructField, StructType
 
+from pipeline.amps.offsets import Offset
 from pipeline.amps.options import read_options
 from pipeline.amps.stream import AmpsStreamReader
 from tests.pipeline.streams import read_all, to_file, until
@@ -210,6 +211,33 @@ def test_progress_tells_how_far_a_stream_is_behind(
     ]
     assert told[0]["seconds_behind"] > 0 == told[-1]["seconds_behind"]
     assert len({one["bookmark"] for one in told}) == 1
+
+
+def test_a_stream_with_several_servers_tells_how_far_it_is_behind(server: RunningServer) -> None:
+    """As the one counts it that it reads from; again when there is more."""
+    given = {"server": f"{uri(server)},{uri(server)}", "topic": "log-far", "filter": "/id > 0"}
+    publish(server, "log-far", [{"id": i} for i in range(10, 40)])
+    reader = AmpsStreamReader(read_options(given, "readStream"), SCHEMA)
+    offset, told = reader.initialOffset(), []
+    try:
+        assert reader.reportLatestOffset() is None
+        for more in ((), (), (), range(40, 60), ()):
+            if more:
+                publish(server, "log-far", [{"id": i} for i in more])
+            offset = planned_behind(reader, offset)
+            behind = reader.reportLatestOffset()
+            assert behind is not None
+            told.append((behind["rows_behind"], behind["bytes_behind"]))
+    finally:
+        reader.stop()
+    assert told == [(20, 200), (10, 100), (0, 0), (10, 100), (0, 0)]
+
+
+def planned_behind(reader: AmpsStreamReader, offset: Offset) -> Offset:
+    """Where the next micro-batch of ten rows ends."""
+    while (end := reader.latestOffset(offset, ReadMaxRows(10))) == offset:
+        pass
+    return end
 
 
 def test_a_micro_batch_waits_for_enough(server: RunningServer) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from config_schema.problems import Location
 from config_schema.spec import ConflatedTopicSpec, ViewSpec
+from pipeline.taking import briefly
 from pipeline.views.streaming.checkpoint import Identity, note, possession
 from pipeline.views.streaming.plan import topics_below, view_events
 
@@ -78,7 +79,7 @@ def stream_view(
         target.check(is_new=is_new)
         note(checkpoint, identity)
         events = view_events(spec, view, lambda topic: source.events(spark, spec, topic))
-        writer = events.writeStream.outputMode("append").foreachBatch(target.take)
+        writer = events.writeStream.outputMode("append").foreachBatch(briefly(target.take))
         writer = writer.option("checkpointLocation", str(checkpoint.resolve()))
         expires = any(topic.expiration_enabled for topic in topics)
         if until_caught_up:
