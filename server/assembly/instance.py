@@ -42,7 +42,7 @@ from server.assembly.provision_admin import provision_admin
 from server.assembly.provision_console import provision_console
 from server.assembly.provision_journal import open_journal, recover
 from server.assembly.provision_replication import provision_replication, replicates
-from server.assembly.provision_sow import TopicOpener
+from server.assembly.provision_sow import TopicOpener, check_all_keys
 from server.assembly.provision_statistics import Statistics, sources_of
 from server.assembly.source_files import source_files
 from server.base.daemon_threads import DaemonThreads
@@ -201,6 +201,8 @@ class Instance:
         if journal is not None:
             begin("records are brought up to date with the log")
             recover(*journal, self._engine, committer.settle, check)
+        check_all_keys(self._engine, check)
+        if journal is not None:
             if queues is not None:
                 begin("queues are read from the log")
                 self._recover_queues(queues, journal, opened, check)

@@ -13,6 +13,7 @@ from server.sow.chain_file import DamagedChainFileError
 from server.sow.chaining import ChainingKeys
 from server.sow.commit import GroupCommit
 from server.sow.file_store import open_store
+from server.sow.key_check import check_keys
 from server.sow.key_errors import KeyModuleError
 from server.sow.key_modules import create_key_generator
 from server.sow.memory_store import MemoryStore
@@ -23,11 +24,25 @@ from server.sow.topic import SowTopic
 if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec, TopicSpec
     from server.base.log import Log
+    from server.core.engine import Engine
     from server.expressions import Functions
     from server.message_types.base import MessageType
     from server.sow.keys import KeySource
     from server.sow.store import RecordStore, Settled
     from server.topics.stores import Commit
+
+
+def check_all_keys(engine: Engine, check: Callable[[], None]) -> None:
+    """See which topics have records with other SOW keys than those that they would get now.
+
+    Args:
+        engine: has the topics, recovered.
+        check: called between some records; what it raises ends the start.
+    """
+    for sow in engine.stores.topics:
+        strange = check_keys(sow, check)
+        if strange:
+            engine.log.emit("15-0017", topic=sow.name, message_type=sow.type_name, records=strange)
 
 
 class OpenTopic(NamedTuple):

@@ -168,6 +168,16 @@ class FileStore:
         return self._log.sequence
 
     @property
+    def key_mark(self) -> int:
+        """See `RecordStore.key_mark`."""
+        return self._file.key_mark
+
+    def note_keys(self, mark: int) -> None:
+        """See `RecordStore.note_keys`."""
+        if mark != self._file.key_mark:
+            self._file.note_keys(mark)
+
+    @property
     def statistics(self) -> Statistics:
         """See `RecordStore.statistics`."""
         return Statistics(

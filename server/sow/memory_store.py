@@ -42,6 +42,14 @@ class MemoryStore:
         return self._sequence
 
     @property
+    def key_mark(self) -> int:
+        """See `RecordStore.key_mark`; nothing outlives the store."""
+        return 0
+
+    def note_keys(self, mark: int) -> None:
+        """See `RecordStore.note_keys`."""
+
+    @property
     def statistics(self) -> Statistics:
         """See `RecordStore.statistics`."""
         stored = self._stored_bytes

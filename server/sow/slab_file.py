@@ -195,6 +195,16 @@ class SlabFile:
         self._header[older : older + len(content)] = content
         self._noted = point
 
+    @property
+    def key_mark(self) -> int:
+        """See `RecordStore.key_mark`."""
+        return form.unpack_keys(self._header[form.KEYS_SLOT : form.KEYS_SLOT + 64])
+
+    def note_keys(self, mark: int) -> None:
+        """Note how SOW keys were made; it is on stable storage with the next commit."""
+        content = form.pack_keys(mark)
+        self._header[form.KEYS_SLOT : form.KEYS_SLOT + len(content)] = content
+
     def header(self, index: int) -> SlabHeader | None:
         """Read a slab's header; None if it is blank or damaged."""
         return form.unpack_slab_header(self.slabs[index][: form.FIRST_ENTRY])

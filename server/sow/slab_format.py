@@ -21,6 +21,8 @@ PAGE: Final = 4096
 """Size of the file header, and what slab sizes are multiples of."""
 COMMIT_SLOTS: Final = (1024, 2048)
 """Where in the file header the two commit points are, so that one is whole whatever happens."""
+KEYS_SLOT: Final = 3072
+"""Where in the file header is noted how the records' SOW keys were made."""
 FIRST_ENTRY: Final = 64
 """Where in a slab the entries begin."""
 ALIGNMENT: Final = 8
@@ -30,6 +32,7 @@ MAX_TEXT: Final = 0xFFFF
 """Bytes that a key, topic, correlation id or bookmark may have."""
 
 _FILE: Final = struct.Struct("<8sIIQ")  # magic, version, 0, slab size
+_KEYS: Final = struct.Struct("<Q")
 _COMMIT: Final = struct.Struct("<QQQQQQ")
 _SLAB: Final = struct.Struct("<4sIQQQQQ")  # magic, 0, then the fields of SlabHeader
 _SLAB_MAGIC: Final = b"SLAB"
@@ -144,6 +147,17 @@ def unpack_commit_slot(data: bytes) -> CommitPoint:
     """Read a commit point; all zeros if there is none, or a damaged one."""
     fields = _opened(data, _COMMIT)
     return CommitPoint() if fields is None else CommitPoint(*fields)
+
+
+def pack_keys(mark: int) -> bytes:
+    """What notes how SOW keys were made."""
+    return _sealed(_KEYS.pack(mark))
+
+
+def unpack_keys(data: bytes) -> int:
+    """Read that; 0 if it is not noted, or damaged."""
+    fields = _opened(data, _KEYS)
+    return 0 if fields is None else int(fields[0])
 
 
 def pack_slab_header(header: SlabHeader) -> bytes:

@@ -112,6 +112,17 @@ class RecordStore(Protocol):
         """The highest sequence of any change that the store has seen, deletions included."""
 
     @property
+    def key_mark(self) -> int:
+        """What stands for the way in which all of its records got their SOW keys; 0 if unknown."""
+
+    def note_keys(self, mark: int) -> None:
+        """Note that way, as long as the records are kept.
+
+        Args:
+            mark: what stands for it; 0 if there is no single one.
+        """
+
+    @property
     def statistics(self) -> Statistics:
         """How much the store holds."""
 

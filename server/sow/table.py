@@ -79,6 +79,7 @@ class RecordTable:
         options: see `TableOptions`.
 
     Attributes:
+        finds_by_key: whether records are found by the fields of their SOW keys.
         updates: records that have been replaced.
         deletes: records that have been deleted.
         queries: queries of clients.
@@ -91,6 +92,7 @@ class RecordTable:
         self.message_type: Final = message_type
         self.options: Final = options
         self.key_hash: Final = KeyHash(options.key_domain) if options.key_fields else None
+        self.finds_by_key = self.key_hash is not None and not options.pattern
         self.updates = 0
         self.deletes = 0
         self.queries = 0

@@ -305,6 +305,7 @@ class JournaledStoredTopic(StoredTopic):
             Kind.DELTA_PUBLISH if envelope.delta else Kind.PUBLISH,
             record.key,
             _in_seconds(record.expires - record.timestamp) if record.expires else 0,
+            record.correlation_id,
         )
         return self._apply(record, txid, moment, envelope.bookmark)
 

@@ -259,6 +259,7 @@ class TopicJournal:
         kind: Kind = Kind.PUBLISH,
         key: str | None = None,
         expiration: int = 0,
+        correlation_id: str | None = None,
     ) -> tuple[int, int]:
         """Record a message, or a deletion.
 
@@ -268,6 +269,8 @@ class TopicJournal:
             kind: what it stands for.
             key: the SOW key of its record.
             expiration: seconds that it lives, 0 for ever.
+            correlation_id: that of its record, which a delta may have got from the state before;
+                None for that of the message itself.
 
         Returns:
             The entry's txid, and its moment in nanoseconds since 1970. The envelope has that,
@@ -280,7 +283,8 @@ class TopicJournal:
         if self._handle is None:
             self._handle = journal.topic(self._message_type, self._name)
         number, given = split_key(key)
-        correlation_id = encode_text(envelope.correlation_id) if envelope.correlation_id else b""
+        mark = envelope.correlation_id if correlation_id is None else correlation_id
+        marked = encode_text(mark) if mark else b""
         client = 0 if publisher is None else publisher.client_hash
         refusals = self.log.refusals
         is_watched = envelope.sequence > 0 and refusals.is_any
@@ -296,13 +300,13 @@ class TopicJournal:
             number,
             min(max(expiration, 0), _MOST_SECONDS),
             journal.origin(publisher.user) if publisher is not None and publisher.user else None,
-            correlation_id,
+            marked,
             given,
         )
         if is_watched:
             refusals.came(client, (envelope.sequence,))
         if notes is not None:
-            extras = pack_extras(correlation_id, given) if correlation_id or given else b""
+            extras = pack_extras(marked, given) if marked or given else b""
             topic, origin = self._handle.topic, _origin_of(envelope)
             notes.take_one(client, before, envelope.sequence, body + extras, txid, topic, origin)
         moment = journal.last_timestamp
