@@ -35,6 +35,7 @@ def run_spark(
     """
     given = {
         "spark.driver.extraJavaOptions": QUICK_JAVA,
+        "spark.executor.extraJavaOptions": QUICK_JAVA,
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
     }
