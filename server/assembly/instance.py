@@ -201,14 +201,14 @@ class Instance:
         if journal is not None:
             begin("records are brought up to date with the log")
             recover(*journal, self._engine, committer.settle, check)
-        check_all_keys(self._engine, check)
-        if journal is not None:
             if queues is not None:
                 begin("queues are read from the log")
                 self._recover_queues(queues, journal, opened, check)
             begin("what other instances have is read from the log")
             self._replicate(journal[1], opened, check)
             self._keep_journals(journal[1], opened)
+        begin("SOW keys are checked")
+        check_all_keys(self._engine, check)
         begin("views are made")
         self._engine.stores.begin_derived()
         check()

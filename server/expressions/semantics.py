@@ -469,16 +469,15 @@ def inferred(value: Value) -> Value:
     """
     if isinstance(value, list):
         return [inferred(element) for element in value]
-    if not isinstance(value, str):
-        return value
-    converted = numeral(value)
-    return value if converted is None else converted
+    return _or_number(value) if isinstance(value, str) else value
 
 
 def identity_key(value: Value) -> Number | str | None:
-    """What COUNT_DISTINCT compares: texts that are numbers are those numbers."""
+    """What COUNT_DISTINCT compares: an array's first element; texts that are numbers as these."""
     value = first(value)
-    if not isinstance(value, str):
-        return value
-    converted = numeral(value)
-    return value if converted is None else converted
+    return _or_number(value) if isinstance(value, str) else value
+
+
+def _or_number(word: str) -> Number | str:
+    converted = numeral(word)
+    return word if converted is None else converted

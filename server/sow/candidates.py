@@ -34,7 +34,7 @@ def candidates(
         return _rows(table, table.identities(keys, topics), past=past)
     if past or not restricted:
         return None
-    if table.key_hash is not None and table.finds_by_key:
+    if table.key_hash is not None:
         wanted = wanted_by(table.options.key_fields, restricted)
         if wanted is not None:
             values = product(*(key_texts(texts) for texts in wanted))

@@ -174,8 +174,7 @@ class FileStore:
 
     def note_keys(self, mark: int) -> None:
         """See `RecordStore.note_keys`."""
-        if mark != self._file.key_mark:
-            self._file.note_keys(mark)
+        self._file.note_keys(mark)
 
     @property
     def statistics(self) -> Statistics:

@@ -35,13 +35,14 @@ def check_keys(sow: SowTopic, pause: Callable[[], None]) -> int:
         How many records have other SOW keys. If there are any, all are looked at from now on.
     """
     table, source = sow.table, sow.key_source(sow.name)
-    if not table.finds_by_key or not isinstance(source, FieldKeys):
+    if table.key_hash is None or not isinstance(source, FieldKeys):
         return 0
     mark = _mark_of(sow)
     if table.store.key_mark == mark:
         return 0
     strange = _strange(sow, source, pause)
-    table.finds_by_key = not strange
+    if strange:
+        table.key_hash = None
     table.store.note_keys(0 if strange else mark)
     return strange
 

@@ -27,7 +27,7 @@ _LET_GO_AT_ONCE: Final = 10
 
 
 def _inferred(value: Value) -> _Key:
-    return semantics.order_key(semantics.inferred(semantics.first(value)))
+    return semantics.order_key(semantics.identity_key(value))
 
 
 def _descending(key: Callable[[Value], _Key]) -> Callable[[Value], SortKey]:

@@ -79,7 +79,8 @@ class RecordTable:
         options: see `TableOptions`.
 
     Attributes:
-        finds_by_key: whether records are found by the fields of their SOW keys.
+        key_hash: makes SOW keys of what the fields of a `Key` have to be; None where records are
+            not to be found so.
         updates: records that have been replaced.
         deletes: records that have been deleted.
         queries: queries of clients.
@@ -91,8 +92,8 @@ class RecordTable:
         self.store: Final = store
         self.message_type: Final = message_type
         self.options: Final = options
-        self.key_hash: Final = KeyHash(options.key_domain) if options.key_fields else None
-        self.finds_by_key = self.key_hash is not None and not options.pattern
+        is_findable = options.key_fields and not options.pattern
+        self.key_hash = KeyHash(options.key_domain) if is_findable else None
         self.updates = 0
         self.deletes = 0
         self.queries = 0
