@@ -185,7 +185,7 @@ def test_an_answer_that_was_forgotten_before_it_came_counts_for_nobody(tmp_path:
     with book_server(tmp_path, admin) as server, server.connect() as peer:
         logon = {"c": "logon", "cid": "1", "mt": "json", "a": "processed", "user_id": "slow"}
         peer.send(logon)
-        wait_until((tmp_path / "asked").exists)
+        wait_until(lambda: (tmp_path / "asked").exists() and asked(tmp_path) == ["slow"])
         assert ask(port, RESET).status == 200
         (tmp_path / "open").touch()
         assert peer.receive_header()["status"] == "success"
