@@ -19,6 +19,7 @@ from server.sow.key_modules import create_key_generator
 from server.sow.memory_store import MemoryStore
 from server.sow.slab_file import OtherVersionError
 from server.sow.slab_log import not_stable
+from server.sow.store import ALWAYS
 from server.sow.topic import SowTopic
 
 if TYPE_CHECKING:
@@ -43,6 +44,22 @@ def check_all_keys(engine: Engine, check: Callable[[], None]) -> None:
         strange = check_keys(sow, check)
         if strange:
             engine.log.emit("15-0017", topic=sow.name, message_type=sow.type_name, records=strange)
+
+
+def note_orders(engine: Engine) -> None:
+    """Note in the files of topics whether their next changes are in the transaction log.
+
+    Of what has changed while a topic was not there, the log can have lost nothing.
+
+    Args:
+        engine: has the topics, recovered.
+    """
+    for sow in engine.stores.topics:
+        store = sow.table.store
+        if not engine.stores.is_journaled(sow):
+            store.note_beside_log(ALWAYS)
+        elif store.beside_log_until == ALWAYS:
+            store.note_beside_log(store.last_sequence)
 
 
 class OpenTopic(NamedTuple):

@@ -177,6 +177,15 @@ class FileStore:
         self._file.note_keys(mark)
 
     @property
+    def beside_log_until(self) -> int:
+        """See `RecordStore.beside_log_until`."""
+        return self._file.beside_log_until
+
+    def note_beside_log(self, until: int) -> None:
+        """See `RecordStore.note_beside_log`."""
+        self._file.note_beside_log(until)
+
+    @property
     def statistics(self) -> Statistics:
         """See `RecordStore.statistics`."""
         return Statistics(

@@ -50,6 +50,14 @@ class MemoryStore:
         """See `RecordStore.note_keys`."""
 
     @property
+    def beside_log_until(self) -> int:
+        """See `RecordStore.beside_log_until`; nothing outlives the store."""
+        return 0
+
+    def note_beside_log(self, until: int) -> None:
+        """See `RecordStore.note_beside_log`."""
+
+    @property
     def statistics(self) -> Statistics:
         """See `RecordStore.statistics`."""
         stored = self._stored_bytes

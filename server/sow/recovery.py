@@ -7,7 +7,8 @@ an empty store that is all of them.
 A store can also be ahead of the log: it writes through memory maps, which survive a process, while
 the log's last entries were still on their way to the disk. Nobody was told that these are safe, and
 a publisher sends them again. Records that such an entry has changed or deleted are set back to what
-they were, and the txids are not given out again.
+they were, and the txids are not given out again. The store of a topic that has not been in the log
+lately is ahead of it, too; of that nothing is undone.
 
 What a record was is asked of the store first, whose file keeps what is superseded for a while; then
 of the log, as far as the topic's RecoveryPoint lets it have anything from there; then of the past
@@ -27,7 +28,7 @@ import numpy as np
 from server.journal import EVENTS, Kind, Span
 from server.sow.applying import apply_passage, is_superseded, record_of, stretches
 from server.sow.records import NANOSECONDS_IN_MICROSECOND, Record
-from server.sow.store import StoreError, Superseded
+from server.sow.store import ALWAYS, StoreError, Superseded
 from server.sow.topic import SowTopic
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 _NOBODY: Final = -1
 _MOST_LOST: Final = 10_000_000
-"""Entries by which a store can be ahead; more than may wait to be written."""
+"""Entries by which a store can be ahead; more than may wait to be written, or want skipping."""
 
 Find = Callable[[str, str], object | None]
 
@@ -88,8 +89,10 @@ def recover_records(
     last = journal.last_txid
     ahead = [sow for sow in begins if sow.table.store.last_sequence > last]
     for sow in ahead:
-        tell(_set_back(sow, journal, find))
-        sow.table.store.commit()
+        _check_distance(sow, last)
+        if sow.table.store.beside_log_until != ALWAYS:
+            tell(_set_back(sow, journal, find))
+            sow.table.store.commit()
     if ahead:
         # In this order: should the power fail in between, the stores are still ahead.
         settle()
@@ -160,6 +163,23 @@ class _Shares:
         return owner
 
 
+def _check_distance(sow: SowTopic, last: int) -> None:
+    ahead = sow.table.store.last_sequence
+    if ahead - last <= _MOST_LOST:
+        return
+    if sow.table.store.beside_log_until == ALWAYS:
+        advice = "move the journals away, so that a new log begins behind these changes"
+    else:
+        advice = (
+            "they belong to another log; restore the journals, or remove"
+            f" {sow.spec.file_name} to have it made again from these"
+        )
+    raise StoreError(
+        f"the records of topic {sow.spec.name} have changes up to {ahead},"
+        f" but the log ends at {last}: {advice}"
+    )
+
+
 def _set_back(sow: SowTopic, journal: Journal, find: Find) -> SetBack:
     """Set back a store that is ahead of the log; if that is interrupted, it can be done again.
 
@@ -169,12 +189,6 @@ def _set_back(sow: SowTopic, journal: Journal, find: Find) -> SetBack:
     """
     table, last = sow.table, journal.last_txid
     ahead = table.store.last_sequence
-    if ahead - last > _MOST_LOST:
-        raise StoreError(
-            f"the records of topic {sow.spec.name} have changes up to {ahead},"
-            f" but the log ends at {last}: they belong to another log; restore the"
-            f" journals, or remove {sow.spec.file_name} to have it made again from these"
-        )
 
     def is_lost(record: Record) -> bool:
         return record.sequence > last and bool(record.bookmark)  # those without came otherwise
@@ -193,7 +207,7 @@ def _set_back(sow: SowTopic, journal: Journal, find: Find) -> SetBack:
     if sow.spec.history is not None and not sow.spec.history.granularity:
         records |= _from_history(past, unknown)
         unknown -= records.keys()
-    if _is_whole(journal):
+    if _is_whole(journal) and not table.store.beside_log_until:
         records |= dict.fromkeys(unknown)
         unknown.clear()
     dropped = table.set_back(records, ahead, lambda past: is_lost(past.record))
@@ -212,14 +226,18 @@ def _from_log(
 
     The file may have forgotten that it had a record which a lost entry has deleted. So what the
     log has, and the store has not, nor knows to have been gone before, is one of those; unless the
-    topic began when the log had some entries already, for then it may never have had it.
+    topic began when the log had some entries already, for then it may never have had it. Before
+    the topic came into the log, or back there, nobody knows from that what its records were.
     """
+    joined = sow.table.store.beside_log_until
     point = sow.spec.recovery_point
     begin = 0 if isinstance(point, str) else point // NANOSECONDS_IN_MICROSECOND
     gone = {one.identity: one.record.sequence for one in past if one.deleted}
     found: dict[str, Record | None] = {}
     for entry in journal.entries():
-        if entry.timestamp < begin or find(entry.topic.message_type, entry.topic.name) is not sow:
+        if entry.txid <= joined or entry.timestamp < begin:
+            continue
+        if find(entry.topic.message_type, entry.topic.name) is not sow:
             continue
         for identity, state in _states(sow, entry):
             if identity in settled or is_superseded(entry, found.get(identity)):

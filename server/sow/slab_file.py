@@ -198,12 +198,27 @@ class SlabFile:
     @property
     def key_mark(self) -> int:
         """See `RecordStore.key_mark`."""
-        return form.unpack_keys(self._header[form.KEYS_SLOT : form.KEYS_SLOT + 64])
+        return self._note_in(form.KEYS_SLOT)
 
     def note_keys(self, mark: int) -> None:
         """Note how SOW keys were made; it is on stable storage with the next commit."""
-        content = form.pack_keys(mark)
-        self._header[form.KEYS_SLOT : form.KEYS_SLOT + len(content)] = content
+        self._note(form.KEYS_SLOT, mark)
+
+    @property
+    def beside_log_until(self) -> int:
+        """See `RecordStore.beside_log_until`."""
+        return self._note_in(form.ORDER_SLOT)
+
+    def note_beside_log(self, until: int) -> None:
+        """Note which changes are in no log; it is on stable storage with the next commit."""
+        self._note(form.ORDER_SLOT, until)
+
+    def _note_in(self, slot: int) -> int:
+        return form.unpack_note(self._header[slot : slot + 64])
+
+    def _note(self, slot: int, note: int) -> None:
+        content = form.pack_note(note)
+        self._header[slot : slot + len(content)] = content
 
     def header(self, index: int) -> SlabHeader | None:
         """Read a slab's header; None if it is blank or damaged."""

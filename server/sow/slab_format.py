@@ -23,6 +23,8 @@ COMMIT_SLOTS: Final = (1024, 2048)
 """Where in the file header the two commit points are, so that one is whole whatever happens."""
 KEYS_SLOT: Final = 3072
 """Where in the file header is noted how the records' SOW keys were made."""
+ORDER_SLOT: Final = 3136
+"""Where in the file header is noted what gives changes their sequences."""
 FIRST_ENTRY: Final = 64
 """Where in a slab the entries begin."""
 ALIGNMENT: Final = 8
@@ -32,7 +34,7 @@ MAX_TEXT: Final = 0xFFFF
 """Bytes that a key, topic, correlation id or bookmark may have."""
 
 _FILE: Final = struct.Struct("<8sIIQ")  # magic, version, 0, slab size
-_KEYS: Final = struct.Struct("<Q")
+_NOTE: Final = struct.Struct("<Q")
 _COMMIT: Final = struct.Struct("<QQQQQQ")
 _SLAB: Final = struct.Struct("<4sIQQQQQ")  # magic, 0, then the fields of SlabHeader
 _SLAB_MAGIC: Final = b"SLAB"
@@ -149,14 +151,14 @@ def unpack_commit_slot(data: bytes) -> CommitPoint:
     return CommitPoint() if fields is None else CommitPoint(*fields)
 
 
-def pack_keys(mark: int) -> bytes:
-    """What notes how SOW keys were made."""
-    return _sealed(_KEYS.pack(mark))
+def pack_note(note: int) -> bytes:
+    """A note for one of the other slots."""
+    return _sealed(_NOTE.pack(note))
 
 
-def unpack_keys(data: bytes) -> int:
-    """Read that; 0 if it is not noted, or damaged."""
-    fields = _opened(data, _KEYS)
+def unpack_note(data: bytes) -> int:
+    """Read a note; 0 if there is none, or a damaged one."""
+    fields = _opened(data, _NOTE)
     return 0 if fields is None else int(fields[0])
 
 

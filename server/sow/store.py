@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from server.message_types.bulk import JoinedBodies
 from server.sow.record_run import RecordRun
@@ -100,6 +100,10 @@ class Statistics(NamedTuple):
     maps: int = 0
 
 
+ALWAYS: Final = (1 << 64) - 1
+"""A sequence that no change has."""
+
+
 class RecordStore(Protocol):
     """Where a topic's records are."""
 
@@ -121,6 +125,16 @@ class RecordStore(Protocol):
         Args:
             mark: what stands for it; 0 if there is no single one.
         """
+
+    @property
+    def beside_log_until(self) -> int:
+        """The highest sequence of those changes that were noted to be in no transaction log.
+
+        0 if none were, `ALWAYS` if all are that come next.
+        """
+
+    def note_beside_log(self, until: int) -> None:
+        """Note that as long as the records are kept. See `beside_log_until`."""
 
     @property
     def statistics(self) -> Statistics:

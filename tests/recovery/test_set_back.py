@@ -254,3 +254,51 @@ def test_nothing_comes_back_from_before_the_recovery_point(tmp_path: Path, point
         found = {one["id"]: one["value"] for one in query(peer, "n").messages}
         assert found == {"kept": 1, "deleted": 1}
         assert server.logs("2 records were set back")
+
+
+IN_AND_OUT = """
+<SOW>
+  <Topic>
+    <Name>n</Name><MessageType>json</MessageType><Key>/id</Key><FileName>n.sow</FileName>
+  </Topic>
+</SOW>
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+  <FlushInterval>10us</FlushInterval>
+  <Topic><Name>{name}</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+
+
+def test_nothing_is_undone_of_what_came_while_a_topic_was_not_in_the_log(tmp_path: Path) -> None:
+    """Neither a deletion nor a change; and once it is in the log again, that is asked as ever."""
+    with running_server(tmp_path, elements=IN_AND_OUT.format(name="n")) as server:
+        with server.log_on("p", o=QUICK_ACKS) as peer:
+            for sequence, key in enumerate(("kept", "changed", "deleted", "lost"), 1):
+                publish(peer, "n", sequence, key, 1)
+        server.stop(signal.SIGKILL)
+    with running_server(tmp_path, elements=IN_AND_OUT.format(name="other")) as server:
+        with server.log_on("p", o=QUICK_ACKS) as peer:
+            publish(peer, "n", 5, "changed", 2)
+            peer.send({"c": "sow_delete", "t": "n", "a": "completed", "f": "/id = 'deleted'"})
+            assert peer.receive_header()["status"] == "success"
+        server.stop(signal.SIGKILL)
+    elements = IN_AND_OUT.format(name="n")
+    expected = {"kept": 1, "changed": 2, "lost": 1}
+    with running_server(tmp_path, elements=elements) as server:
+        with server.log_on("p", o=QUICK_ACKS) as peer:
+            found = {one["id"]: one["value"] for one in query(peer, "n").messages}
+            assert found == expected
+            assert not server.logs("were set back")
+            (journal,) = tmp_path.glob("journal/*0.journal")
+            publish(peer, "n", 6, "made", 1)
+            safe = journal.read_bytes()
+            delete = {"c": "sow_delete", "t": "n", "a": "persisted", "s": 7, "f": "/id = 'lost'"}
+            peer.send(delete)
+            assert peer.receive_header()["s"] == 7
+        server.stop(signal.SIGKILL)
+    journal.write_bytes(safe)
+    with running_server(tmp_path, elements=elements) as server, server.log_on("reader") as peer:
+        found = {one["id"]: one["value"] for one in query(peer, "n").messages}
+        assert found == expected | {"made": 1}
+        assert server.logs("1 records were set back")
