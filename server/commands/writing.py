@@ -63,6 +63,10 @@ class Publishable(Protocol):
     def takes_places(self) -> bool:
         """Whether bodies may be places in what was read, of which nothing is kept."""
 
+    @property
+    def takes_marks(self) -> bool:
+        """Whether messages of a run may have correlation ids and lifetimes of their own."""
+
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """Publish messages. See `Topic.publish`."""
 
@@ -90,6 +94,7 @@ class LimitedTopic:
         keeps_messages: whether messages go on stable storage.
         is_journaled: whether messages are in the transaction log.
         takes_places: no, each body is looked at by itself.
+        takes_marks: no, a run of messages may be divided.
         when_stored: calls back when everything published so far is settled.
     """
 
@@ -106,6 +111,7 @@ class LimitedTopic:
         self.keeps_messages: Final = topic.keeps_messages
         self.is_journaled: Final = topic.is_journaled
         self.takes_places: Final = False
+        self.takes_marks: Final = False
         self.when_stored: Final = topic.when_stored
         self._effort: Final = Allowance()
         self._extract: Final = message_type.extractor(paths(permitted))

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Final
 
 from server.journal.batches import MOST_WAITING, LiveFile, Pipe, Stream
-from server.journal.blocks import AppendedRun, Content, Field, Place, each, of_one
+from server.journal.blocks import AppendedRun, Content, Field, Place, each, of_one, part_of
 from server.journal.clients import Sequences, server_made_identity
 from server.journal.entry import NO_TOPIC, Kind
 from server.journal.errors import EntryTooLarge, JournalUnavailable
@@ -264,9 +264,10 @@ class Writer:
         start: int = 0,
         origin: OriginHandle | None = None,
         sow_keys: Sequence[int] = (),
-        expiration: int = 0,
+        expiration: Field = 0,
+        extras_length: Field = 0,
     ) -> AppendedRun:
-        """Append publishes that differ in sequence, SOW key and body only; otherwise see `append`.
+        """Append publishes to one topic by one publisher; otherwise see `append`.
 
         As many are appended as get one moment; for the others it is called again.
 
@@ -274,11 +275,12 @@ class Writer:
             topic: where they were published.
             client: the publisher's client hash.
             sequences: their sequence numbers, ascending; empty if it gives none.
-            bodies: verbatim.
+            bodies: verbatim, with extras.
             start: the position of the first of them to append; there is one.
             origin: user and replication path.
             sow_keys: their SOW keys as numbers below 2**64; empty if they have none.
-            expiration: lifetime in seconds, 0 for none.
+            expiration: lifetimes in seconds, 0 for none.
+            extras_length: bytes of extras behind each body.
         """
         handles = {0: (topic, origin)}
         count, first = self._fitting(handles, bodies, start), self._next_txid
@@ -294,8 +296,8 @@ class Writer:
                 0,
                 Kind.PUBLISH,
                 sow_keys[part] or 0,
-                expiration,
-                0,
+                part_of(expiration, start, start + count),
+                part_of(extras_length, start, start + count),
                 (),
                 bodies[part],
             )
@@ -303,15 +305,18 @@ class Writer:
             if numbers:
                 self.sequences[client] = (numbers[-1], self.last_timestamp)
             return AppendedRun(start + count, txids, self.last_timestamp, None, checksums=checksums)
+        body, correlation_id, given_key = _divided(bodies[start], of_one(extras_length, start))
         try:  # this one makes room, or begins the next file
             txid = self.append(
                 topic,
                 client,
                 sequences[start] if sequences else 0,
-                bodies[start],
+                body,
                 sow_key=sow_keys[start] if sow_keys else 0,
-                expiration=expiration,
+                expiration=of_one(expiration, start),
                 origin=origin,
+                correlation_id=correlation_id,
+                given_key=given_key,
             )
         except JournalUnavailable as problem:
             return AppendedRun(start, (), self.last_timestamp, problem)
@@ -345,11 +350,8 @@ class Writer:
     def _append_copy(self, handles: Handles, content: Content, place: int) -> tuple[int, int]:
         """Append one such entry; returns its txid and its flags."""
         topic, origin = handles[of_one(content.names, place)]
-        body, length = content.data[place], of_one(content.extras_length, place)
-        correlation_id = given_key = b""
-        if length:
-            correlation_id, given_key = unpack_extras(body[-length:])
-            body = body[:-length]
+        length = of_one(content.extras_length, place)
+        body, correlation_id, given_key = _divided(content.data[place], length)
         client, sequence = of_one(content.clients, place), of_one(content.sequences, place)
         is_late = sequence <= self.sequences.get(client, _NOBODY)[0]
         txid = self.append(
@@ -553,3 +555,10 @@ def _extras(correlation_id: bytes, given_key: bytes) -> bytes:
         return pack_extras(correlation_id, given_key)
     except FormatError as problem:
         raise EntryTooLarge(str(problem)) from problem
+
+
+def _divided(data: bytes, length: int) -> tuple[bytes, bytes, bytes]:
+    """A body with so many bytes of extras: it without them, its correlation id, and its key."""
+    if not length:
+        return data, b"", b""
+    return data[:-length], *unpack_extras(data[-length:])

@@ -14,6 +14,18 @@ from server.journal.blocks import Field, each, of_one, part_of
 from server.sow.records import Record
 
 
+def moments_of(lifetimes: Field, moment: int) -> Field:
+    """When records expire that have been put at a moment; 0 for never.
+
+    Args:
+        lifetimes: how long they live, in nanoseconds; 0 for ever.
+        moment: in nanoseconds since 1970.
+    """
+    if isinstance(lifetimes, int):
+        return moment + lifetimes if lifetimes else 0
+    return [moment + lifetime if lifetime else 0 for lifetime in lifetimes]
+
+
 class RecordRun(NamedTuple):
     """Records that are put one after the other. See `Record` for the fields.
 

@@ -30,6 +30,8 @@ class Envelope:
     Attributes:
         sequences: of a run of messages, the publisher's number of each; empty if it gives none, or
             where they do not matter.
+        correlation_ids: of a run, the mark on each; empty if all have that of the envelope.
+        lifetimes: of a run, how long each is to live; empty if all have that of the envelope.
         bookmark: the name of a message in the transaction log, empty for none.
         keys: header keys that all of them carry, as JSON text, each with its leading comma.
     """
@@ -37,9 +39,11 @@ class Envelope:
     __slots__ = (
         "bookmark",
         "correlation_id",
+        "correlation_ids",
         "delta",
         "expiration",
         "keys",
+        "lifetimes",
         "publisher",
         "received",
         "sequence",
@@ -69,6 +73,8 @@ class Envelope:
         self.delta = delta
         self.sequence = sequence
         self.sequences: Sequence[int] = ()
+        self.correlation_ids: Sequence[str] = ()
+        self.lifetimes: Sequence[int] = ()
         self.bookmark = ""
         self.keys = correlation_key(correlation_id)
         if publisher is not None and publisher.user:
@@ -94,6 +100,20 @@ class Envelope:
         held = copy(self)
         held.received, held.bookmark = received, bookmark
         return held
+
+    def of_one(self, position: int) -> Self:
+        """This envelope for one message of the run, which is published by itself."""
+        own, marks, lifetimes = self, self.correlation_ids, self.lifetimes
+        if marks or lifetimes:
+            own = copy(self)
+            own.correlation_ids, own.lifetimes = (), ()
+            if lifetimes:
+                own.expiration = lifetimes[position]
+            if marks:
+                own = own.marked(marks[position])
+        if self.sequences:
+            own.sequence = self.sequences[position]
+        return own
 
     def marked(self, correlation_id: str) -> Self:
         """This envelope for a message of the run with some correlation id, which may be none."""

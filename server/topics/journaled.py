@@ -11,8 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from server.journal import MESSAGES, JournalUnavailable, Kind
+from server.journal.blocks import part_of
 from server.replication.columns import picked
-from server.sow.record_run import RecordRun
+from server.sow.record_run import RecordRun, moments_of
 from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, to_nanoseconds
 from server.sow.store import Settled, StoreError
 from server.subscriptions.envelope import Envelope
@@ -102,9 +103,13 @@ class JournaledTopic(Topic):
         rejections: list[Rejection] = []
         start = 0
         while start < len(bodies):
-            run = self._journal.append_run(envelope, bodies, start)
+            lifetimes = envelope.lifetimes or 0
+            run = self._journal.append_run(envelope, bodies, start, (), lifetimes)
             end = run.end
-            if self._subscriptions and end > start:
+            if self._subscriptions and envelope.correlation_ids:
+                for place in range(start, end):
+                    super().publish((bodies[place],), envelope.of_one(place))
+            elif self._subscriptions and end > start:
                 super().publish(bodies[start:end], envelope)
             if run.problem is not None:
                 self._journal.refused(envelope, end)
@@ -118,20 +123,17 @@ class JournaledTopic(Topic):
     ) -> Sequence[Rejection]:
         rejections: list[Rejection] = []
         for position, body in enumerate(bodies):
-            if envelope.sequences:
-                envelope.sequence = envelope.sequences[position]
+            own = envelope.of_one(position)
             try:
-                self._journal.refuse_duplicate(envelope)
-                self._journal.append(
-                    envelope, body, key=envelope.sow_key, expiration=envelope.expiration or 0
-                )
+                self._journal.refuse_duplicate(own)
+                self._journal.append(own, body, key=own.sow_key, expiration=own.expiration or 0)
             except DuplicateError as error:
                 rejections.append(_rejection(position, error))
             except (RefusedBeforeError, JournalUnavailable) as error:
                 self._journal.refused(envelope, position)
                 rejections.append(_rejection(position, error))
             else:
-                super().publish((body,), envelope)
+                super().publish((body,), own)
         return rejections
 
     def published_twice(
@@ -139,6 +141,11 @@ class JournaledTopic(Topic):
     ) -> None:
         """Tell queues of messages that were published at another instance, too."""
         self._journal.published_twice(marks, publishers)
+
+    @property
+    def takes_marks(self) -> bool:
+        """See `Topic.takes_marks`; queues are told of them one by one."""
+        return not self._journal.has_feeds
 
     @property
     def is_heard(self) -> bool:
@@ -237,7 +244,7 @@ class JournaledStoredTopic(StoredTopic):
         """Record messages together, then apply and announce them."""
         sow = self._sow
         try:
-            sow.table.make_room_for_run(self.name, bodies)
+            sow.table.make_room_for_run(self.name, bodies, envelope.correlation_ids)
         except StoreError:
             return self._publish_one_by_one(bodies, envelope)  # some of them may find room
         rejections: list[Rejection] = []
@@ -251,10 +258,15 @@ class JournaledStoredTopic(StoredTopic):
     ) -> None:
         """Append, apply and announce a run, as many messages at a time as get one moment."""
         sow, journal = self._sow, self._journal
-        keys, lifetime = sow.key_numbers(bodies, self.name), sow.expires(envelope.expiration, 0)
+        keys, lifetimes = sow.key_numbers(bodies, self.name), self._expire(envelope, 0)
+        seconds = (
+            _in_seconds(lifetimes)
+            if isinstance(lifetimes, int)
+            else [_in_seconds(lifetime) for lifetime in lifetimes]
+        )
         start = 0
         while start < len(bodies):
-            done = journal.append_run(envelope, bodies, start, keys, _in_seconds(lifetime))
+            done = journal.append_run(envelope, bodies, start, keys, seconds)
             end, moment = done.end, done.timestamp * NANOSECONDS_IN_MICROSECOND
             if done.txids:
                 publisher, numbers = journal.named(envelope, start, done.txids)
@@ -264,9 +276,10 @@ class JournaledStoredTopic(StoredTopic):
                     bodies[start:end],
                     done.txids,
                     moment,
-                    moment + lifetime if lifetime else 0,
+                    moments_of(part_of(lifetimes, start, end), moment),
                     publisher,
                     numbers,
+                    envelope.correlation_ids[start:end],
                 )
                 for place, problem in self.apply_run(run, envelope):
                     rejections.append(_rejection(start + place, problem))
@@ -337,6 +350,11 @@ class JournaledStoredTopic(StoredTopic):
         )
         self.announce(self._apply(draft, txid, moment, envelope.bookmark), envelope, MATCH)
         self._stores.touched(self._sow)
+
+    @property
+    def takes_marks(self) -> bool:
+        """See `TopicWithRecords.takes_marks`; queues are told of them one by one."""
+        return super().takes_marks and not self._journal.has_feeds
 
     def published_twice(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]

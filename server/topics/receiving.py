@@ -27,7 +27,7 @@ from server.journal.blocks import of_one
 from server.message_types.base import BodyError
 from server.replication.columns import field_of, picked
 from server.sow.keys import KeyRefusedError
-from server.sow.record_run import RecordRun
+from server.sow.record_run import RecordRun, moments_of
 from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, is_later
 from server.sow.store import StoreError
 from server.subscriptions.record_delivery import DELETED
@@ -260,7 +260,7 @@ class Receiving:
             run = drafts.run._replace(
                 sequences=appended.txids,
                 timestamp=moment,
-                expires=_moments(drafts.run.expires, moment),
+                expires=moments_of(drafts.run.expires, moment),
             )
             for start, end in self._standing(run, appended.flags):
                 problems = self._records.apply_run(run.part(start, end), envelope)
@@ -336,10 +336,3 @@ class Receiving:
             else:
                 if change is not None:
                     self._records.announce(change, envelope, DELETED)
-
-
-def _moments(lifetimes: Field, moment: int) -> Field:
-    """When records expire that have been put at a moment; 0 for never."""
-    if isinstance(lifetimes, int):
-        return moment + lifetimes if lifetimes else 0
-    return [moment + lifetime if lifetime else 0 for lifetime in lifetimes]

@@ -22,6 +22,7 @@ from server.topics.transaction_log import DUPLICATE, DuplicateError
 
 if TYPE_CHECKING:
     from server.expressions import Functions
+    from server.journal.blocks import Field
     from server.sow.records import Change, Record
     from server.sow.topic import SowTopic
     from server.subscriptions.envelope import Envelope
@@ -76,6 +77,11 @@ class TopicWithRecords(RecordAudience):
         """Whether other topics are made from this one."""
         return bool(self._followers)
 
+    @property
+    def takes_marks(self) -> bool:
+        """Whether messages of a run may have correlation ids and lifetimes of their own."""
+        return False
+
     def announce(self, change: Change, envelope: Envelope, reason: str) -> None:
         """Tell subscribers, and the topics that follow this one. See `RecordAudience.announce`."""
         super().announce(change, envelope, reason)
@@ -117,6 +123,11 @@ class StoredTopic(TopicWithRecords):
         self._stores = stores
         self._keeps_plainly = sow.keeps_messages_plainly
 
+    @property
+    def takes_marks(self) -> bool:
+        """See `TopicWithRecords.takes_marks`."""
+        return self._keeps_plainly
+
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """Store messages, and tell subscribers about the records that change.
 
@@ -143,11 +154,19 @@ class StoredTopic(TopicWithRecords):
             bodies,
             self._stores.next_sequences(len(bodies)),
             moment,
-            sow.expires(envelope.expiration, moment),
+            self._expire(envelope, moment),
+            correlation_ids=envelope.correlation_ids,
         )
         problems = self.apply_run(run, envelope)
         self._stores.touched(sow)
         return [self._reject(place, problem, envelope) for place, problem in problems]
+
+    def _expire(self, envelope: Envelope, now: int) -> Field:
+        """When messages expire, in nanoseconds since 1970, or since another moment; 0 for never."""
+        sow, lifetimes = self._sow, envelope.lifetimes
+        if not lifetimes:
+            return sow.expires(envelope.expiration, now)
+        return [sow.expires(lifetime, now) for lifetime in lifetimes]
 
     def apply_run(self, run: RecordRun, envelope: Envelope) -> Sequence[tuple[int, StoreError]]:
         """Put the records of a run, and announce what that changes.
@@ -203,16 +222,14 @@ class StoredTopic(TopicWithRecords):
         self, bodies: Sequence[bytes], envelope: Envelope
     ) -> Sequence[Rejection]:
         rejections: list[Rejection] = []
-        sequences = envelope.sequences
         for position, body in enumerate(bodies):
-            if sequences:
-                envelope.sequence = sequences[position]
+            own = envelope.of_one(position)
             try:
-                change = self._store(body, envelope)
+                change = self._store(body, own)
             except tuple(REASONS) as error:
                 rejections.append(self._reject(position, error, envelope))
             else:
-                self.announce(change, envelope, MATCH)
+                self.announce(change, own, MATCH)
         self._stores.touched(self._sow)
         return rejections
 

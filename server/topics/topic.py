@@ -109,6 +109,11 @@ class Topic(Audience):
             self._publish_filtered(bodies, envelope)
         return ()
 
+    @property
+    def takes_marks(self) -> bool:
+        """Whether messages of a run may have correlation ids and lifetimes of their own."""
+        return False
+
     def recipients(self, body: bytes, envelope: Envelope) -> Sequence[Recipient]:
         """Whom a message is for, as `publish` finds them."""
         to_all = self._to_all

@@ -13,6 +13,7 @@ from operator import lt
 from typing import TYPE_CHECKING, Final
 
 from server.journal import MESSAGES, AppendedRun, JournalUnavailable, Kind, Origin, Topic
+from server.journal.blocks import of_one
 from server.journal.clients import server_made_identity
 from server.journal.entry import NO_ORIGIN
 from server.journal.layout import encode_text, pack_extras
@@ -84,16 +85,17 @@ class TopicJournal:
         bodies: Sequence[bytes],
         start: int,
         sow_keys: Sequence[int] = (),
-        expiration: int = 0,
+        expiration: Field = 0,
     ) -> AppendedRun:
-        """Record messages that have nothing but the numbers of the envelope; see `append`.
+        """Record messages that have nothing but what the envelope says of each; see `append`.
 
         Args:
-            envelope: what their publisher said about them; the numbers are ascending and new.
+            envelope: what their publisher said about them; the numbers are ascending and new. If
+                somebody is fed, all have one correlation id.
             bodies: what is recorded.
             start: the position of the first of them that is.
             sow_keys: the SOW keys of their records as numbers; empty for none.
-            expiration: seconds that they live, 0 for ever.
+            expiration: seconds that they live, 0 for ever; one number if somebody is fed.
 
         Returns:
             How far that has come, at one moment, which the envelope has from then on.
@@ -110,15 +112,17 @@ class TopicJournal:
             except JournalUnavailable as problem:
                 return AppendedRun(start, (), journal.last_timestamp, problem)
         before = 0 if notes is None else journal.last_sequence(client)
+        data, extras = _with_marks(bodies, envelope.correlation_ids)
         run = journal.append_run(
             self._handle,
             client,
             envelope.sequences,
-            bodies,
+            data,
             start,
             journal.origin(publisher.user) if publisher is not None and publisher.user else None,
             sow_keys,
-            min(max(expiration, 0), _MOST_SECONDS),
+            _as_recorded(expiration),
+            extras,
         )
         envelope.received = run.timestamp / _MICROSECONDS
         if numbers and refusals.is_any:
@@ -143,7 +147,7 @@ class TopicJournal:
                     run.timestamp,
                     *self.named(envelope, start, run.txids),
                     sow_keys[start : run.end],
-                    expiration,
+                    of_one(expiration, start),
                 )
             )
         return run
@@ -333,6 +337,23 @@ def _keys(sow_keys: Field, part: slice) -> Sequence[int]:
     """The SOW keys of some messages in a row; empty if the first has none."""
     keys = [sow_keys] * (part.stop - part.start) if isinstance(sow_keys, int) else sow_keys[part]
     return keys if keys[0] else ()
+
+
+def _with_marks(
+    bodies: Sequence[bytes], correlation_ids: Sequence[str]
+) -> tuple[Sequence[bytes], Field]:
+    """Bodies with their extras, and the bytes that these have."""
+    if not correlation_ids:
+        return bodies, 0
+    extras = [pack_extras(encode_text(mark), b"") if mark else b"" for mark in correlation_ids]
+    return [body + own for body, own in zip(bodies, extras, strict=True)], [*map(len, extras)]
+
+
+def _as_recorded(expiration: Field) -> Field:
+    """Lifetimes in seconds, as many as an entry can say."""
+    if isinstance(expiration, int):
+        return min(max(expiration, 0), _MOST_SECONDS)
+    return [min(max(one, 0), _MOST_SECONDS) for one in expiration]
 
 
 def _origin_of(envelope: Envelope) -> Origin:

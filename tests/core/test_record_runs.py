@@ -71,6 +71,8 @@ class Setting(NamedTuple):
     pattern: bool = False
     history: bool = False
     numbered: bool = False
+    said: str = ""
+    """Header keys with what each message has of its own: x, e."""
 
 
 class Outcome(NamedTuple):
@@ -88,6 +90,12 @@ def in_order(acks: list[tuple[dict[str, Any], bytes]]) -> list[tuple[dict[str, A
     safe = [ack for ack in acks if (ack[0]["a"], ack[0].get("status")) == ("persisted", "success")]
     others = [ack for ack in acks if ack not in safe[:-1]]
     return sorted(others, key=lambda ack: (ack[0]["a"], ack[0].get("s", 0)))
+
+
+def said_of(number: int, keys: str) -> dict[str, Any]:
+    """What a publisher says of a message."""
+    values: dict[str, Any] = {"x": f"mark {number % 3}", "e": number % 3 * 100}
+    return {key: values[key] for key in keys}
 
 
 def publish(
@@ -145,7 +153,12 @@ def publish(
         if setting.numbered:
             header["a"] = "processed,persisted"
         frames = [
-            frame(header | ({"s": number} if setting.numbered else {}), body)
+            frame(
+                header
+                | ({"s": number} if setting.numbered else {})
+                | said_of(number, setting.said),
+                body,
+            )
             for number, body in enumerate(bodies, 1)
         ]
         for start in range(0, len(frames), together or 1):
@@ -155,7 +168,10 @@ def publish(
             core.commit()
             core.clock.advance(1.5)
             log = [
-                (one.txid, one.client, one.sequence, one.sow_key, one.expiration, one.body)
+                (
+                    *(one.txid, one.client, one.sequence, one.sow_key),
+                    *(one.expiration, one.correlation_id, one.body),
+                )
                 for one in core.transaction_log.journal.entries(after=0)
             ]
         reader = core.log_on("reader")
@@ -174,7 +190,13 @@ def some_of(names: list[str], most: int) -> st.SearchStrategy[list[str]]:
     return st.lists(st.sampled_from(names), max_size=most, unique=True)
 
 
-SETTINGS = st.builds(Setting, *[st.booleans()] * 4, st.booleans(), numbered=st.booleans())
+SETTINGS = st.builds(
+    Setting,
+    *[st.booleans()] * 4,
+    st.booleans(),
+    numbered=st.booleans(),
+    said=st.sampled_from(["", "x", "e", "xe"]),
+)
 
 
 @settings(max_examples=40, deadline=None)
@@ -187,6 +209,7 @@ SETTINGS = st.builds(Setting, *[st.booleans()] * 4, st.booleans(), numbered=st.b
 )
 @example(Setting(in_file=True), [["plain", "one"], ["many"]], [], ODD * 2, 3)
 @example(Setting(True, in_file=True, numbered=True), [["marked"], []], ["delta"], ODD * 2, 5)
+@example(Setting(True, in_file=True, numbered=True, said="xe"), [["marked"]], [], ODD * 2, 5)
 def test_messages_together_come_to_what_they_come_to_alone(
     setting: Setting,
     connections: list[list[str]],
@@ -206,10 +229,19 @@ def test_messages_together_come_to_what_they_come_to_alone(
 @pytest.mark.parametrize("name", SUBSCRIPTIONS)
 @pytest.mark.parametrize("journaled", [False, True])
 @pytest.mark.parametrize(
-    "more", [{}, {"derived": True}, {"pattern": True}, {"history": True}], ids=str
+    "more",
+    [
+        {},
+        {"said": "xe"},
+        {"said": "e", "expiring": True},
+        {"derived": True},
+        {"pattern": True},
+        {"history": True},
+    ],
+    ids=str,
 )
 def test_whoever_listens_is_told_the_same(
-    name: str, more: dict[str, bool], *, journaled: bool
+    name: str, more: dict[str, Any], *, journaled: bool
 ) -> None:
     """Alone, and beside somebody who is told of new states only."""
     setting = Setting(journaled, **more)

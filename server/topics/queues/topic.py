@@ -109,6 +109,7 @@ class QueueTopic(Topic):
 
     keeps_messages = True
     takes_places = False
+    takes_marks = False
     is_journaled = True
 
     def __init__(
