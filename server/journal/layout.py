@@ -65,6 +65,8 @@ MARK_SIZE: Final = _MARK.size + CHECKSUM.size
 """Bytes of a mark; it is in the place of the record that comes next."""
 
 _EXTRAS: Final = struct.Struct("<HH")
+EXTRAS_HEAD: Final = _EXTRAS.size
+"""Bytes before the texts of extras: the length of the correlation id, and that of the SOW key."""
 _LENGTH: Final = struct.Struct("<H")
 _LONGEST_PART: Final = 0xFFFF
 _LONGEST_DEFINITION: Final = 2 * (_LENGTH.size + _LONGEST_PART)
@@ -241,6 +243,13 @@ def unpack_extras(extras: bytes) -> tuple[bytes, bytes]:
     if middle + second != len(extras):
         return b"", b""
     return extras[_EXTRAS.size : middle], extras[middle:]
+
+
+def divided(data: bytes, length: int) -> tuple[bytes, bytes, bytes]:
+    """A body with so many bytes of extras: it without them, its correlation id, and its SOW key."""
+    if not length:
+        return data, b"", b""
+    return data[:-length], *unpack_extras(data[-length:])
 
 
 def pack_topic(topic: Topic) -> bytes:

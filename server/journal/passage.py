@@ -19,6 +19,7 @@ from server.journal.entry import Entry, Origin, Topic
 from server.journal.layout import (
     BODY_LENGTH,
     BODY_START,
+    EXTRAS_HEAD,
     EXTRAS_LENGTH,
     ORIGIN,
     RECORD,
@@ -141,6 +142,16 @@ class Passage:
     def data(self) -> list[bytes]:
         """The bodies one by one, with the extras."""
         return cut(self.records, self.bodies)
+
+    def with_given_keys(self) -> npt.NDArray[np.intp]:
+        """The positions of the entries whose extras seem to have the SOW key of the publisher."""
+        columns = self.columns()
+        positions = np.flatnonzero(columns["extras_length"] >= EXTRAS_HEAD)
+        ends = columns["body_start"][positions] + columns["body_length"][positions]
+        lengths = ends.astype(np.intp) + EXTRAS_HEAD // 2  # behind the length of the other text
+        octets = np.frombuffer(self.bodies, np.uint8)
+        given: npt.NDArray[np.intp] = positions[(octets[lengths] | octets[lengths + 1]) > 0]
+        return given
 
     def without_body(self, position: int) -> Unread:
         """One of the entries, of which it turns out that its body is damaged."""

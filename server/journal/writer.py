@@ -32,9 +32,9 @@ from server.journal.layout import (
     Seal,
     capacity,
     crc32c,
+    divided,
     pack_extras,
     pack_header,
-    unpack_extras,
 )
 from server.journal.making import how_many_fit, make_block
 from server.journal.missing import Missing
@@ -305,7 +305,7 @@ class Writer:
             if numbers:
                 self.sequences[client] = (numbers[-1], self.last_timestamp)
             return AppendedRun(start + count, txids, self.last_timestamp, None, checksums=checksums)
-        body, correlation_id, given_key = _divided(bodies[start], of_one(extras_length, start))
+        body, correlation_id, given_key = divided(bodies[start], of_one(extras_length, start))
         try:  # this one makes room, or begins the next file
             txid = self.append(
                 topic,
@@ -351,7 +351,7 @@ class Writer:
         """Append one such entry; returns its txid and its flags."""
         topic, origin = handles[of_one(content.names, place)]
         length = of_one(content.extras_length, place)
-        body, correlation_id, given_key = _divided(content.data[place], length)
+        body, correlation_id, given_key = divided(content.data[place], length)
         client, sequence = of_one(content.clients, place), of_one(content.sequences, place)
         is_late = sequence <= self.sequences.get(client, _NOBODY)[0]
         txid = self.append(
@@ -555,10 +555,3 @@ def _extras(correlation_id: bytes, given_key: bytes) -> bytes:
         return pack_extras(correlation_id, given_key)
     except FormatError as problem:
         raise EntryTooLarge(str(problem)) from problem
-
-
-def _divided(data: bytes, length: int) -> tuple[bytes, bytes, bytes]:
-    """A body with so many bytes of extras: it without them, its correlation id, and its key."""
-    if not length:
-        return data, b"", b""
-    return data[:-length], *unpack_extras(data[-length:])

@@ -3,7 +3,7 @@
 An entry says what a publish came to: its record is the body under the key that is recorded with it.
 So most of them become records in runs (`record_run.py`), whatever the topic does with messages
 before it records them. What is left are entries that do something else, or whose record depends on
-the one before, or has a text of the publisher's; they are applied one by one, each in its place.
+the one before, or has a text for a key; they are applied one by one, each in its place.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from server.journal import MESSAGES, Kind
-from server.journal.layout import LATE, decode_text
+from server.journal.layout import LATE, decode_text, divided
 from server.sow.record_run import RecordRun
 from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, is_later
 
@@ -59,11 +59,11 @@ def stretches(values: npt.NDArray[np.generic]) -> Iterator[tuple[int, int]]:
 
 
 def _plain(passage: Passage) -> npt.NDArray[np.bool_]:
-    """Which entries say all of a record, in numbers but for the body."""
+    """Which entries say all of a record, and have a number for its key."""
     columns = passage.columns()
     plain: npt.NDArray[np.bool_] = np.isin(columns["kind"], _PUBLISHES)
-    plain &= (columns["sow_key"] != 0) & (columns["extras_length"] == 0)
-    plain &= (columns["flags"] & LATE) == 0
+    plain &= (columns["sow_key"] != 0) & ((columns["flags"] & LATE) == 0)
+    plain[passage.with_given_keys()] = False
     return plain
 
 
@@ -72,16 +72,27 @@ def _run_of(sow: SowTopic, passage: Passage) -> RecordRun:
     columns = passage.columns()
     moments = columns["timestamp"] * NANOSECONDS_IN_MICROSECOND
     lifetimes = columns["expiration"].astype(np.int64) * NANOSECONDS
+    bodies, correlation_ids = _with_marks(passage)
     return RecordRun(
         sow.name,
         columns["sow_key"].tolist(),
-        passage.data(),
+        bodies,
         columns["txid"].tolist(),
         _field(moments),
         _field(np.where(lifetimes, moments + lifetimes, 0)),
         _field(columns["client"]),
         columns["sequence"].tolist(),
+        correlation_ids,
     )
+
+
+def _with_marks(passage: Passage) -> tuple[Sequence[bytes], Sequence[str]]:
+    """The bodies of entries, and their correlation ids; none if there are none at all."""
+    data, lengths = passage.data(), passage.columns()["extras_length"]
+    if not lengths.any():
+        return data, ()
+    parts = [divided(body, length) for body, length in zip(data, lengths.tolist(), strict=True)]
+    return [body for body, _, _ in parts], [decode_text(mark) for _, mark, _ in parts]
 
 
 def _field(column: npt.NDArray[np.generic]) -> Field:
