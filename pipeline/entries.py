@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, option_error
 from pipeline.files import FOLDER, read_state
 from pipeline.journal.columns import METADATA
 from pipeline.journal.log import snapshot
-from pipeline.journal.planning import PlannedLog
+from pipeline.journal.planning import PlannedLog, topics_of
 from pipeline.rows import BODY
-from server.expressions.topic_names import has_regex_characters
+from server.expressions.topic_names import TopicError, has_regex_characters, select_topics
 from server.journal.naming import instances_with_journals
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from pyspark.sql import DataFrame, SparkSession
+
+_SHOWN: Final = 5
+"""Topics that are named where one is missing."""
+
+_ALIKE: Final = 0.6
+"""From this on, names are taken to be alike (`difflib`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,34 @@ class Source:
                 return
         if problem is not None:
             raise problem
+
+    def require_topic(self) -> None:
+        """Make sure that there are entries of the topic, or of one that the expression matches.
+
+        Raises:
+            PipelineError: there are none, or the journals cannot be read.
+        """
+        if not self.topic:
+            return
+        try:
+            selector = select_topics(self.topic)
+        except TopicError as problem:
+            raise option_error("topic", self.topic, str(problem)) from None
+        known = set[str]()
+        for name in self._topics():
+            if selector.matches(name):
+                return
+            known.add(name)
+        what = "topic that matches" if selector.is_regex else "such topic"
+        raise PipelineError(
+            f"--topic={self.topic}: {self.path} has no {what}; {_similar(self.topic, known)}"
+        )
+
+    def _topics(self) -> Iterator[str]:
+        if not self.is_export:
+            return topics_of(self.path, self.archive)
+        # Both Spark and Delta name folders so.
+        return (unquote(one.name.removeprefix("topic=")) for one in self.path.glob("topic=*"))
 
     def entries(self, spark: SparkSession, *names: str) -> DataFrame:
         """The entries, deletes included.
@@ -135,6 +172,19 @@ class Source:
             if text:
                 frame = frame.where(F.col(name) == text)
         return frame.select(*names) if names else frame.drop("date")
+
+
+def _similar(topic: str, known: Set[str]) -> str:
+    """Which topics there are that somebody may have meant; else some that there are."""
+    if not known:
+        return "it has none at all"
+    by_form = {name.lower(): name for name in sorted(known)}
+    near = get_close_matches(topic.lower(), by_form, n=_SHOWN, cutoff=_ALIKE)
+    if near:
+        return f"like it are: {', '.join(by_form[form] for form in near)}"
+    shown = sorted(known)[:_SHOWN]
+    more = f" and {len(known) - len(shown)} more" if len(known) > len(shown) else ""
+    return f"none is like it, it has: {', '.join(shown)}{more}"
 
 
 def state_of(spark: SparkSession, source: Source, moment: datetime | None = None) -> DataFrame:

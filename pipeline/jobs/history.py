@@ -47,6 +47,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
     source = source_of(options)
     if options.at and source.is_export:
         raise PipelineError(f"--at={options.at}: is for journals; {options.source} is an export")
+    source.require_topic()
     bookmark = range_up_to(options.at, source)
     source = replace(source, bookmark=bookmark)
     if run.is_dry:

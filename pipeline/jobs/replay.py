@@ -77,6 +77,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
         uri = parse_uri(options.server)
     except ClientError as problem:
         raise PipelineError(f"server: {problem}") from None
+    source.require_topic()
     total = _count(source, state, run, uri)
     if run.is_dry:
         run.say(f"{total} entries to {uri}")

@@ -37,6 +37,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
     if options.top < 0:
         raise PipelineError(f"--top={options.top}: expected a number of keys")
     source = source_of(options, bookmark=options.bookmark)
+    source.require_topic()
     if run.is_dry:
         run.say(f"{options.source}: statistics of {options.topic or 'all topics'}")
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -82,6 +83,23 @@ def plan(options: JournalOptions, predicates: Sequence[Predicate]) -> list[Piece
 def message_types(options: JournalOptions) -> set[str]:
     """The message types of the topics that would be read."""
     return {kind for piece in plan(options, ()) for kind in piece.names.message_types.values()}
+
+
+def topics_of(directory: Path, archive: Path | None) -> Iterator[str]:
+    """The names of the topics that journals have entries of, some more than once.
+
+    Args:
+        directory: of journal files.
+        archive: where others have been moved to.
+
+    Raises:
+        PipelineError: the journals are not there, or cannot be read.
+    """
+    options = JournalOptions(directory, archive)
+    for log in snapshot(directory, archive):
+        for file in log.files:
+            names = _names(file, options, 0, _count(file))
+            yield from (topic.name for number, topic in names.topics.items() if number)
 
 
 def plan_log(

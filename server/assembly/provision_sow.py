@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.assembly.provision import ProvisionError
 from server.base.data_files import FileInUseError
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from server.sow.keys import KeySource
     from server.sow.store import RecordStore, Settled
     from server.topics.stores import Commit
+
+
+_AT_ONCE: Final = 1000
+"""Records that are read at a time."""
 
 
 def check_all_keys(engine: Engine, check: Callable[[], None]) -> None:
@@ -110,8 +115,9 @@ class TopicOpener:
         message_type = self._message_types[spec.message_type]
         generator = self._generator(spec, message_type)
         outage = _Outage(spec.name, self._log)
-        store = self._store(spec, outage)
+        store, topics = self._store(spec, outage)
         sow = SowTopic(spec, message_type, store, self._functions, generator)
+        self._tell_of_others(sow, topics)
         for _ in sow.table.build_indexes():
             pass
         if isinstance(generator, ChainingKeys):
@@ -140,9 +146,10 @@ class TopicOpener:
         except (KeyModuleError, DamagedChainFileError, FileInUseError, OSError) as error:
             raise ProvisionError(use, f"key generator {use.module}: {_words(error)}") from None
 
-    def _store(self, spec: TopicSpec, outage: _Outage) -> RecordStore:
+    def _store(self, spec: TopicSpec, outage: _Outage) -> tuple[RecordStore, Set[str]]:
+        """The records, and the topics that their file names."""
         if spec.file_name is None:
-            return MemoryStore()
+            return MemoryStore(), frozenset()
         try:
             store, recovery = open_store(
                 Path(spec.file_name),
@@ -163,7 +170,28 @@ class TopicOpener:
         if recovery.had is not None:
             self._log.emit("15-0015", **about, path=spec.file_name, size=recovery.had)
         self._log.emit("15-0008", **about, records=recovery.records)
-        return store
+        return store, recovery.topics
+
+    def _tell_of_others(self, sow: SowTopic, topics: Set[str]) -> None:
+        """Say if there are records of topics that the file is not for.
+
+        Args:
+            sow: the topic.
+            topics: those that the file names, also of records that are gone.
+        """
+        others = {name for name in topics if not sow.keeps(name)}
+        if not others:
+            return
+        found = [name for name in _topics_of(sow.table.store) if name in others]
+        if found:
+            self._log.emit(
+                "15-0018",
+                topic=sow.name,
+                message_type=sow.type_name,
+                path=sow.spec.file_name,
+                records=len(found),
+                other=min(found),
+            )
 
     def _commit_with_chains(
         self,
@@ -205,6 +233,14 @@ class _Outage:
         elif error is None and self._lasts:
             self._log.emit("15-0013", topic=self._topic)
         self._lasts = error is not None
+
+
+def _topics_of(store: RecordStore) -> Iterator[str]:
+    """The topic of each record."""
+    rows = (row for _, row in store.identities())
+    while some := list(islice(rows, _AT_ONCE)):
+        for record in store.records(some):
+            yield record.topic
 
 
 def _words(error: Exception) -> str:

@@ -27,7 +27,7 @@ from server.commands.options import read_options
 from server.commands.paging import page_of, read_page
 from server.commands.query import QueryCommand, tested
 from server.commands.query_terms import read_query_terms
-from server.commands.selection import records_of
+from server.commands.selection import read_topic, records_of, require_topic
 from server.expressions.effort import Allowance
 from server.queries.page import PageQuery
 from server.queries.run import Part
@@ -67,9 +67,11 @@ def _query_and_subscribe(session: Subscribing, header: Header, behind: list[byte
     if historical.is_asked_for(session, header, options):
         historical.handle(session, header, options)
         return
+    before = session.subscriptions.get(header.sub_id or header.command_id or "")
+    if before is None:  # before anything else that is wrong is told; see `subscribe.prepare`
+        require_topic(session, Permission.READ_TOPIC, read_topic(session, header, options))
     terms = read_query_terms(session, header, options)
     page = read_page(terms)
-    before = session.subscriptions.get(header.sub_id or header.command_id or "")
     replaced = page_of(session, before)
     subscription = yield from subscribe.place(
         session,

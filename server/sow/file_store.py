@@ -11,7 +11,7 @@ operating system's to keep. What a power failure may take is everything after th
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -60,6 +60,7 @@ class Recovery(NamedTuple):
         damage: what is wrong with the file that was found, None if it is good.
         set_aside: where that file is now.
         had: bytes of a file that was there and held nothing, None for any other.
+        topics: those that entries name, also of records that are gone.
     """
 
     records: int
@@ -67,6 +68,7 @@ class Recovery(NamedTuple):
     damage: str | None = None
     set_aside: Path | None = None
     had: int | None = None
+    topics: Set[str] = frozenset()
 
 
 class FileStore:
@@ -83,6 +85,7 @@ class FileStore:
     Attributes:
         lost_bytes: bytes that a crash left unfinished.
         had: see `Recovery`.
+        topics: see `Recovery`.
 
     Raises:
         DamagedFileError: the file fails a checksum.
@@ -122,6 +125,7 @@ class FileStore:
         placing.finish()
         self.lost_bytes: Final = found.lost
         self.had: Final = file.had
+        self.topics: Set[str] = placing.topics
         self._log = SlabLog(file, found, committer, tell, topic)
         self._log.sequence = self._sequence
         self._cleaned_at = 0
@@ -546,7 +550,8 @@ def open_store(
         set_aside = _set_aside(path)
         store = open_once()
         return store, Recovery(0, 0, str(error), set_aside)
-    return store, Recovery(len(store), store.lost_bytes, had=store.had)
+    topics, store.topics = store.topics, frozenset()  # which may be many
+    return store, Recovery(len(store), store.lost_bytes, had=store.had, topics=topics)
 
 
 def _set_aside(path: Path) -> Path:

@@ -14,7 +14,13 @@ class Placing:
         rooms: that entries take, of each row.
         free: rows that can be used again.
         other: applies an entry that is about no current record, given its location and bytes.
+
+    Attributes:
+        topics: those that entries name; those that name none have the topic, if identities tell
+            topics apart, and else count for nothing.
     """
+
+    topics: set[str]
 
     def __init__(
         self,

@@ -56,6 +56,7 @@ cdef struct Found:
 cdef class Placing:
     """See slab_placing.pyi."""
 
+    cdef readonly set topics
     cdef object _topic
     cdef dict _rows
     cdef array.array _locations
@@ -78,6 +79,7 @@ cdef class Placing:
     ):
         if locations.itemsize != sizeof(int64_t) or rooms.itemsize != sizeof(uint32_t):
             raise TypeError("locations have 8 bytes, rooms 4")
+        self.topics = set()
         self._topic, self._rows, self._other = topic, rows, other
         self._locations, self._rooms, self._free = locations, rooms, free
         self._identities = [None] * TOGETHER
@@ -119,6 +121,8 @@ cdef class Placing:
                 self._identities[self._count] = self.identity_of(&entry)
             if load_u32(entry.at) != crc32c(entry.at + 4, entry.length - 4):
                 break
+            if entry.topics and self._topic is None:
+                self.topics.add(text_at(entry.at + HEAD, entry.topics))
             sequence = max(sequence, entry.sequence)
             found.location = start + position
             found.room = (entry.length + 7) & -8
@@ -140,6 +144,7 @@ cdef class Placing:
         if self._topic is None:
             return key
         topic = text_at(entry.at + HEAD, entry.topics) if entry.topics else self._topic
+        self.topics.add(topic)
         return f"{topic}\0{key}"
 
     cdef int apply(self) except -1:

@@ -13,7 +13,9 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline import catalogue
 from pipeline.amps.options import read_options
+from pipeline.cli import main
 from pipeline.errors import PipelineError
 from tests.support.server import ROOT, RunningServer, environment, free_port, running_server
 from tests.transports.support import Authority, transport
@@ -37,6 +39,11 @@ ELEMENTS: Final = """
 <Authentication><Module>door</Module></Authentication>
 <SOW>
   <Topic><Name>told</Name><FileName>told.sow</FileName><MessageType>json</MessageType><Key>/id</Key></Topic>
+  <View>
+    <Name>counted</Name><MessageType>json</MessageType><UnderlyingTopic>told</UnderlyingTopic>
+    <Projection><Field>/id</Field><Field>COUNT(/id) AS /n</Field></Projection>
+    <Grouping><Field>/id</Field></Grouping>
+  </View>
 </SOW>
 <TransactionLog>
   <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
@@ -124,6 +131,59 @@ def test_connections_are_secured_with_files(spark: SparkSession, tmp_path: Path)
         options["ca_file"] = str(stranger.file)
         with pytest.raises(Exception, match="the server's certificate is not trusted"):
             spark.read.format("amps").options(**options).load().count()
+
+
+WRONG: Final = "wr0ng-marker"
+
+CONFIGURED: Final[dict[str, list[str]]] = {
+    "check": ["check", "{config}", "--server", "{uri}"],
+    "view": ["view", "{config}", "counted", "--server", "{uri}"],
+    "view published": [
+        "view",
+        "{config}",
+        "counted",
+        "--journals",
+        "{journal}",
+        "--publish",
+        "{uri}/json",
+    ],
+    "rebuild": ["rebuild", "{config}", "--topic", "counted", "--publish", "{uri}/json"],
+}
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("user", [f"ann:{WRONG}@", ""])
+@pytest.mark.parametrize("job", CONFIGURED)
+def test_a_job_that_may_not_log_on_says_where_and_why_in_a_line(
+    guarded: RunningServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    job: str,
+    user: str,
+) -> None:
+    monkeypatch.chdir(guarded.log_file.parent)
+    where = f"localhost:{guarded.port}/amps"
+    given = {"config": "config.xml", "journal": "journal", "uri": f"tcp://{user}{where}"}
+    assert main([word.format_map(given) for word in CONFIGURED[job]]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    (line,) = told.err.splitlines()
+    assert line.startswith("amps-pipeline: ")
+    assert where in line
+    assert line.endswith("auth failure: wrong password")
+    assert WRONG not in line
+
+
+def test_a_catalogue_says_where_and_why_it_may_not_log_on(
+    spark: SparkSession, guarded: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(guarded.log_file.parent)
+    where = f"localhost:{guarded.port}/amps"
+    with pytest.raises(PipelineError) as caught:
+        catalogue(spark, f"tcp://ann:{WRONG}@{where}", "config.xml")
+    assert where in str(caught.value)
+    assert str(caught.value).endswith("auth failure: wrong password")
+    assert WRONG not in str(caught.value)
 
 
 MISTAKES: Final[list[tuple[dict[str, str], str]]] = [

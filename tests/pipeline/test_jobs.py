@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow.dataset as ds
 import pytest
@@ -403,6 +403,77 @@ def test_whoever_waits_at_a_terminal_is_told_what_for(tmp_path: Path) -> None:
             rest += terminal.read(1000)
         assert rest.startswith(wiped + b"amps-pipeline: Spark cannot start: ")
     assert job.returncode == 1
+
+
+@pytest.fixture(scope="module")
+def of_many_topics(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Journals, and an export of them."""
+    directory = tmp_path_factory.mktemp("many")
+    source, export = directory / "journal", directory / "export"
+    with journal(source) as writer:
+        for topic in ("orders", "Orders2", "a/b", "quotes", "bills", "fills", "news"):
+            writer.publish(topic, b"{}", key=1)
+    assert main(["export", str(source), str(export)]) == 0
+    return source, export
+
+
+UNKNOWN: Final = [
+    ("ordres", "has no such topic; like it are: orders, Orders2"),
+    ("A/b", "has no such topic; like it are: a/b"),
+    ("^order$", "has no topic that matches; like it are: orders, Orders2"),
+    (
+        "xyzzy",
+        "has no such topic; none is like it, it has: Orders2, a/b, bills, fills, news and 2 more",
+    ),
+]
+
+
+@pytest.mark.parametrize(("topic", "said"), UNKNOWN)
+@pytest.mark.parametrize("job", ["history", "stats", "replay"])
+@pytest.mark.parametrize("kind", [0, 1], ids=["journals", "export"])
+def test_a_topic_that_nobody_knows_is_told_with_those_like_it(
+    of_many_topics: tuple[Path, Path],
+    capsys: pytest.CaptureFixture[str],
+    job: str,
+    topic: str,
+    said: str,
+    kind: int,
+) -> None:
+    source = of_many_topics[kind]
+    to = ["tcp://127.0.0.1:1/amps/json"] if job == "replay" else []
+    assert main([job, str(source), *to, "--topic", topic]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == f"amps-pipeline: --topic={topic}: {source} {said}\n"
+
+
+def test_a_topic_is_known_that_only_archived_journals_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, archive = tmp_path / "journal", tmp_path / "archive"
+    archive.mkdir()
+    with journal(source) as writer:
+        writer.publish("old", b"{}", key=1)
+        for number in range(5000):
+            writer.publish("new", message(number), key=1)
+    for path in source.glob("TEST.0000000000.*"):
+        path.rename(archive / path.name)
+    stats = ["stats", str(source), "--topic"]
+    assert main([*stats, "old"]) == 1
+    assert "has no such topic; none is like it, it has: new" in capsys.readouterr().err
+    assert main([*stats, "old", "--archive", str(archive)]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[0] == "old"
+
+
+def test_journals_without_a_message_have_no_topic(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with journal(tmp_path):
+        pass
+    assert main(["stats", str(tmp_path), "--topic", "orders"]) == 1
+    assert "has no such topic; it has none at all" in capsys.readouterr().err
+    assert main(["stats", str(tmp_path), "--topic", "(orders"]) == 1
+    assert "option topic='(orders': " in capsys.readouterr().err
 
 
 def test_damage_found_in_a_task_is_said_in_a_line(

@@ -39,6 +39,15 @@ OPTIONS: Final = {
 }
 
 
+READING: Final = [
+    "subscribe",
+    "delta_subscribe",
+    "sow",
+    "sow_and_subscribe",
+    "sow_and_delta_subscribe",
+]
+
+
 @pytest.fixture(scope="module")
 def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
     ports = {name: free_port() for name in (*OPTIONS, "admin")}
@@ -72,6 +81,21 @@ def test_topics_are_allowed_and_denied(
             ack = peer.ask({"c": command, "cid": "1", "t": topic, "a": "processed"}, b"{}")
             assert ack["status"] == ("success" if may else "failure"), command
             assert may or ack["reason"] == "not entitled"
+
+
+@pytest.mark.parametrize("command", READING)
+def test_who_may_not_read_is_told_that_before_the_filter_is_looked_at(
+    ports: dict[str, int], command: str
+) -> None:
+    asked = {"c": command, "cid": "1", "sub_id": "s", "a": "processed", "filter": "/id ="}
+    more = ["", "top_n=2,skip_n=1"] if command.startswith("sow") else [""]
+    with RawPeer(ports["some"]) as peer:
+        peer.log_on()
+        for options in more:
+            ack = peer.ask(asked | {"t": "prices", "o": options})
+            assert (ack["status"], ack["reason"]) == ("failure", "not entitled"), options
+        ack = peer.ask(asked | {"t": "^prices"})  # of which topics that are denied are passed over
+        assert (ack["status"], ack["reason"]) == ("failure", "bad filter")
 
 
 def test_a_regular_expression_passes_over_what_is_denied(ports: dict[str, int]) -> None:
