@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from pipeline.java import java_home
+from tests.pipeline.quick_java import quick_java
 from tests.pipeline.spark_commands import HOME
-from tests.pipeline.topics import QUICK_JAVA
 from tests.support.server import free_port
 from tests.support.waiting import wait_until
 
@@ -23,7 +23,7 @@ def process(log: Path, *words: str, **environment: str) -> Iterator[Path]:
         "SPARK_HOME": str(HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
+        "SPARK_DAEMON_JAVA_OPTS": quick_java(),
     }
     java = java_home(log.parent)
     if java is not None:

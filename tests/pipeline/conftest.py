@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pipeline
-from tests.pipeline.topics import QUICK_JAVA, TOPICS
+from tests.pipeline.quick_java import quick_java
+from tests.pipeline.topics import TOPICS
 from tests.support.server import RunningServer, running_server
 
 _HERE = Path(__file__).parent
@@ -38,7 +39,7 @@ def spark() -> Iterator[SparkSession]:
     Where tests kill what runs tasks, they do so twice. Each time may cost a task two tries, for the
     second one may be given a process that is about to die, too.
     """
-    conf = {"spark.driver.extraJavaOptions": QUICK_JAVA}
+    conf = {"spark.driver.extraJavaOptions": quick_java()}
     session = pipeline.session("tests", master="local[2,5]", conf=conf)
     session.sparkContext.setLogLevel("OFF")
     yield session

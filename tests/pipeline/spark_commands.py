@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 
 from pipeline.java import java_home
-from tests.pipeline.topics import QUICK_JAVA
+from tests.pipeline.quick_java import quick_java
 
 HOME = Path(pyspark.__file__).parent
 AT_START = Path(__file__).parent / "at_start"
@@ -34,8 +34,8 @@ def run_spark(
             unless it is among them.
     """
     given = {
-        "spark.driver.extraJavaOptions": QUICK_JAVA,
-        "spark.executor.extraJavaOptions": QUICK_JAVA,
+        "spark.driver.extraJavaOptions": quick_java(),
+        "spark.executor.extraJavaOptions": quick_java(),
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
     }

@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import pipeline
-from tests.pipeline.topics import QUICK_JAVA
+from tests.pipeline.quick_java import quick_java
 
 
 def main(events: str, options: str) -> None:
@@ -29,7 +29,7 @@ def main(events: str, options: str) -> None:
         "telling",
         master="local[2]",
         conf={
-            "spark.driver.extraJavaOptions": QUICK_JAVA,
+            "spark.driver.extraJavaOptions": quick_java(),
             "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": f"file://{events}",
         },

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 from pipeline.java import java_home
+from tests.pipeline.quick_java import quick_java
 from tests.pipeline.spark_commands import AT_START
-from tests.pipeline.topics import QUICK_JAVA, logged, publish, uri
+from tests.pipeline.topics import logged, publish, uri
 from tests.support.server import ROOT, RunningServer
 
 PROGRAM = """
@@ -54,7 +55,7 @@ def test_a_session_of_spark_connect_reads_and_writes(server: RunningServer, tmp_
     if java is not None:
         variables["JAVA_HOME"] = str(java)
     run = subprocess.run(
-        [sys.executable, "program.py", uri(server), QUICK_JAVA, str(tmp_path / "checkpoint")],
+        [sys.executable, "program.py", uri(server), quick_java(), str(tmp_path / "checkpoint")],
         cwd=tmp_path,
         env=os.environ | variables,
         capture_output=True,

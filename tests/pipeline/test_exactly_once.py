@@ -27,9 +27,9 @@ from pipeline.amps.writer import send
 from pipeline.bodies import Outgoing
 from pipeline.errors import PipelineError
 from tests.pipeline.killing import killing
+from tests.pipeline.quick_java import quick_java
 from tests.pipeline.streams import WAIT_SECONDS, until
 from tests.pipeline.topics import (
-    QUICK_JAVA,
     TOPICS,
     bookmarks,
     logged,
@@ -308,7 +308,7 @@ def test_a_driver_that_is_killed_and_goes_on_as_a_cluster(
 
     def run(master: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, str(script), uri(server), str(tmp_path / "checkpoint"), master]
-        command.append(QUICK_JAVA)
+        command.append(quick_java())
         with (tmp_path / "log").open("ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=log)
 

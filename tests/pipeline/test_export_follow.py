@@ -25,6 +25,7 @@ from pipeline.compacting import TOGETHER
 from server.journal.entry import Kind
 from tests.pipeline.delta_log import current, rows
 from tests.pipeline.journals import Writer, journal
+from tests.pipeline.quick_java import quick_java
 from tests.pipeline.streams import WAIT_SECONDS
 from tests.pipeline.topics import publish, uri
 from tests.support.server import RunningServer
@@ -195,7 +196,7 @@ def following(source: Path, table: Path) -> Iterator[subprocess.Popen[bytes]]:
     job = subprocess.Popen(
         [
             *(sys.executable, "-m", "pipeline.cli", "--master", "local[1]"),
-            *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"),
+            *("--conf", f"spark.driver.extraJavaOptions={quick_java()}"),
             *("export", str(source), str(table), "--columns", COLUMNS),
             *("--follow", "--every", "0.05", "--max-rows", "150"),
         ],

@@ -23,8 +23,9 @@ from client import Client
 from pipeline.amps.options import read_options
 from pipeline.amps.queue_stream import AmpsQueueStreamReader
 from pipeline.errors import PipelineError
+from tests.pipeline.quick_java import quick_java
 from tests.pipeline.streams import WAIT_SECONDS, until
-from tests.pipeline.topics import QUICK_JAVA, publish, streaming, uri
+from tests.pipeline.topics import publish, streaming, uri
 from tests.support.server import (
     CONFIGURATION,
     RunningServer,
@@ -292,7 +293,7 @@ def test_drivers_that_are_killed_work_each_message_off_once(
     script.write_text(WORK)
 
     def run() -> subprocess.Popen[bytes]:
-        command = [sys.executable, str(script), uri(server), str(tmp_path), QUICK_JAVA]
+        command = [sys.executable, str(script), uri(server), str(tmp_path), quick_java()]
         with (tmp_path / "log").open("ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=log)
 

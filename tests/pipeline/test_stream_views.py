@@ -26,8 +26,9 @@ from pipeline.views import stream_view
 from pipeline.views.streaming.checkpoint import Identity, note, possession
 from pipeline.views.streaming.sources import Journals
 from pipeline.views.streaming.targets import ParquetFiles
+from tests.pipeline.quick_java import quick_java
 from tests.pipeline.streams import until
-from tests.pipeline.topics import QUICK_JAVA, logged, publish
+from tests.pipeline.topics import logged, publish
 from tests.support.server import RunningServer, running_server
 from tests.support.sow import query
 
@@ -213,7 +214,7 @@ def test_a_driver_that_is_killed(
     job = place.view("sides", "--journals", place.journal, "--follow")
     job += ["--checkpoint", str(tmp_path / "state"), "--publish", f"{place.uri}/json"]
     job += ["--topic", "copy-sides"]
-    quick = f"spark.driver.extraJavaOptions={QUICK_JAVA}"
+    quick = f"spark.driver.extraJavaOptions={quick_java()}"
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "pipeline.cli", *job, "--master=local[2]", f"--conf={quick}"],

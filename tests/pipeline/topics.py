@@ -12,9 +12,6 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from client import Client, Message
 from tests.support.server import RunningServer
 
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""What lives for a minute is not worth compiling with all optimizations, a third of its time."""
-
 TOPICS = """
 <SOW>
   <Topic>
