@@ -15,7 +15,7 @@ PIP        := $(BIN)/pip install --quiet --disable-pip-version-check --editable
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: run server install check test lint bench docs pages help clean
+.PHONY: run server install check test alltests lint bench docs pages help clean
 
 ## run: run a configuration (CONFIG=path/to/config.xml; a small sample without it)
 run: $(SERVER)
@@ -32,7 +32,11 @@ check: install lint
 	$(BIN)/pytest -n auto -m 'not process'
 
 ## test: run all checks and all tests
-test: install lint
+test: install
+	@# Side by side: checking types takes a minute of one core.
+	@$(MAKE) --no-print-directory -j2 lint alltests
+
+alltests: install
 	@# Hundreds of processes are started: each would compile all modules if none kept the bytecode.
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n auto
 

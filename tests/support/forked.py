@@ -23,10 +23,20 @@ from config_schema import schema
 from server import cli
 from server.message_types.registry import DECLARED, MessageTypes
 from server.program import launch
+from server.program.configuration import read_configuration
 from tests.support.processes import STARTED
 
-STANDS_BY: Final = (launch, schema.elements(), tuple(map(MessageTypes().get, DECLARED)))
-"""What takes long and is the same for all: modules of a server, the schema, and message types."""
+SAMPLE: Final = Path(__file__).parents[2] / "sample_configs" / "first_message.xml"
+
+STANDS_BY: Final = (
+    launch,
+    read_configuration(str(SAMPLE), {}),
+    [(schema.children(path), schema.synonyms(path)) for path in schema.elements()],
+    tuple(map(MessageTypes().get, DECLARED)),
+    "localhost".encode("idna"),
+)
+"""What takes long and is the same for all: modules of a server, how configurations are validated,
+message types, and what Python reads when a host is looked up."""
 
 Prepare = Callable[[], None]
 """What the process does before it becomes a server; has to be importable by its name."""
