@@ -80,9 +80,7 @@ class RepeatedSubscribes:
         if model is None or not self._is_alike(header):
             return None
         sub_id = header.sub_id or header.command_id
-        if not sub_id or len(sub_id) > LONGEST_NAME or "," in sub_id:
-            return None
-        if sub_id in session.subscriptions:
+        if not sub_id or len(sub_id) > LONGEST_NAME or sub_id in session.subscriptions:
             return None
         memory = self._memory + memory_of_filter(header.filter)
         if (

@@ -357,20 +357,13 @@ def read_sub_id(session: Subscribing, header: Header, options: Mapping[str, str]
     """Read the id of the subscription that a command asks for.
 
     Raises:
-        CommandRefused: it is too long or would be taken for several, or there is one with that id,
-            which is not to be replaced.
+        CommandRefused: it is too long, or there is one with that id, which is not to be replaced.
     """
     sub_id = header.sub_id or header.command_id or session.make_sub_id()
     if len(sub_id) > LONGEST_NAME:
         raise CommandRefused(
             "invalid subscription id",
             f"it has {len(sub_id)} characters, expected {LONGEST_NAME} at most",
-        )
-    if "," in sub_id:  # which stands between ids: in sids, and in what ends, pauses and resumes
-        raise CommandRefused(
-            "invalid subscription id",
-            f"{sub_id!r} would be taken for several ids: expected one without a comma (without a"
-            " sub_id, the id of the command is that of the subscription)",
         )
     if sub_id in session.subscriptions and "replace" not in options:
         raise CommandRefused(

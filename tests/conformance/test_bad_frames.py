@@ -137,24 +137,6 @@ def test_texts_have_limits(
     assert "n" * 10_000 not in server.log()
 
 
-@pytest.mark.parametrize("ids", [{"cid": "c", "sub_id": "a,b"}, {"cid": "a,b"}])
-@pytest.mark.parametrize("command", ["subscribe", "delta_subscribe", "sow_and_subscribe"])
-def test_the_id_of_a_subscription_is_one_id(
-    server: RunningServer, command: str, ids: dict[str, str]
-) -> None:
-    """With a comma it is several: in sids, and where subscriptions end."""
-    header = {"t": "t", "a": "processed"}
-    with server.log_on() as peer:
-        for one in ("a", "b"):
-            assert peer.ask(header | {"c": "subscribe", "cid": one})["status"] == "success"
-        ack = peer.ask(header | {"c": command} | ids)
-        assert (ack["status"], ack["reason"]) == ("failure", "invalid subscription id")
-        assert "'a,b'" in ack["detail"]
-        peer.send({"c": "publish", "t": "t"}, b"{}")
-        assert peer.receive()[0]["sids"] == "a,b"
-        assert peer.hears_nothing()
-
-
 def test_texts_within_the_limits_pass(server: RunningServer) -> None:
     """The longest names that there can be; long filters are shortened in the log."""
     name = "n" * 1024
