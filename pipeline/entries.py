@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 _SHOWN: Final = 5
 """Topics that are named where one is missing."""
 
-_ALIKE: Final = 0.6
-"""From this on, names are taken to be alike (`difflib`)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -179,7 +176,7 @@ def _similar(topic: str, known: Set[str]) -> str:
     if not known:
         return "it has none at all"
     by_form = {name.lower(): name for name in sorted(known)}
-    near = get_close_matches(topic.lower(), by_form, n=_SHOWN, cutoff=_ALIKE)
+    near = get_close_matches(topic.lower(), by_form, n=_SHOWN)
     if near:
         return f"like it are: {', '.join(by_form[form] for form in near)}"
     shown = sorted(known)[:_SHOWN]

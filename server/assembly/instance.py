@@ -42,7 +42,7 @@ from server.assembly.provision_admin import provision_admin
 from server.assembly.provision_console import provision_console
 from server.assembly.provision_journal import open_journal, recover
 from server.assembly.provision_replication import provision_replication, replicates
-from server.assembly.provision_sow import TopicOpener, check_all_keys, note_orders
+from server.assembly.provision_sow import TopicOpener, check_all_keys, note_who_is_logged
 from server.assembly.provision_statistics import Statistics, sources_of
 from server.assembly.source_files import source_files
 from server.base.daemon_threads import DaemonThreads
@@ -209,7 +209,7 @@ class Instance:
             self._keep_journals(journal[1], opened)
         begin("SOW keys are checked")
         check_all_keys(self._engine, check)
-        note_orders(self._engine)
+        note_who_is_logged(self._engine)
         begin("views are made")
         self._engine.stores.begin_derived()
         check()

@@ -51,7 +51,7 @@ def check_all_keys(engine: Engine, check: Callable[[], None]) -> None:
             engine.log.emit("15-0017", topic=sow.name, message_type=sow.type_name, records=strange)
 
 
-def note_orders(engine: Engine) -> None:
+def note_who_is_logged(engine: Engine) -> None:
     """Note in the files of topics whether their next changes are in the transaction log.
 
     Of what has changed while a topic was not there, the log can have lost nothing.

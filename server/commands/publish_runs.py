@@ -117,17 +117,17 @@ class PublishRuns:
     ) -> Sequence[Rejection]:
         """Publish messages of which different things are said; with SOW keys, one by one."""
         session = self._session
-        rejections: list[Rejection] = []
         self.are_recorded = self.are_recorded or topic.is_journaled
         said = marks[0]  # all have the same kinds
         if topic.takes_marks and said.sow_key is None and len(marks) > 1:
             envelope = Envelope(session, session.last_heard)
-            envelope.sequences = numbers_of(sequences) if sequences else ()
+            envelope.sequences = numbers_of(sequences)
             if said.correlation_id is not None:
                 envelope.correlation_ids = [mark or "" for mark, _, _ in marks]
             if said.expiration is not None:
                 envelope.lifetimes = [lifetime(seconds) or 0 for _, _, seconds in marks]
             return topic.publish(bodies, envelope)
+        rejections: list[Rejection] = []
         for position, (correlation_id, sow_key, expiration) in enumerate(marks):
             envelope = Envelope(
                 session,

@@ -7,7 +7,7 @@ and the rest in columns; `make_block` makes records of that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import NamedTuple, TypeAlias
@@ -31,6 +31,11 @@ def of_one(field: Field, place: int) -> int:
 def part_of(field: Field, start: int, stop: int) -> Field:
     """A field of some of the entries, in a row."""
     return field if isinstance(field, int) else field[start:stop]
+
+
+def made_of(field: Field, make: Callable[[int], int]) -> Field:
+    """Another field, worked out of what each of some entries has in this one."""
+    return make(field) if isinstance(field, int) else [make(one) for one in field]
 
 
 class Content(NamedTuple):

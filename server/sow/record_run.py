@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, repeat
 from typing import NamedTuple
 
-from server.journal.blocks import Field, each, of_one, part_of
+from server.journal.blocks import Field, each, made_of, of_one, part_of
 from server.sow.records import Record
 
 
@@ -21,9 +21,7 @@ def moments_of(lifetimes: Field, moment: int) -> Field:
         lifetimes: how long they live, in nanoseconds; 0 for ever.
         moment: in nanoseconds since 1970.
     """
-    if isinstance(lifetimes, int):
-        return moment + lifetimes if lifetimes else 0
-    return [moment + lifetime if lifetime else 0 for lifetime in lifetimes]
+    return made_of(lifetimes, lambda lifetime: moment + lifetime if lifetime else 0)
 
 
 class RecordRun(NamedTuple):

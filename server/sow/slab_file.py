@@ -207,11 +207,11 @@ class SlabFile:
     @property
     def beside_log_until(self) -> int:
         """See `RecordStore.beside_log_until`."""
-        return self._note_in(form.ORDER_SLOT)
+        return self._note_in(form.LOG_SLOT)
 
     def note_beside_log(self, until: int) -> None:
         """Note which changes are in no log; it is on stable storage with the next commit."""
-        self._note(form.ORDER_SLOT, until)
+        self._note(form.LOG_SLOT, until)
 
     def _note_in(self, slot: int) -> int:
         return form.unpack_note(self._header[slot : slot + 64])

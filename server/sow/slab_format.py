@@ -23,8 +23,8 @@ COMMIT_SLOTS: Final = (1024, 2048)
 """Where in the file header the two commit points are, so that one is whole whatever happens."""
 KEYS_SLOT: Final = 3072
 """Where in the file header is noted how the records' SOW keys were made."""
-ORDER_SLOT: Final = 3136
-"""Where in the file header is noted what gives changes their sequences."""
+LOG_SLOT: Final = 3136
+"""Where in the file header is noted until when changes were in no transaction log."""
 FIRST_ENTRY: Final = 64
 """Where in a slab the entries begin."""
 ALIGNMENT: Final = 8

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from server.journal import MESSAGES, JournalUnavailable, Kind
-from server.journal.blocks import part_of
+from server.journal.blocks import made_of, part_of
 from server.replication.columns import picked
 from server.sow.record_run import RecordRun, moments_of
 from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, to_nanoseconds
@@ -24,7 +24,7 @@ from server.topics.receiving import Receiving
 from server.topics.refusals import RefusedBeforeError
 from server.topics.stored import REASONS, StoredTopic
 from server.topics.topic import Topic
-from server.topics.topic_journal import TopicJournal
+from server.topics.topic_journal import TopicJournal, as_recorded
 from server.topics.transaction_log import DuplicateError
 from server.wire.header import json_text
 
@@ -101,10 +101,10 @@ class JournaledTopic(Topic):
 
     def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         rejections: list[Rejection] = []
+        entries = as_recorded(bodies, envelope, envelope.lifetimes or 0)
         start = 0
         while start < len(bodies):
-            lifetimes = envelope.lifetimes or 0
-            run = self._journal.append_run(envelope, bodies, start, (), lifetimes)
+            run = self._journal.append_run(envelope, entries, start)
             end = run.end
             if self._subscriptions and envelope.correlation_ids:
                 for place in range(start, end):
@@ -259,14 +259,10 @@ class JournaledStoredTopic(StoredTopic):
         """Append, apply and announce a run, as many messages at a time as get one moment."""
         sow, journal = self._sow, self._journal
         keys, lifetimes = sow.key_numbers(bodies, self.name), self._expire(envelope, 0)
-        seconds = (
-            _in_seconds(lifetimes)
-            if isinstance(lifetimes, int)
-            else [_in_seconds(lifetime) for lifetime in lifetimes]
-        )
+        entries = as_recorded(bodies, envelope, made_of(lifetimes, _in_seconds))
         start = 0
         while start < len(bodies):
-            done = journal.append_run(envelope, bodies, start, keys, seconds)
+            done = journal.append_run(envelope, entries, start, keys)
             end, moment = done.end, done.timestamp * NANOSECONDS_IN_MICROSECOND
             if done.txids:
                 publisher, numbers = journal.named(envelope, start, done.txids)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from server.journal import MESSAGES, Kind, each
-from server.journal.blocks import of_one
+from server.journal.blocks import made_of, of_one
 from server.message_types.base import BodyError
 from server.replication.columns import field_of, picked
 from server.sow.keys import KeyRefusedError
@@ -157,16 +157,14 @@ class Receiving:
         if not numbers:
             records, problem = self._records_of(entries, positions)
             return Drafts(records=records), problem
-        lifetimes = field_of(picked(run.expirations, positions))
+        seconds = field_of(picked(run.expirations, positions))
         drafts = RecordRun(
             self._name,
             numbers,
             bodies,
             range(len(positions)),
             0,
-            lifetimes * NANOSECONDS
-            if isinstance(lifetimes, int)
-            else [lifetime * NANOSECONDS for lifetime in lifetimes],
+            made_of(seconds, lambda lifetime: lifetime * NANOSECONDS),
             field_of(picked(run.clients, positions)),
             picked(run.sequences, positions),
             entries.correlation_ids(positions),

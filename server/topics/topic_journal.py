@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 from operator import lt
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.journal import MESSAGES, AppendedRun, JournalUnavailable, Kind, Origin, Topic
-from server.journal.blocks import of_one
+from server.journal.blocks import made_of, of_one
 from server.journal.clients import server_made_identity
 from server.journal.entry import NO_ORIGIN
 from server.journal.layout import encode_text, pack_extras
@@ -30,6 +30,37 @@ if TYPE_CHECKING:
 
 _MOST_SECONDS: Final = (1 << 32) - 1
 _MICROSECONDS: Final = 1_000_000
+
+
+class AsRecorded(NamedTuple):
+    """What is recorded of messages that are recorded together.
+
+    Attributes:
+        data: the bodies, with extras.
+        extras_length: bytes of extras behind each body.
+        expirations: seconds that they live, 0 for ever.
+    """
+
+    data: Sequence[bytes]
+    extras_length: Field
+    expirations: Field
+
+
+def as_recorded(bodies: Sequence[bytes], envelope: Envelope, expirations: Field) -> AsRecorded:
+    """Put messages as they are recorded.
+
+    Args:
+        bodies: what is recorded.
+        envelope: what their publisher said about them.
+        expirations: seconds that they live, 0 for ever.
+    """
+    seconds = made_of(expirations, lambda one: min(max(one, 0), _MOST_SECONDS))
+    marks = envelope.correlation_ids
+    if not marks:
+        return AsRecorded(bodies, 0, seconds)
+    extras = [pack_extras(encode_text(mark), b"") if mark else b"" for mark in marks]
+    data = [body + own for body, own in zip(bodies, extras, strict=True)]
+    return AsRecorded(data, [*map(len, extras)], seconds)
 
 
 class TopicJournal:
@@ -82,20 +113,18 @@ class TopicJournal:
     def append_run(
         self,
         envelope: Envelope,
-        bodies: Sequence[bytes],
+        entries: AsRecorded,
         start: int,
         sow_keys: Sequence[int] = (),
-        expiration: Field = 0,
     ) -> AppendedRun:
         """Record messages that have nothing but what the envelope says of each; see `append`.
 
         Args:
             envelope: what their publisher said about them; the numbers are ascending and new. If
-                somebody is fed, all have one correlation id.
-            bodies: what is recorded.
+                somebody is fed, they have neither correlation ids nor lifetimes of their own.
+            entries: what is recorded.
             start: the position of the first of them that is.
             sow_keys: the SOW keys of their records as numbers; empty for none.
-            expiration: seconds that they live, 0 for ever; one number if somebody is fed.
 
         Returns:
             How far that has come, at one moment, which the envelope has from then on.
@@ -112,17 +141,16 @@ class TopicJournal:
             except JournalUnavailable as problem:
                 return AppendedRun(start, (), journal.last_timestamp, problem)
         before = 0 if notes is None else journal.last_sequence(client)
-        data, extras = _with_marks(bodies, envelope.correlation_ids)
         run = journal.append_run(
             self._handle,
             client,
             envelope.sequences,
-            data,
+            entries.data,
             start,
             journal.origin(publisher.user) if publisher is not None and publisher.user else None,
             sow_keys,
-            _as_recorded(expiration),
-            extras,
+            entries.expirations,
+            entries.extras_length,
         )
         envelope.received = run.timestamp / _MICROSECONDS
         if numbers and refusals.is_any:
@@ -141,13 +169,13 @@ class TopicJournal:
             self._feed(
                 Recorded(
                     self._name,
-                    list(bodies[start : run.end]),
+                    list(entries.data[start : run.end]),
                     envelope,
                     run.txids,
                     run.timestamp,
                     *self.named(envelope, start, run.txids),
                     sow_keys[start : run.end],
-                    of_one(expiration, start),
+                    of_one(entries.expirations, start),
                 )
             )
         return run
@@ -337,23 +365,6 @@ def _keys(sow_keys: Field, part: slice) -> Sequence[int]:
     """The SOW keys of some messages in a row; empty if the first has none."""
     keys = [sow_keys] * (part.stop - part.start) if isinstance(sow_keys, int) else sow_keys[part]
     return keys if keys[0] else ()
-
-
-def _with_marks(
-    bodies: Sequence[bytes], correlation_ids: Sequence[str]
-) -> tuple[Sequence[bytes], Field]:
-    """Bodies with their extras, and the bytes that these have."""
-    if not correlation_ids:
-        return bodies, 0
-    extras = [pack_extras(encode_text(mark), b"") if mark else b"" for mark in correlation_ids]
-    return [body + own for body, own in zip(bodies, extras, strict=True)], [*map(len, extras)]
-
-
-def _as_recorded(expiration: Field) -> Field:
-    """Lifetimes in seconds, as many as an entry can say."""
-    if isinstance(expiration, int):
-        return min(max(expiration, 0), _MOST_SECONDS)
-    return [min(max(one, 0), _MOST_SECONDS) for one in expiration]
 
 
 def _origin_of(envelope: Envelope) -> Origin:

@@ -12,7 +12,7 @@ from server.subscriptions.envelope import Envelope
 from server.topics.feed import Recorded
 from server.topics.queues.messages import QueueRun
 from server.topics.queues.shelf import Shelf
-from server.topics.topic_journal import TopicJournal
+from server.topics.topic_journal import TopicJournal, as_recorded
 from tests.core.support import Core
 
 
@@ -54,9 +54,10 @@ def fed(tmp_path: Path) -> Iterator[Fed]:
         run = Envelope(publisher, 0)
         run.sequences = [number + step for step in (1, 2, 3, 5, 8)]
         bodies = [b'{"n":%d}' % each for each in run.sequences]
+        entries = as_recorded(bodies, run, 0)
         end = 1
         while end < len(bodies):
-            end = jobs.append_run(run, bodies, end).end
+            end = jobs.append_run(run, entries, end).end
         number += 10
         others.append(Envelope(publisher, 0, sequence=number), b"{}")
         for correlation_id in ("x", "x", None, None, "y"):

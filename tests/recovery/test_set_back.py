@@ -24,13 +24,21 @@ def publish(peer: RawPeer, topic: str, sequence: int, key: str, value: int) -> N
     assert peer.receive_header()["s"] == sequence
 
 
+def delete(peer: RawPeer, topic: str, sequence: int, chosen: str) -> None:
+    """Delete the records that a filter chooses, and wait until that is safe."""
+    peer.send({"c": "sow_delete", "t": topic, "s": sequence, "a": "persisted", "f": chosen})
+    assert peer.receive_header()["s"] == sequence
+
+
+def records_of(peer: RawPeer, topic: str, **more: str) -> dict[str, int]:
+    """What is in a topic."""
+    return {one["id"]: one["value"] for one in query(peer, topic, **more).messages}
+
+
 def records(server: RunningServer) -> dict[str, dict[str, int]]:
     """What is in the topics."""
     with server.log_on("reader") as peer:
-        return {
-            topic: {one["id"]: one["value"] for one in query(peer, topic).messages}
-            for topic in TOPICS
-        }
+        return {topic: records_of(peer, topic) for topic in TOPICS}
 
 
 def test_all_stores_are_set_back_to_the_log(tmp_path: Path) -> None:
@@ -53,8 +61,8 @@ def test_all_stores_are_set_back_to_the_log(tmp_path: Path) -> None:
             publish(peer, topic, sequence + 1, "changed", 2)
             publish(peer, topic, sequence + 2, "made", 2)
             sequence += 3
-            delete = {"c": "sow_delete", "t": topic, "sow_keys": "", "a": "persisted"}
-            peer.send(delete | {"s": sequence, "f": "/id = 'deleted'"})
+            command = {"c": "sow_delete", "t": topic, "sow_keys": "", "a": "persisted"}
+            peer.send(command | {"s": sequence, "f": "/id = 'deleted'"})
             assert peer.receive_header()["s"] == sequence
         assert records(server) != before
         server.stop(signal.SIGKILL)
@@ -108,10 +116,7 @@ WITH_HISTORY = """
 def states(server: RunningServer, bookmarks: list[str]) -> list[dict[str, int]]:
     """The records at some moments."""
     with server.log_on("historian") as peer:
-        return [
-            {one["id"]: one["value"] for one in query(peer, "h", bm=bookmark).messages}
-            for bookmark in bookmarks
-        ]
+        return [records_of(peer, "h", bm=bookmark) for bookmark in bookmarks]
 
 
 @pytest.mark.parametrize("granularity", ["0s", "1h"])
@@ -130,9 +135,7 @@ def test_history_does_not_know_what_the_log_has_lost(tmp_path: Path, granularity
         safe = journal.read_bytes()
         for sequence, key in ((6, "changed"), (7, "changed"), (8, "made"), (9, "twice")):
             publish(peer, "h", sequence, key, 90 + sequence)
-        delete = {"c": "sow_delete", "t": "h", "f": "/id IN ('deleted', 'made')"}
-        peer.send(delete | {"s": 10, "a": "persisted"})
-        assert peer.receive_header()["s"] == 10
+        delete(peer, "h", 10, "/id IN ('deleted', 'made')")
         publish(peer, "h", 11, "made", 91)
         moments.append(now())
         server.stop(signal.SIGKILL)
@@ -142,7 +145,8 @@ def test_history_does_not_know_what_the_log_has_lost(tmp_path: Path, granularity
     for again in range(3):
         with running_server(tmp_path, elements=elements) as server:
             assert states(server, moments) == expected
-            assert [records_of(server)] == expected[-1:]
+            with server.log_on("reader") as peer:
+                assert [records_of(peer, "h")] == expected[-1:]
             with server.connect() as peer:
                 assert peer.log_on("p")["s"] == 5 + 2 * again
                 publish(peer, "h", 6 + 2 * again, "other", again)
@@ -153,12 +157,6 @@ def test_history_does_not_know_what_the_log_has_lost(tmp_path: Path, granularity
                 expected[2:-1] = [expected[1] | {"other": 0}] * (len(expected) - 3)
             assert states(server, moments) == expected
             server.stop(signal.SIGKILL)
-
-
-def records_of(server: RunningServer) -> dict[str, int]:
-    """The records at present."""
-    with server.log_on("reader") as peer:
-        return {one["id"]: one["value"] for one in query(peer, "h").messages}
 
 
 def remove_first_journal(directory: Path) -> None:
@@ -187,8 +185,8 @@ def test_what_records_were_where_the_log_has_lost_its_beginning(tmp_path: Path, 
         safe = journal.read_bytes()
         publish(peer, "orders", 21, "changed", 2)
         publish(peer, "orders", 22, "made", 2)
-        delete = {"c": "sow_delete", "t": "orders", "sow_keys": "", "a": "persisted"}
-        peer.send(delete | {"s": 23, "f": "/id = 'deleted'"})
+        command = {"c": "sow_delete", "t": "orders", "sow_keys": "", "a": "persisted"}
+        peer.send(command | {"s": 23, "f": "/id = 'deleted'"})
         assert peer.receive_header()["s"] == 23
         pad = "x" * 1000
         for _ in range(churn):
@@ -245,60 +243,40 @@ def test_nothing_comes_back_from_before_the_recovery_point(tmp_path: Path, point
         (journal,) = tmp_path.glob("journal/*0.journal")
         safe = journal.read_bytes()
         publish(peer, "n", 5, "changed", 2)
-        delete = {"c": "sow_delete", "t": "n", "a": "persisted", "s": 6, "f": "/id = 'deleted'"}
-        peer.send(delete)
-        assert peer.receive_header()["s"] == 6
+        delete(peer, "n", 6, "/id = 'deleted'")
         server.stop(signal.SIGKILL)
     journal.write_bytes(safe)
     with running_server(tmp_path, elements=elements) as server, server.log_on("reader") as peer:
-        found = {one["id"]: one["value"] for one in query(peer, "n").messages}
-        assert found == {"kept": 1, "deleted": 1}
+        assert records_of(peer, "n") == {"kept": 1, "deleted": 1}
         assert server.logs("2 records were set back")
-
-
-IN_AND_OUT = """
-<SOW>
-  <Topic>
-    <Name>n</Name><MessageType>json</MessageType><Key>/id</Key><FileName>n.sow</FileName>
-  </Topic>
-</SOW>
-<TransactionLog>
-  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
-  <FlushInterval>10us</FlushInterval>
-  <Topic><Name>{name}</Name><MessageType>json</MessageType></Topic>
-</TransactionLog>
-"""
 
 
 def test_nothing_is_undone_of_what_came_while_a_topic_was_not_in_the_log(tmp_path: Path) -> None:
     """Neither a deletion nor a change; and once it is in the log again, that is asked as ever."""
-    with running_server(tmp_path, elements=IN_AND_OUT.format(name="n")) as server:
+    elements = WITH_POINT.format(point="epoch")
+    outside = elements.replace("<Topic><Name>n<", "<Topic><Name>other<")
+    with running_server(tmp_path, elements=elements) as server:
         with server.log_on("p", o=QUICK_ACKS) as peer:
             for sequence, key in enumerate(("kept", "changed", "deleted", "lost"), 1):
                 publish(peer, "n", sequence, key, 1)
         server.stop(signal.SIGKILL)
-    with running_server(tmp_path, elements=IN_AND_OUT.format(name="other")) as server:
+    with running_server(tmp_path, elements=outside) as server:
         with server.log_on("p", o=QUICK_ACKS) as peer:
             publish(peer, "n", 5, "changed", 2)
             peer.send({"c": "sow_delete", "t": "n", "a": "completed", "f": "/id = 'deleted'"})
             assert peer.receive_header()["status"] == "success"
         server.stop(signal.SIGKILL)
-    elements = IN_AND_OUT.format(name="n")
     expected = {"kept": 1, "changed": 2, "lost": 1}
     with running_server(tmp_path, elements=elements) as server:
         with server.log_on("p", o=QUICK_ACKS) as peer:
-            found = {one["id"]: one["value"] for one in query(peer, "n").messages}
-            assert found == expected
+            assert records_of(peer, "n") == expected
             assert not server.logs("were set back")
             (journal,) = tmp_path.glob("journal/*0.journal")
             publish(peer, "n", 6, "made", 1)
             safe = journal.read_bytes()
-            delete = {"c": "sow_delete", "t": "n", "a": "persisted", "s": 7, "f": "/id = 'lost'"}
-            peer.send(delete)
-            assert peer.receive_header()["s"] == 7
+            delete(peer, "n", 7, "/id = 'lost'")
         server.stop(signal.SIGKILL)
     journal.write_bytes(safe)
     with running_server(tmp_path, elements=elements) as server, server.log_on("reader") as peer:
-        found = {one["id"]: one["value"] for one in query(peer, "n").messages}
-        assert found == expected | {"made": 1}
+        assert records_of(peer, "n") == expected | {"made": 1}
         assert server.logs("1 records were set back")

@@ -109,7 +109,6 @@ class QueueTopic(Topic):
 
     keeps_messages = True
     takes_places = False
-    takes_marks = False
     is_journaled = True
 
     def __init__(
