@@ -13,6 +13,7 @@ from config_schema.compile.reader import Reader, Report
 from config_schema.compile.scope import Scope, StoredTopic
 from config_schema.compile.topics import check_shared_files, compile_topic
 from config_schema.compile.views import compile_view
+from config_schema.regex import has_all_of
 from config_schema.spec import QueueSpec, SowSpec, TopicRef
 from config_schema.units import quoted
 
@@ -57,8 +58,19 @@ def _check_journaled(scope: Scope, report: Report) -> None:
                 "whose messages are not recorded",
                 "record its underlying topic",
             )
+        is_pattern = scope.is_pattern(logged.name)
         for other in scope.patterns:
-            if stored is None and other.covers(logged.name):
+            if other.ref.message_type != ref.message_type:
+                continue
+            if is_pattern and _records_none_of(logged.name, other, scope):
+                report.warning(
+                    logged,
+                    "Topic/Name",
+                    f"all that {quoted(logged.name)} matches is kept by the Pattern of "
+                    f"{other.ref}, which is recorded under its own name only",
+                    f"record {quoted(other.ref.name)}",
+                )
+            elif stored is None and not is_pattern and other.covers(logged.name):
                 report.warning(
                     logged,
                     "Topic/Name",
@@ -66,6 +78,15 @@ def _check_journaled(scope: Scope, report: Report) -> None:
                     "which is recorded under its own name only",
                     f"record {quoted(other.ref.name)}",
                 )
+
+
+def _records_none_of(expression: str, other: StoredTopic, scope: Scope) -> bool:
+    """Whether the log is to record, by an expression, what a Pattern keeps, and does not."""
+    return (
+        other.pattern is not None
+        and has_all_of(other.pattern, expression)
+        and not scope.is_journaled(other.ref.name, other.ref.message_type)
+    )
 
 
 def _check_queues(specs: Sequence[SowSpec], scope: Scope, report: Report) -> None:
