@@ -8,14 +8,30 @@ go of any of them at once.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
-_Key = TypeVar("_Key", bound=Hashable)
+_Key = TypeVar("_Key", bound=Hashable, contravariant=True)
 T = TypeVar("T", bound=Hashable)
 """What keys lead to; it is no dictionary."""
 
 Crowd: TypeAlias = T | dict[T, None]
 """The items of one key, in the order in which they came: the only one, or a dictionary of them."""
+
+
+class Crowds(Protocol[_Key, T]):
+    """What leads to items by key."""
+
+    def get(self, key: _Key, /) -> Crowd[T] | None:
+        """Those of a key; None if there are none."""
+
+    def __getitem__(self, key: _Key, /) -> Crowd[T]:
+        """Those of a key."""
+
+    def __setitem__(self, key: _Key, crowd: Crowd[T], /) -> None:
+        """Give a key its items."""
+
+    def __delitem__(self, key: _Key, /) -> None:
+        """Leave a key without any."""
 
 
 def members(crowd: Crowd[T]) -> Collection[T]:
@@ -56,12 +72,12 @@ def left(crowd: Crowd[T] | None, item: T) -> Crowd[T] | None:
     return None
 
 
-def put(crowds: dict[_Key, Crowd[T]], key: _Key, item: T) -> None:
+def put(crowds: Crowds[_Key, T], key: _Key, item: T) -> None:
     """Add an item to those of a key. See `joined`."""
     crowds[key] = joined(crowds.get(key), item)
 
 
-def take(crowds: dict[_Key, Crowd[T]], key: _Key, item: T) -> None:
+def take(crowds: Crowds[_Key, T], key: _Key, item: T) -> None:
     """Take an item from those of a key.
 
     Raises:

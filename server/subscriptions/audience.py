@@ -36,33 +36,18 @@ if TYPE_CHECKING:
 class Seat:
     """What is known of a subscription.
 
-    Of very many, few are in the processor's caches. So what a message for one of them needs is
-    here, and the subscription itself need not be looked at.
-
     Args:
         subscription: the subscription.
         filter_: its filter; None if it has none.
         place: its place in the order of all.
-        writer: takes its messages, if all that a message needs for it is its id; else None.
-
-    Attributes:
-        sub_id: the subscription's id.
     """
 
-    __slots__ = ("filter", "place", "sub_id", "subscription", "writer")
+    __slots__ = ("filter", "place", "subscription")
 
-    def __init__(
-        self,
-        subscription: Subscription,
-        filter_: Filter | None,
-        place: int,
-        writer: Outbox | None = None,
-    ) -> None:
+    def __init__(self, subscription: Subscription, filter_: Filter | None, place: int) -> None:
         self.subscription = subscription
         self.filter = filter_
         self.place = place
-        self.writer = writer
-        self.sub_id = subscription.sub_id
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -162,13 +147,13 @@ class Audience:
                     self.message_type, self._functions, self._give_up_on, self._owners_of
                 )
             filter_ = self._filters.add(subscription.filter)
-        writer = None if filter_ is None else self._plain_writer(subscription)
-        seat = Seat(subscription, filter_, self._attached, writer)
+        seat = Seat(subscription, filter_, self._attached)
         self._subscriptions[subscription] = seat
         if filter_ is None:
             self._unfiltered[subscription] = self._attached
         else:
             filter_.owners = joined(filter_.owners, seat)
+            self._address(filter_)
             number = subscription.subscriber.number
             self._filtering[number] = self._filtering.get(number, 0) + 1
         self._literal += not subscription.selector.is_regex
@@ -185,6 +170,7 @@ class Audience:
         else:
             self._filters.remove(filter_)
             filter_.owners = left(filter_.owners, seat)
+            self._address(filter_)
             number = subscription.subscriber.number
             self._filtering[number] -= 1
             if not self._filtering[number]:
@@ -197,6 +183,15 @@ class Audience:
         if seat is None or seat.filter is None:
             return None
         return self._filters.cost(seat.filter, self.name)
+
+    def _address(self, filter_: Filter) -> None:
+        """Note with a filter to whom its messages go, if it is one, and they need but an id."""
+        owner = filter_.owners
+        if isinstance(owner, Seat):
+            filter_.sub_id = owner.subscription.sub_id
+            filter_.writer = self._plain_writer(owner.subscription)
+        else:
+            filter_.writer = None
 
     def _plain_writer(self, subscription: Subscription) -> Outbox | None:  # noqa: ARG002 - `Topic` has some
         """What takes messages for a subscription that have its id, and nothing else of it."""
@@ -242,12 +237,6 @@ class Audience:
     def _give_up_on(self, filter_: Filter, error: Exception) -> None:
         """A filter has failed, which is the end of those who have it."""
         give_up_on([seat.subscription for seat in _seats(filter_)], error)
-
-
-def sole_seat(filter_: Filter) -> Seat | None:
-    """The one who has a filter; None if there are several."""
-    owners = filter_.owners
-    return owners if isinstance(owners, Seat) else None
 
 
 def _seats(filter_: Filter) -> Collection[Seat]:

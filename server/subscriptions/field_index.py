@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from server.base.caches import prefetch
 from server.base.crowds import Crowd, members, put, take
+from server.base.texts import TextTable
 from server.expressions import conjuncts
 from server.expressions.numerals import numeral
 from server.expressions.semantics import EXACT_LIMIT
@@ -147,7 +149,7 @@ class FieldIndex(Generic[C]):
     __slots__ = ("_numbers", "_text_numbers", "_texts")
 
     def __init__(self) -> None:
-        self._texts: dict[str, Crowd[C]] = {}
+        self._texts: TextTable[Crowd[C]] = TextTable()
         self._numbers: dict[float, Crowd[C]] = {}
         self._text_numbers: dict[float, Crowd[C]] = {}
 
@@ -182,7 +184,7 @@ class FieldIndex(Generic[C]):
     def quick_find(self) -> QuickFind[C]:
         """Finds candidates for a value that is no array.
 
-        A dictionary's own `get` where all literals are texts that no number equals.
+        The table's own `get` where all literals are texts that no number equals.
 
         Raises:
             TypeError: the value is an array.
@@ -190,6 +192,18 @@ class FieldIndex(Generic[C]):
         if self._numbers or self._text_numbers:
             return self._find_scalar
         return self._texts.get
+
+    def find_all(self, values: Sequence[Value]) -> Sequence[Found[C]]:
+        """Find candidates for many values, so that all are in the processor's caches soon.
+
+        Raises:
+            TypeError: a value is an array.
+        """
+        if not (self._numbers or self._text_numbers):
+            return self._texts.get_all(values)
+        found = [self._find_scalar(value) for value in values]
+        prefetch(found)
+        return found
 
     def find(self, value: Value) -> Collection[C]:
         """Find the candidates for a message's value: for an array, those of any element."""

@@ -47,6 +47,7 @@ from server.subscriptions.value_matching import ValueMatching
 if TYPE_CHECKING:
     from server.sow.records import Record
     from server.subscriptions.envelope import Envelope
+    from server.subscriptions.outbox import Outbox
 
 _FEW_FIELDS: Final = 16
 _MOVED_AT_ONCE: Final = 4
@@ -56,7 +57,8 @@ _MOVED_AT_ONCE: Final = 4
 class Filter(Spent):
     """One distinct filter of a topic.
 
-    There may be a million, so what others know of it is kept here, and not in dictionaries.
+    There may be a million, so what others know of it is kept here, and not in dictionaries. Few are
+    in the processor's caches, so what a message for its only user takes is here as well.
 
     Args:
         expr: its tree.
@@ -68,15 +70,29 @@ class Filter(Spent):
         text: see above.
         users: how many subscriptions share it.
         owners: which these are, where those who use the filter keep that here.
+        writer: takes the messages of its only user, if all that these need is an id; else None.
+        sub_id: the id.
         asks_for_context: whether it calls functions, which may ask about more than the body.
         has_failed: whether deciding it has failed, so that it is decided no more.
         layout: the last layout that has got it.
     """
 
-    __slots__ = ("asks_for_context", "expr", "has_failed", "layout", "owners", "text", "users")
+    __slots__ = (
+        "asks_for_context",
+        "expr",
+        "has_failed",
+        "layout",
+        "owners",
+        "sub_id",
+        "text",
+        "users",
+        "writer",
+    )
 
     def __init__(self, expr: Expr, text: str, looks: Looks) -> None:
         super().__init__(looks)
+        self.writer: Outbox | None = None
+        self.sub_id = ""
         self.owners: object = None
         self.expr = expr
         self.text = text
@@ -443,7 +459,7 @@ class _Layout:
         if read is None:
             path = list(self._fields)[position].path
             read = self._readers[position] = bulk_extractor(self._message_type, [path])
-        return ValueMatching(read, index.quick_find)
+        return ValueMatching(read, index.quick_find, index.find_all)
 
     def place(self, filter_: Filter) -> None:
         """Add a filter."""

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from server.base.caches import prefetch
-
 if TYPE_CHECKING:
     from server.message_types.base import Value
     from server.message_types.bulk import BulkExtractor
@@ -29,13 +27,20 @@ class ValueMatching:
     Args:
         read: reads that field.
         find: gives what is found by a value. Raises TypeError for an array.
+        find_all: gives what is found by each of many, and has it fetched; raises the same.
     """
 
-    __slots__ = ("_find", "_read")
+    __slots__ = ("_find", "_find_all", "_read")
 
-    def __init__(self, read: BulkExtractor, find: Callable[[Value], object]) -> None:
+    def __init__(
+        self,
+        read: BulkExtractor,
+        find: Callable[[Value], object],
+        find_all: Callable[[Sequence[Value]], Sequence[object]],
+    ) -> None:
         self._read = read
         self._find = find
+        self._find_all = find_all
 
     def find(self, bodies: Sequence[bytes]) -> Sequence[object]:
         """Find what messages match, at least one.
@@ -45,11 +50,9 @@ class ValueMatching:
         """
         values = self._read(bodies)[0]
         try:
-            found = list(map(self._find, values))
+            return self._find_all(values)
         except TypeError:
-            found = [self._find_if_single(value) for value in values]
-        prefetch(found)
-        return found
+            return [self._find_if_single(value) for value in values]
 
     def _find_if_single(self, value: Value) -> object:
         return _UNDECIDED if isinstance(value, list) else self._find(value)

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
-from server.base.caches import prefetch
 from server.expressions.context import NO_CONTEXT
-from server.subscriptions.audience import Audience, Seat, sole_seat
+from server.subscriptions.audience import Audience
 from server.subscriptions.conflated_delivery import ConflatedDelivery
 from server.subscriptions.delivery import (
     Delivery,
@@ -36,7 +35,7 @@ from server.subscriptions.subscription import Subscription
 from server.subscriptions.value_matching import MOST_AT_ONCE, ValueMatching
 from server.subscriptions.watched import WatchedDelivery
 from server.wire.header import is_plain_text
-from server.wire.places import framed_for
+from server.wire.places import framed_for, framed_for_each
 
 if TYPE_CHECKING:
     from server.expressions import Functions
@@ -185,10 +184,17 @@ class Topic(Audience):
         """
         some = bodies[start : start + MOST_AT_ONCE]
         found = finder.find(some)
-        seats = [sole_seat(one) if isinstance(one, Filter) else None for one in found]
-        prefetch(seats)
+        sub_ids = [
+            one.sub_id if isinstance(one, Filter) and one.writer is not None else None
+            for one in found
+        ]
+        frames = framed_for_each(sub_ids, some, self._left, envelope.keys)
         for place, one in enumerate(found):
-            if one is None or self._is_sent_to(seats[place], some[place], envelope):
+            frame = frames[place]
+            if frame is not None and isinstance(one, Filter) and one.writer is not None:
+                one.writer.write(frame)
+                continue
+            if one is None:
                 continue
             self._match_each((some[place],), envelope)
             if self._to_all is None or not self._filters.are_found_by(finder):
@@ -211,7 +217,7 @@ class Topic(Audience):
                 context = envelope.context(self.name, body)
             matched = match(body, context)
             is_for_one = len(matched) == 1 and not self._beside_filtered
-            if is_for_one and self._is_sent_to(sole_seat(matched[0]), body, envelope):
+            if is_for_one and self._is_sent_to(matched[0], body, envelope):
                 continue
             recipients = prepared(matched)
             if recipients is None:
@@ -222,11 +228,11 @@ class Topic(Audience):
                 except Exception as error:  # whatever it is, whoever published must not pay for it
                     give_up_on(subscriptions, error)
 
-    def _is_sent_to(self, seat: Seat | None, body: bytes, envelope: Envelope) -> bool:
-        """Send a message to the only one who gets it, if it needs but an id; whether that is so."""
-        if seat is None or seat.writer is None:
+    def _is_sent_to(self, filter_: Filter, body: bytes, envelope: Envelope) -> bool:
+        """Send a message to a filter's only user, if it needs but an id; whether that is so."""
+        if filter_.writer is None:
             return False
-        seat.writer.write(framed_for(seat.sub_id, body, self._left, envelope.keys))
+        filter_.writer.write(framed_for(filter_.sub_id, body, self._left, envelope.keys))
         return True
 
     def _recipients_of(self, matched: tuple[Filter, ...]) -> Sequence[Recipient]:

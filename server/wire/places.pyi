@@ -52,3 +52,18 @@ def framed_for(sub_id: str, body: bytes, left: bytes, keys: bytes) -> bytes:
         left: the header up to the length of the body.
         keys: further keys of the header, as JSON text, each with its leading comma.
     """
+
+def framed_for_each(
+    sub_ids: Sequence[str | None], bodies: Sequence[bytes], left: bytes, keys: bytes
+) -> list[bytes | None]:
+    """Put bodies into frames, each for one subscription. See `framed_for`.
+
+    Args:
+        sub_ids: a list of the ids; None for a body of which no frame is wanted.
+        bodies: as many bodies.
+        left: see above.
+        keys: see above.
+
+    Returns:
+        The frames; None where there is no id.
+    """

@@ -12,6 +12,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp
 
+from server.base.caches cimport fetch
 from server.base.decimals cimport count_decimals, put_decimals
 from server.wire.putting cimport put, put_length
 
@@ -214,7 +215,39 @@ def framed(bodies, bytes left not None, bytes right not None):
 
 
 def framed_for(str sub_id not None, bytes body not None, bytes left not None, bytes keys not None):
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(body), id_size
+    return framed_for_one(sub_id, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), left, keys)
+
+
+def framed_for_each(list sub_ids not None, bodies, bytes left not None, bytes keys not None):
+    cdef Py_ssize_t number
+    cdef list frames = []
+    cdef Places places = <Places> bodies if type(bodies) is Places else None
+    cdef bytes body
+    for sub_id in sub_ids:
+        fetch(<void *> sub_id)
+    for number, sub_id in enumerate(sub_ids):
+        if sub_id is None:
+            frames.append(None)
+        elif places is not None:
+            frames.append(
+                framed_for_one(
+                    sub_id,
+                    PyBytes_AS_STRING(places.chunk) + places.first[number].start,
+                    places.first[number].size,
+                    left,
+                    keys,
+                )
+            )
+        else:
+            body = bodies[number]
+            frames.append(
+                framed_for_one(sub_id, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), left, keys)
+            )
+    return frames
+
+
+cdef bytes framed_for_one(str sub_id, const char *body, Py_ssize_t size, bytes left, bytes keys):
+    cdef Py_ssize_t id_size
     cdef const char *identity = PyUnicode_AsUTF8AndSize(sub_id, &id_size)
     cdef Py_ssize_t length = (
         PyBytes_GET_SIZE(left) + LENGTH_KEY + count_decimals(size) + PyBytes_GET_SIZE(keys)
@@ -225,7 +258,7 @@ def framed_for(str sub_id not None, bytes body not None, bytes left not None, by
     to = put(put(to, PyBytes_AS_STRING(left), PyBytes_GET_SIZE(left)), b',"l":', LENGTH_KEY)
     to = put(put_decimals(to, size), PyBytes_AS_STRING(keys), PyBytes_GET_SIZE(keys))
     to = put(put(to, b',"sids":"', SUB_IDS_KEY), identity, id_size)
-    put(put(to, b'"}', SUB_IDS_END), PyBytes_AS_STRING(body), size)
+    put(put(to, b'"}', SUB_IDS_END), body, size)
     return made
 
 

@@ -115,7 +115,7 @@ class Driver:
         return found
 
     def work_off(self, count: int) -> list[int]:
-        """The rows of as many batches as these are in: what is published at once may come in two."""
+        """So many rows, and their batches done: what is published at once may come in two."""
         found: list[int] = []
         while len(found) < count:
             end = self.next()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.wire.framing import frame
-from server.wire.places import Places, cut_run, framed
+from server.wire.places import Places, cut_run, framed, framed_for, framed_for_each
 
 HEADER = b'{"c":"p","t":"a"}'
 BODIES = st.lists(st.binary(max_size=30) | st.just(b"x" * 20))
@@ -51,6 +51,24 @@ def test_frames_have_heads_that_say_their_lengths(
     expected = [frame(b'%b,"l":%d%b' % (left, len(body), right), body) for body in some]
     for given_as in (some, tuple(some), places_of(bodies)[part]):
         assert framed(given_as, left, right) == b"".join(expected)
+
+
+@given(BODIES, st.data(), st.booleans())
+def test_frames_for_one_subscription_each(
+    bodies: list[bytes], data: st.DataObject, as_places: bool
+) -> None:
+    ids = [data.draw(st.none() | st.sampled_from(["1", "s-22", "\N{SNOWMAN}"])) for _ in bodies]
+    given_ = places_of(bodies) if as_places else bodies
+    left, keys = b'{"c":"p","t":"a"', b',"bm":"1|2|"'
+    frames = framed_for_each(ids, given_, left, keys)
+    for one, body, made in zip(ids, bodies, frames, strict=True):
+        if one is None:
+            assert made is None
+        else:
+            assert made == framed_for(one, body, left, keys)
+            size = str(len(body)).encode()
+            header = left + b',"l":' + size + keys + b',"sids":"' + one.encode() + b'"}'
+            assert made == frame(header, body)
 
 
 @pytest.mark.parametrize("size", [9, 10, 99, 100, 9_999, 10_000, 70_000])
