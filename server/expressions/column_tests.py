@@ -174,7 +174,9 @@ def _truth(node: Expr, read: ReadColumn, length: int, wanted: bool) -> Mask | No
 def _mask(truths: pa.Array, wanted: bool) -> Mask:
     """Where an Arrow array of truths is true, or false; nulls are neither."""
     chosen = truths if wanted else pc.invert(truths)
-    return np.asarray(pc.fill_null(chosen, False).to_numpy(zero_copy_only=False), np.bool_)
+    if chosen.null_count:
+        chosen = pc.fill_null(chosen, False)
+    return np.asarray(chosen.to_numpy(zero_copy_only=False), np.bool_)
 
 
 _TESTS: Final[Mapping[type[Expr], Callable[[Any, ReadColumn, int, bool], Mask | None]]] = {
