@@ -10,6 +10,7 @@ having the processor fetch what that needs, so that the waits pass at the same t
              the number of its entry + 1; 0 where nothing is
     _entries text, value, text, value ...: a list, so that the garbage collector knows of them
     _free    numbers of entries that are used no more
+    _others  what is no text, in an ordinary dictionary
 """
 
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
@@ -66,9 +67,10 @@ cdef class TextTable:
     cdef Py_ssize_t _size
     cdef list _entries
     cdef list _free
+    cdef dict _others
 
     def __cinit__(self):
-        self._entries, self._free = [], []
+        self._entries, self._free, self._others = [], [], {}
         self._slots = <Slot *> PyMem_Calloc(LEAST_SLOTS, sizeof(Slot))
         if self._slots == NULL:
             raise MemoryError
@@ -78,35 +80,52 @@ cdef class TextTable:
         PyMem_Free(self._slots)
 
     def __len__(self):
-        return self._size
+        return self._size + len(self._others)
 
-    def get(self, text):
+    def get(self, key):
         cdef Slot *slot
-        if type(text) is not str:
-            return hash_or_none(text)
-        slot = self._find(text, hash_of(text))
+        if type(key) is not str:
+            return self._others.get(key)
+        slot = self._find(key, hash_of(key))
         return None if slot.number == 0 else self._entries[2 * slot.number - 1]
 
-    def get_all(self, texts):
-        cdef list asked = texts if type(texts) is list else list(texts)
+    def get_all(self, keys):
+        cdef list asked = keys if type(keys) is list else list(keys)
         cdef Py_ssize_t begin, count = PyList_GET_SIZE(asked)
         cdef list found = PyList_New(count)
         for begin in range(0, count, AT_ONCE):
             self._get_some(asked, found, begin, min(begin + AT_ONCE, count))
         return found
 
-    def __getitem__(self, text):
-        found = self.get(text)
+    def expect(self, keys):
+        for key in keys:
+            if type(key) is str:
+                fetch_line(&self._slots[hash_of(key) & self._mask])
+
+    def __getitem__(self, key):
+        found = self.get(key)
         if found is None:
-            raise KeyError(text)
+            raise KeyError(key)
         return found
 
-    def __setitem__(self, str text not None, value not None):
+    def __setitem__(self, key, value not None):
+        if type(key) is str:
+            self._set(key, value)
+        else:
+            self._others[key] = value
+
+    def __delitem__(self, key):
+        if type(key) is str:
+            self._delete(key)
+        else:
+            del self._others[key]
+
+    cdef int _set(self, str text, value) except -1:
         cdef uint32_t hash_ = hash_of(text), number
         cdef Slot *slot = self._find(text, hash_)
         if slot.number:
             self._entries[2 * slot.number - 1] = value
-            return
+            return 0
         if 2 * (self._size + 1) > self._mask:
             self._grow()
             slot = self._find(text, hash_)
@@ -120,8 +139,9 @@ cdef class TextTable:
             number = PyList_GET_SIZE(self._entries) // 2
         slot.hash, slot.number = hash_, number
         self._size += 1
+        return 0
 
-    def __delitem__(self, str text not None):
+    cdef int _delete(self, str text) except -1:
         cdef Slot *slot = self._find(text, hash_of(text))
         cdef uint32_t number = slot.number
         if number == 0:
@@ -130,9 +150,10 @@ cdef class TextTable:
         self._size -= 1
         if self._size == 0:
             self._entries, self._free = [], []
-            return
+            return 0
         self._free.append(number)
         self._entries[2 * number - 2] = self._entries[2 * number - 1] = None
+        return 0
 
     cdef Slot *_find(self, str text, uint32_t hash_):
         """The slot of a text, or the empty one where it belongs."""
@@ -161,8 +182,6 @@ cdef class TextTable:
                 hashes[place] = hash_of(text)
                 numbers[place] = 1
                 fetch_line(&self._slots[hashes[place] & self._mask])
-            else:
-                hash_or_none(text)
         entries = items_of(<PyObject *> self._entries)
         for place in range(end - begin):
             if numbers[place]:
@@ -182,9 +201,11 @@ cdef class TextTable:
                 fetch(entry[1])
         for place in range(end - begin):
             value = None
-            if numbers[place]:
+            text = <object> PyList_GET_ITEM(asked, begin + place)
+            if type(text) is not str:
+                value = self._others.get(text)
+            elif numbers[place]:
                 entry = &entries[2 * numbers[place] - 2]
-                text = <object> PyList_GET_ITEM(asked, begin + place)
                 value = <object> entry[1]
                 if not are_equal(<object> entry[0], text):  # another with the same hash
                     value = self.get(text)
@@ -218,8 +239,3 @@ cdef class TextTable:
                 gap = at
         self._slots[gap].number = 0
 
-
-cdef hash_or_none(object value):
-    """What a dictionary of texts says of something else."""
-    hash(value)
-    return None

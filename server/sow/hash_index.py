@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Final, TypeAlias
 
+from server.base.texts import TextTable
 from server.expressions.numerals import numeral
 from server.expressions.semantics import EXACT_LIMIT
 from server.expressions.tree import Comparison, Expr, Identifier, In, Literal, conjuncts
@@ -51,7 +52,7 @@ class HashIndex:
         self._extract: Final[Extractor] = message_type.extractor(fields)
         self._extract_all: Final = bulk_extractor(message_type, fields)
         self._is_single: Final = len(self.fields) == 1
-        self._found: dict[_Key, int | set[int]] = {}
+        self._found: TextTable[int | set[int]] = TextTable()
         self._filed: list[_Key | None] = []  # by rows
         self._odd: set[int] = set()
 
@@ -64,6 +65,7 @@ class HashIndex:
         """File rows, at least one, under the values of their bodies."""
         columns = self._extract_all(bodies)
         if self._is_single:
+            self._found.expect(columns[0])
             for row, value in zip(rows, columns[0], strict=True):
                 self._file(row, value, _standing(value))
         else:
@@ -87,8 +89,10 @@ class HashIndex:
             return
         key: _Key = values  # type: ignore[assignment]  # neither NULL nor odd
         filed[row] = key
-        found = self._found.setdefault(key, row)
-        if isinstance(found, set):
+        found = self._found.get(key)
+        if found is None:
+            self._found[key] = row
+        elif isinstance(found, set):
             found.add(row)
         elif found != row:
             self._found[key] = {found, row}
