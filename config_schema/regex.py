@@ -12,12 +12,6 @@ import pcre2
 _SPECIAL: Final = re.compile(r"[.*+?^$|()\[\]{}\\]")
 """What makes a name a pattern: with none of these a regular expression only matches itself."""
 
-_BEGINNING: Final = re.compile(r"\^((?:[^.*+?^$|()\[\]{}\\](?![*?{]))*)")
-"""`^` and the characters behind it that stand for themselves."""
-
-_BEGINNING_ONLY: Final = re.compile(_BEGINNING.pattern + r"(?:\.\*\$?)?")
-"""The same, and behind them whatever there is."""
-
 _OWN_LIMIT: Final = re.compile(r"(?:\(\*[A-Za-z0-9_=]*\))*\(\*(LIMIT_[A-Z]+)")
 """What may stand at the start of a pattern, up to an item that limits its searches."""
 
@@ -31,19 +25,6 @@ _MOST_STEPS: Final = 100_000
 def has_regex_characters(name: str) -> bool:
     """Whether `name`, where a pattern is allowed, is one rather than a literal topic name."""
     return _SPECIAL.search(name) is not None
-
-
-def has_all_of(pattern: str, other: str) -> bool:
-    """Whether whatever `other` matches is plainly matched by `pattern` too.
-
-    It is where they are the same, and where `pattern` is a beginning and `other` begins with it.
-    Of other pairs nothing is known.
-    """
-    if pattern == other:
-        return True
-    whole = _BEGINNING_ONLY.fullmatch(pattern)
-    begun = None if "|" in other else _BEGINNING.match(other)
-    return whole is not None and begun is not None and begun[1].startswith(whole[1])
 
 
 def compiled(pattern: str | bytes) -> pcre2.Pattern:

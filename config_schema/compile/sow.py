@@ -13,7 +13,7 @@ from config_schema.compile.reader import Reader, Report
 from config_schema.compile.scope import Scope, StoredTopic
 from config_schema.compile.topics import check_shared_files, compile_topic
 from config_schema.compile.views import compile_view
-from config_schema.regex import has_all_of
+from config_schema.selection import Selection
 from config_schema.spec import QueueSpec, SowSpec, TopicRef
 from config_schema.units import quoted
 
@@ -82,11 +82,13 @@ def _check_journaled(scope: Scope, report: Report) -> None:
 
 def _records_none_of(expression: str, other: StoredTopic, scope: Scope) -> bool:
     """Whether the log is to record, by an expression, what a Pattern keeps, and does not."""
-    return (
-        other.pattern is not None
-        and has_all_of(other.pattern, expression)
-        and not scope.is_journaled(other.ref.name, other.ref.message_type)
+    if other.pattern is None or scope.is_journaled(other.ref.name, other.ref.message_type):
+        return False
+    kept, meant = (
+        Selection(text, other.ref.message_type, is_expression=True)
+        for text in (other.pattern, expression)
     )
+    return kept.includes(meant)
 
 
 def _check_queues(specs: Sequence[SowSpec], scope: Scope, report: Report) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from config_schema.problems import Location, Problem, Severity
 from config_schema.regex import matches
+from config_schema.selection import Part
 from config_schema.together.description import (
     Destination,
     InstanceDescription,
@@ -20,7 +21,6 @@ from config_schema.together.description import (
 from config_schema.together.finding import Finding
 from config_schema.together.link import Link, Sent
 from config_schema.together.routes import meets
-from config_schema.together.selection import Part
 from config_schema.units import quoted
 
 _MOST_NAMED: Final = 3

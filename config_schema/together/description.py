@@ -9,6 +9,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from config_schema.problems import Location
+from config_schema.selection import Selection
 from config_schema.spec import (
     ActionSpec,
     AdminSpec,
@@ -24,7 +25,6 @@ from config_schema.spec import (
     ViewSpec,
     is_known,
 )
-from config_schema.together.selection import Selection
 from config_schema.units import parse_external_address
 
 _OWN_OPTIONS: Final = ("FileName",)

@@ -10,13 +10,13 @@ from functools import cached_property
 from typing import TypeAlias
 
 from config_schema.regex import matches
+from config_schema.selection import Coverage, Part, Selection
 from config_schema.together.description import (
     Destination,
     InstanceDescription,
     ReplicatedTopic,
     SowTopic,
 )
-from config_schema.together.selection import Coverage, Part, Selection
 
 Onward: TypeAlias = tuple[Destination, ReplicatedTopic]
 

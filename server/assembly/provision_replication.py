@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from config_schema.spec import TopicSpec
 from config_schema.together import describe
 from server.assembly.provision import ProvisionError
 from server.expressions import Kind, parse, references
@@ -209,13 +210,11 @@ def _destination(
     log: TransactionLog,
     recollected: Recollected,
 ) -> OwnDestination:
-    routes = Routes(
-        [
-            TopicRoute(topic.message_type, topic.name, _filter(topic, destination, engine))
-            for topic in destination.topics
-        ],
-        destination.pass_through,
-    )
+    routes = [
+        route
+        for topic in destination.topics
+        for route in _routes(topic, _filter(topic, destination, engine), spec)
+    ]
     # What is gone cannot be waited for.
     acknowledged = max(
         recollected.acknowledged.get(destination.name, 0), log.journal.first_txid - 1
@@ -223,7 +222,7 @@ def _destination(
     sender = Sender(
         JournalSource(log.journal, log.is_lost),
         f"{recollected.log_id}/{_digest(destination)}",
-        routes,
+        Routes(routes, destination.pass_through),
         acknowledged,
     )
     transport = destination.transports[0].type if destination.transports else "amps-replication"
@@ -231,6 +230,21 @@ def _destination(
         spec.name, destination.name, destination.group, destination.sync_type, transport
     )
     return OwnDestination(destination, sender, Way(client, "", destination.group, "", ""))
+
+
+def _routes(
+    topic: ReplicatedTopicSpec, content_filter: ContentFilter | None, spec: InstanceSpec
+) -> Iterator[TopicRoute]:
+    """What a Topic is about: where it names a topic with a Pattern, also what that keeps."""
+    named = TopicRoute(topic.message_type, topic.name, content_filter)
+    yield named
+    alike = [one for one in spec.sow if one.message_type == topic.message_type]
+    for place, one in enumerate(alike):
+        if not isinstance(one, TopicSpec) or one.pattern is None:
+            continue
+        if named.covers(Topic(one.message_type, one.name)):
+            earlier = frozenset(other.name for other in alike[:place])
+            yield named._replace(name=f"(?:{one.pattern})", others=earlier)
 
 
 def _filter(

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from config_schema.together.selection import Coverage, Selection
+from config_schema.regex import matches
+from config_schema.selection import Coverage, Selection
 from server.replication.states import Portion, State, digest_of
 from server.sow.store import identity_of
 from server.sow.table import CURRENT
@@ -109,10 +110,15 @@ def goes_from(
         for one in _destinations(source, to, destination)
     ]
 
+    stored = [one for one in source.stored if one.message_type == message_type]
+    single = {one.name for one in stored}
+    patterns = [(one.pattern, one.name) for one in stored if one.pattern is not None]
+
     @lru_cache(maxsize=_MOST_NAMES)
     def goes(name: str) -> bool:
-        topic = (Selection(name, message_type, is_expression=False),)
-        return bool(coverages) and all(one.has(topic) for one in coverages)
+        keepers = () if name in single else (at for text, at in patterns if matches(text, name))
+        topics = [(Selection(one, message_type, is_expression=False),) for one in (name, *keepers)]
+        return bool(coverages) and all(any(map(one.has, topics)) for one in coverages)
 
     return goes
 

@@ -14,7 +14,7 @@ Source: AMPS User Guide, Understanding Replication Message Routing; PassThrough 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
@@ -77,15 +77,17 @@ class TopicRoute(NamedTuple):
         message_type: of the topics.
         name: their name, or a regular expression.
         filter: what their messages have to match; None for all.
+        others: topics that it is not about, though an expression may match their names.
     """
 
     message_type: str
     name: str
     filter: Filter | None = None
+    others: Collection[str] = ()
 
     def covers(self, topic: Topic) -> bool:
         """Whether it is about a topic."""
-        if topic.message_type != self.message_type:
+        if topic.message_type != self.message_type or topic.name in self.others:
             return False
         return topic.name == self.name or (
             has_regex_characters(self.name) and matches(self.name, topic.name)

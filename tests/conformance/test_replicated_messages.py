@@ -158,3 +158,33 @@ def test_a_full_disk_of_the_other_one_loses_nothing(tmp_path: Path) -> None:
         assert records(two, "orders") == records(one, "orders")
         assert len(records(one, "orders")) == 60
         assert "1D-0025" in pair["B"].logs()
+
+
+PATTERN = """
+<SOW>
+  <Topic>
+    <Name>desk/own</Name><MessageType>json</MessageType><Key>/id</Key>
+    <Durability>transient</Durability>
+  </Topic>
+  <Topic>
+    <Name>desk</Name><MessageType>json</MessageType><Key>/id</Key><Pattern>^desk/</Pattern>
+    <FileName>desk.sow</FileName>
+  </Topic>
+</SOW>
+"""
+
+
+@pytest.mark.parametrize("topics", ["desk", "^desk$"])
+def test_a_destination_names_a_topic_with_a_pattern(topics: str, tmp_path: Path) -> None:
+    """What that keeps is replicated, and not what has a definition of its own."""
+    with cluster(tmp_path, PAIR, elements=PATTERN, topics=topics) as pair:
+        pair.start()
+        with (
+            pair["A"].server.log_on("publisher", a="processed") as publisher,
+            pair["B"].server.log_on("reader") as reader,
+        ):
+            for topic in ("desk/own", "other", "desk/a", "desk/b"):
+                publisher.publish(topic, b'{"id": 1}')
+            assert comes_true(lambda: len(query(reader, "desk/b").records) == 1)
+            assert len(query(reader, "desk/a").records) == 1
+            assert not query(reader, "desk/own").records

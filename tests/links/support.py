@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from config_schema.problems import Location
+from config_schema.selection import Selection
 from config_schema.spec import (
     DestinationSpec,
     KnownBy,
@@ -20,7 +21,6 @@ from config_schema.together.description import (
     PeerAddress,
     ReplicatedTopic,
 )
-from config_schema.together.selection import Selection
 from server.core.turns import Turns
 from server.journal import Topic
 from server.links.events import LinkEvent, Way

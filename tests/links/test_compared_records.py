@@ -22,6 +22,14 @@ KEPT = """
     <Name>orders</Name><MessageType>json</MessageType><Key>/id</Key>
     <Durability>transient</Durability>
   </Topic>
+  <Topic>
+    <Name>desk/own</Name><MessageType>json</MessageType><Key>/id</Key>
+    <Durability>transient</Durability>
+  </Topic>
+  <Topic>
+    <Name>desk</Name><MessageType>json</MessageType><Key>/id</Key><Pattern>^desk/</Pattern>
+    <Durability>transient</Durability>
+  </Topic>
 </SOW>
 """
 
@@ -47,6 +55,7 @@ def everything(_name: str) -> bool:
     [
         (destination("b", topic="orders"), ["orders"], ["orders/1", "quotes"]),
         (destination("b", topic="^orders"), ["orders", "orders/1"], ["quotes"]),
+        (destination("b", topic="desk"), ["desk", "desk/1"], ["desk/own", "a desk/1"]),
         (
             destination("b", topic="orders", elements="<Filter>/id = 1</Filter>"),
             [],

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from config_schema.regex import matches
-from config_schema.together.selection import Coverage, Selection
+from config_schema.selection import Coverage, Selection
 
 LETTERS = "ab/"
 NAMES = ["".join(name) for length in (1, 2, 3, 4) for name in product(LETTERS, repeat=length)]
