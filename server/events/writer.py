@@ -25,6 +25,12 @@ CHUNK: Final = 256
 """Entries made into lines before they are written. Making lines keeps the interpreter busy, writing
 lets the message path run; it also bounds the memory that a burst takes as text."""
 
+_MANY: Final = 8
+"""Entries that have come while others were being written from which on more are let come."""
+_PAUSE_SECONDS: Final = 0.005
+"""For how long. Each time that the writer wakes it takes the interpreter away from the message path,
+and each write wakes whoever watches the directory: in a flood, that costs more than the entries."""
+
 
 class Writer:
     """What the writer's thread runs.
@@ -60,6 +66,8 @@ class Writer:
             items, dropped = self._backlog.take()
             closing = self._work_through(items)
             self._report_dropped(dropped)
+            if len(items) >= _MANY and closing is None:
+                self._backlog.let_more_come(_PAUSE_SECONDS)
         for target in self._targets:
             self._try(target, target.close)
         closing.done.set()
