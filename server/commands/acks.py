@@ -88,7 +88,7 @@ def acknowledge(session: Answered, header: Header, ack: str, **keys: str | int |
         keys: further attributes of the ack's header.
     """
     if wants(header, ack):
-        session.send(success(header, ack, **keys))
+        session.send(_ack(header, ack, "success", keys))
 
 
 def acknowledge_late(session: Answered, header: Header, problem: StoreError | None) -> None:
