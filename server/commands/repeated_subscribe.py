@@ -34,7 +34,7 @@ class RepeatedSubscribes:
 
     def __init__(self, session: Subscribing) -> None:
         self._session = session
-        self._like: Header | None = None  # without ids and filter
+        self._like: Header | None = None  # whatever its ids and filter
         self._model: Subscription | None = None
         self._memory = 0  # that a command takes without its filter
         self._topics_generation = 0
@@ -58,7 +58,7 @@ class RepeatedSubscribes:
         if not is_plain:
             return
         like = copy(header)
-        like.command_id = like.sub_id = like.short_filter = like.long_filter = None
+        like.short_filter = like.long_filter = None
         self._like, self._model, self._memory = like, subscription, memory_of(like)
         self._topics_generation = self._session.engine.topics.generation
 
@@ -110,11 +110,9 @@ class RepeatedSubscribes:
 
     def _is_alike(self, header: Header) -> bool:
         """Whether a header says what the last one said, but for ids and filter."""
-        ids = header.command_id, header.sub_id
-        filters = header.short_filter, header.long_filter
-        header.command_id = header.sub_id = header.short_filter = header.long_filter = None
-        try:
-            return header == self._like
-        finally:
-            header.command_id, header.sub_id = ids
-            header.short_filter, header.long_filter = filters
+        like = self._like
+        if like is None:
+            return False
+        like.command_id, like.sub_id = header.command_id, header.sub_id
+        like.short_filter, like.long_filter = header.short_filter, header.long_filter
+        return header == like

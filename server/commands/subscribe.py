@@ -228,16 +228,18 @@ def repeat(session: Subscribing, header: Header) -> bool:
 
 def _announce(session: Subscribing, header: Header, subscription: Subscription) -> None:
     """Say that a subscription has been placed, to all but its client."""
-    session.engine.log.emit(
-        "14-0001",
-        client=session.client_name,
-        command=header.command,
-        sub_id=subscription.sub_id,
-        topic=subscription.selector.text,
-        filter=header.filter,
-        options=header.options,
-    )
-    status = session.engine.client_status
+    engine = session.engine
+    if engine.log.enabled("14-0001"):
+        engine.log.emit(
+            "14-0001",
+            client=session.client_name,
+            command=header.command,
+            sub_id=subscription.sub_id,
+            topic=subscription.selector.text,
+            filter=header.filter,
+            options=header.options,
+        )
+    status = engine.client_status
     if not status.concerns_anybody(header.command):
         return
     status.publish(

@@ -60,6 +60,8 @@ class Hooks:
 
     def delivery_watchers(self, message_type: str, topic: str) -> list[DeliveryWatcher]:
         """Who watches the deliveries of a topic."""
+        if not self._deliveries:  # as mostly, and it is asked for each subscription
+            return []
         return [
             watch.watcher
             for watch in self._deliveries

@@ -54,7 +54,16 @@ class Backlog:
         max_bytes: how many bytes of text in their fields may wait.
     """
 
-    __slots__ = ("_bell", "_dropped", "_items", "_lock", "_max_bytes", "_max_entries", "_waiting")
+    __slots__ = (
+        "_bell",
+        "_dropped",
+        "_is_asked",
+        "_items",
+        "_lock",
+        "_max_bytes",
+        "_max_entries",
+        "_waiting",
+    )
 
     def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
         """Start empty."""
@@ -67,6 +76,7 @@ class Backlog:
         self._lock = threading.RLock()
         # Holds one ring for each time that the list became non-empty.
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._is_asked = threading.Event()  # whether there is a request
 
     def put(self, entry: Entry) -> None:
         """Append an entry, or count it as dropped when the backlog is full. Never waits."""
@@ -85,6 +95,11 @@ class Backlog:
         """Append a request; there is always room for it."""
         with self._lock:
             self._append(request)
+            self._is_asked.set()
+
+    def let_more_come(self, seconds: float) -> None:
+        """Wait for more than one thing, unless something is asked for meanwhile."""
+        self._is_asked.wait(seconds)
 
     def take(self) -> tuple[list[Item], Dropped]:
         """Wait until there is something, then take all of it, with what was dropped meanwhile."""
@@ -93,6 +108,7 @@ class Backlog:
             items, self._items = self._items, []
             dropped, self._dropped = self._dropped, Counter()
             self._waiting = 0
+            self._is_asked.clear()
         return items, dropped
 
     def _append(self, item: Item) -> None:

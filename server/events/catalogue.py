@@ -28,6 +28,7 @@ class Message:
     Attributes:
         id: category and number, "00-0015".
         level: the level that it is always logged at.
+        level_label: the same as it is written.
         template: its text with named fields.
         meaning: what has happened, in a sentence or two.
         action: what the reader should do about it.
@@ -36,6 +37,7 @@ class Message:
 
     id: str
     level: Level
+    level_label: str
     template: Template
     meaning: str
     action: str
@@ -80,6 +82,7 @@ def _message(key: str, entry: dict[str, Any], categories: Mapping[str, str]) -> 
         return Message(
             id=key,
             level=level,
+            level_label=level.label,
             template=Template(entry["text"]),
             meaning=" ".join(entry["meaning"].split()),
             action=" ".join(entry.get("action", NO_ACTION).split()),

@@ -3,8 +3,9 @@
 Theory of operation. `emit` runs on the message path, so it does the least it can: one dictionary
 look-up tells whether any target wants the message; if so, the values, the time and the thread are
 put on a bounded backlog (backlog.py). One thread (writer.py) makes lines of them and writes these
-to the targets. A slow or broken target therefore costs log entries, never messages. What each
-target wants is fixed by the configuration, so the look-up table is made once.
+to the targets: at once when things are calm, some milliseconds later and many at a time when there
+is a flood of entries. A slow or broken target therefore costs log entries, never messages. What
+each target wants is fixed by the configuration, so the look-up table is made once.
 
 Because lines are made later, and by another thread, the values given to `emit` must not change
 any more: text, bytes, numbers, or immutable objects that print themselves.

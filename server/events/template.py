@@ -73,9 +73,11 @@ def printable(value: object, longest: int | None = None) -> str:
         value: the value.
         longest: characters from which on the middle is left out; None to leave out nothing.
     """
-    if value is None:
+    if type(value) is str:  # as most are
+        text = value
+    elif value is None:
         return ""
-    if isinstance(value, bytes):
+    elif isinstance(value, bytes):
         text = value.decode("utf-8", "backslashreplace")
     else:
         try:

@@ -25,6 +25,12 @@ CHUNK: Final = 256
 """Entries made into lines before they are written. Making lines keeps the interpreter busy, writing
 lets the message path run; it also bounds the memory that a burst takes as text."""
 
+_MANY: Final = 8
+"""Entries that have come while others were being written from which on more are let come."""
+_PAUSE_SECONDS: Final = 0.005
+"""For how long. Each time that the writer wakes it takes the interpreter from the message path, and
+each write wakes whoever watches the directory: in a flood, that costs more than the entries."""
+
 
 class Writer:
     """What the writer's thread runs.
@@ -49,7 +55,6 @@ class Writer:
         self._clock = clock
         self._thread = thread
         self._logger = entry_logger()
-        self._lines: dict[Target, list[Line]] = {target: [] for target in targets}
         self._failing: set[Target] = set()
         self._unwritten: Counter[Target] = Counter()
 
@@ -60,6 +65,8 @@ class Writer:
             items, dropped = self._backlog.take()
             closing = self._work_through(items)
             self._report_dropped(dropped)
+            if len(items) >= _MANY and closing is None:
+                self._backlog.let_more_come(_PAUSE_SECONDS)
         for target in self._targets:
             self._try(target, target.close)
         closing.done.set()
@@ -70,13 +77,16 @@ class Writer:
         Returns:
             The request to close, which is left to the caller.
         """
-        for position, item in enumerate(items, 1):
+        entries: list[Entry] = []
+        for item in items:
             if not isinstance(item, Request):
-                self._compose(item)
-                if position % CHUNK == 0:
-                    self._write_out()
+                entries.append(item)
+                if len(entries) == CHUNK:
+                    self._write_out(entries)
+                    entries = []
                 continue
-            self._write_out()
+            self._write_out(entries)
+            entries = []
             if item.kind is RequestKind.CLOSE:
                 return item
             if item.kind is RequestKind.ALLOW_ROTATION:
@@ -86,7 +96,7 @@ class Writer:
                 for target in self._targets:
                     self._try(target, partial(target.rotate, self._clock()))
             item.done.set()
-        self._write_out()
+        self._write_out(entries)
         return None
 
     def _report_dropped(self, dropped: Dropped) -> None:
@@ -96,16 +106,15 @@ class Writer:
         for target in {target for targets in dropped for target in targets}:
             self._deliver(target, [])
 
-    def _compose(self, entry: Entry) -> None:
-        message, targets, nanoseconds, thread, fields = entry
-        line = self._logger.line(message, nanoseconds, thread, fields)
-        for target in targets:
-            self._lines[target].append(line)
-
-    def _write_out(self) -> None:
-        for target, lines in self._lines.items():
+    def _write_out(self, entries: Sequence[Entry]) -> None:
+        if not entries:
+            return
+        wanted: dict[Target, list[Line]] = {target: [] for target in self._targets}
+        for entry, line in zip(entries, self._logger.lines(entries), strict=True):
+            for target in entry[1]:
+                wanted[target].append(line)
+        for target, lines in wanted.items():
             if lines:
-                self._lines[target] = []
                 self._deliver(target, lines)
 
     def _deliver(self, target: Target, lines: Sequence[Line]) -> None:
@@ -148,7 +157,8 @@ class Writer:
                 self._deliver(other, [line])
 
     def _own_line(self, message: Message, **fields: object) -> Line:
-        return self._logger.line(message, self._clock(), self._thread, fields)
+        (line,) = self._logger.lines([(message, (), self._clock(), self._thread, fields)])
+        return line
 
 
 def complain(sentence: str) -> None:

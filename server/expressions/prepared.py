@@ -81,6 +81,11 @@ class FilterParser:
             return self._parse_anew(text)
         if "\\" in text or '"' in text:
             return self._parse(text)
+        if text.count("'") == 2:  # if that is a text's only constant, it is cut out in this way
+            before, string, after = text.split("'")
+            build = self._forms.get((before, after, str))
+            if build is not None:
+                return build((string,))
         pieces = _CONSTANT.split(text)
         if len(pieces) == 1:
             return self._parse(text)

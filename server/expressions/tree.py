@@ -344,9 +344,15 @@ def references(expr: Expr) -> tuple[Reference, ...]:
 
     Compiled expressions take one value for each.
     """
+    if (  # as nearly all of those that come in great numbers
+        isinstance(expr, Comparison)
+        and isinstance(expr.left, Identifier)
+        and isinstance(expr.right, Literal)
+    ):
+        return (expr.left.reference,)
     found: dict[Reference, None] = {}
     pending = [expr]
-    while pending:  # as `walk`, which takes its time for filters that come in great numbers
+    while pending:  # as `walk`, which takes its time
         node = pending.pop()
         if isinstance(node, Identifier):
             found[node.reference] = None

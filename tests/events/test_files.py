@@ -17,6 +17,7 @@ from server.events.log import EventLog
 from server.events.targets import LogTargetError
 from server.events.targets.file import file_name
 from tests.support.server import environment
+from tests.support.waiting import wait_until
 
 from .support import NEW_YEAR, SECOND, Clock, log_of, target
 
@@ -285,6 +286,17 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert ended.returncode == -signal.SIGKILL
     assert "last words" in (tmp_path / "a.log").read_text()
     assert b"last words" in zlib.decompressobj(31).decompress((tmp_path / "b.gz").read_bytes())
+
+
+def test_floods_of_entries_are_written_without_anybody_asking(tmp_path: Path) -> None:
+    expected: list[str] = []
+    with log_of(target(file_name=str(tmp_path / "a"), level="info")) as log:
+        for flood in range(3):
+            entries = [f"{flood} {number}" for number in range(1_000)]
+            echo(log, *entries)
+            expected += entries
+            wait_until(lambda: texts(tmp_path / "a.log")[-1:] == expected[-1:])  # noqa: B023 - called at once
+        assert texts(tmp_path / "a.log") == expected
 
 
 def test_counters_tell_what_was_written(tmp_path: Path) -> None:
