@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from server.base import limits
 from tests.core.support import Core
 
 MESSAGES = 400
@@ -56,11 +57,8 @@ def test_a_message_takes_the_place_of_one_that_is_about_to_leave() -> None:
     assert [body for _, body in busy.take_frames()] == [b'{"id": 1, "n": 3}']
 
 
-def test_a_connection_may_have_so_many_conflated_subscriptions(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_connection_may_have_so_many_conflated_subscriptions() -> None:
     """One more is refused; others, and replacements, are not."""
-    monkeypatch.setattr("server.commands.subscribe.MOST_CONFLATED", 3)
     core = Core()
     peer = core.log_on()
     peer.take_frames()
@@ -72,6 +70,8 @@ def test_a_connection_may_have_so_many_conflated_subscriptions(
         return ack["status"]
 
     conflated = "conflation=1s,conflation_key=[/id]"
-    assert [status(number, conflated) for number in range(4)] == ["success"] * 3 + ["failure"]
-    assert status(4, "") == "success"
+    most = limits.MOST_CONFLATED
+    answers = [status(number, conflated) for number in range(most + 1)]
+    assert answers == ["success"] * most + ["failure"]
+    assert status(most, "") == "success"
     assert status(1, f"replace,{conflated}") == "success"
