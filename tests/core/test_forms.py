@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from server.forms import COMPILED, LIBRARY
-from tests.support.as_written import ROOT, running_as_written
+from tests.support.as_written import ENVIRONMENT, ROOT, running_as_written
 from tests.support.raw import RawPeer
 from tests.support.server import CONFIGURATION, free_port, running_configuration
 
@@ -39,6 +39,18 @@ ELEMENTS: Final = """
 """
 TOPICS: Final = ("plain", "kept", "held", "logged", "safe")
 MESSAGES: Final = 60
+
+MODELS: Final = (
+    "core/test_filtered_runs.py",
+    "core/test_incoming_model.py",
+    "core/test_record_runs.py",
+    "core/test_repeated_publishes.py",
+    "core/test_repeated_subscribe.py",
+    "core/test_replay_model.py",
+    "core/test_routing_model.py",
+    "sow/test_runs.py",
+)
+"""Tests of the message path against models of it."""
 
 SHOW: Final = (
     "import importlib, server.forms\n"
@@ -176,3 +188,17 @@ def test_both_forms_say_the_same_on_the_wire(tmp_path: Path) -> None:
             heard.append(conversation(subscriber, publisher))
     assert len(heard[0]) > len(TOPICS) * MESSAGES
     assert heard[0] == heard[1]
+
+
+def test_models_hold_as_it_is_written() -> None:
+    """All other tests are of the compiled form."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        command + [f"tests/{model}" for model in MODELS],
+        cwd=ROOT,
+        env=os.environ | ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
