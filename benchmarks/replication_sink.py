@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 
 from config_schema.problems import Location
+from config_schema.selection import Selection
 from config_schema.together import InstanceDescription
 from config_schema.together.description import LoggedTopic, PeerAddress
-from config_schema.together.selection import Selection
 from server.replication.frames import (
     MOST_IN_FRAME,
     VERSION,
