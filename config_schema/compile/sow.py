@@ -58,7 +58,7 @@ def _check_journaled(scope: Scope, report: Report) -> None:
                 "whose messages are not recorded",
                 "record its underlying topic",
             )
-        is_pattern = scope.is_pattern(logged.name)
+        is_pattern = _meant(logged.name, ref.message_type, scope).is_expression
         for other in scope.patterns:
             if other.ref.message_type != ref.message_type:
                 continue
@@ -82,13 +82,20 @@ def _check_journaled(scope: Scope, report: Report) -> None:
 
 def _records_none_of(expression: str, other: StoredTopic, scope: Scope) -> bool:
     """Whether the log is to record, by an expression, what a Pattern keeps, and does not."""
-    if other.pattern is None or scope.is_journaled(other.ref.name, other.ref.message_type):
-        return False
-    kept, meant = (
-        Selection(text, other.ref.message_type, is_expression=True)
-        for text in (other.pattern, expression)
+    message_type = other.ref.message_type
+    meant = _meant(expression, message_type, scope)
+    single = (one.ref for one in scope.stored.values() if one.pattern is None)
+    return (
+        other.pattern is not None
+        and not scope.is_journaled(other.ref.name, message_type)
+        and Selection(other.pattern, message_type, is_expression=True).includes(meant)
+        and not any(meant.includes(_meant(one.name, one.message_type, scope)) for one in single)
     )
-    return kept.includes(meant)
+
+
+def _meant(name: str, message_type: str, scope: Scope) -> Selection:
+    """What a Name of the transaction log stands for."""
+    return Selection.of(name, message_type, regex_topics=scope.regex_topics)
 
 
 def _check_queues(specs: Sequence[SowSpec], scope: Scope, report: Report) -> None:

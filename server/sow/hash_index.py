@@ -33,6 +33,9 @@ _PLAIN: Final = 0
 _ODD: Final = 1
 _NULL: Final = 2  # which equals no text, whatever is in other fields
 
+_MOST_EXACT: Final = 2**63
+"""Integers below this in magnitude equal no integer but themselves."""
+
 MAX_COMBINATIONS: Final = 10_000
 """More look-ups than this are not worth it."""
 
@@ -145,25 +148,32 @@ def _alternatives(texts: Iterable[str]) -> list[Scalar]:
     return found
 
 
-def key_texts(texts: Iterable[str]) -> tuple[str, ...]:
+def key_texts(texts: Iterable[str]) -> tuple[str, ...] | None:
     """The texts that the fields of generated keys may have had where they equal one of these.
 
     A number is equal to any text that stands for it, but only made a key with one of its own.
+
+    Returns:
+        The texts; None if one of these stands for a number that very many others equal.
     """
     spelled: dict[str, None] = {}
     for text in texts:
         spelled[text] = None
         number = numeral(text)
-        if number is not None:
-            spelled[repr(float(number))] = None
-            if float(number).is_integer() and abs(number) < EXACT_LIMIT:
-                spelled[str(int(number))] = None
-            spelled[str(number)] = None
+        if number is None:
+            continue
+        if abs(number) >= (_MOST_EXACT if isinstance(number, int) else EXACT_LIMIT):
+            return None
+        spelled[repr(float(number))] = None
+        if float(number).is_integer():
+            spelled[str(int(number))] = None
+        if number == 0:
+            spelled["0.0"] = spelled["-0.0"] = None
     return tuple(spelled)
 
 
 def texts_by_field(expr: Expr) -> Mapping[Path, tuple[str, ...]]:
-    """The fields that a filter restricts to certain texts, by `=` or `IN`."""
+    """The fields that a filter restricts to certain texts, by `=` or `IN`; none equals `''`."""
     restricted: dict[Path, tuple[str, ...]] = {}
     for term in conjuncts(expr):
         field, items = _restriction(term)
@@ -175,7 +185,7 @@ def texts_by_field(expr: Expr) -> Mapping[Path, tuple[str, ...]]:
             if isinstance(item, Literal) and isinstance(item.value, str)
         ]
         if texts and len(texts) == len(items):
-            restricted.setdefault(field.path, tuple(texts))
+            restricted.setdefault(field.path, tuple(text for text in texts if text))
     return restricted
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from config_schema.spec import TopicSpec
 from server.expressions import parse, parse_order_by, paths
 from server.expressions.compile_message import compile_filter
 from server.sow import memo_index
@@ -252,3 +253,37 @@ def test_indexes_follow_any_changes(seed: int, data: st.DataObject) -> None:
 
 def test_blocks_have_their_usual_size() -> None:
     assert memo_index.BLOCK != BLOCK  # the fixture works
+
+
+SPELLINGS = (
+    *("0", "-0", "-0.0", "0.0", "0e5", "5", "5.0", "05", "-1.0", "1e5", "100000", "0.1", ".1"),
+    *("1e16", "1e+16", "10000000000000000", "1e22", "1.5e300", "123456789.125", "0.0000001"),
+    *("9007199254740992", "9007199254740993", "9007199254740993.0", "1234567890123456789"),
+    *("9223372036854775807", "9223372036854775808", "-9223372036854775808"),
+    *("-9223372036854775809", "18446744073709551615", "18446744073709551616"),
+)
+NO_JSON = ("05", ".1", "1e+16")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        topic_spec("/id"),
+        topic_spec("/id", "/n"),
+        topic_spec("/n", hash_indexes=(("/id",),)),
+        topic_spec("/n", hash_indexes=(("/id", "/n"),)),
+    ],
+    ids=["SOW key", "SOW key of two", "hash index", "hash index of two"],
+)
+def test_what_equals_a_text_is_found_by_it(spec: TopicSpec) -> None:
+    """Empty texts, which are NULL, equal nothing; numbers equal texts that are they."""
+    values = [text for text in SPELLINGS if text not in NO_JSON]
+    values += [f'"{text}"' for text in ("", "x", *SPELLINGS)]
+    for value in (*values, "null", "[]", '["5", ""]', "true"):
+        clerk = Clerk(make_topic(spec))
+        clerk.publish(f'{{"id":{value},"n":"a"}}'.encode())
+        for text in ("", "x", *SPELLINGS):
+            for wanted in (f"/id = '{text}'", f"/id IN ('{text}', 'q')"):
+                found = clerk.bodies(QuerySpec(filter=parse(f"{wanted} AND /n = 'a'")))
+                scanned = clerk.bodies(QuerySpec(filter=parse(f"NOT NOT {wanted}")))
+                assert found == scanned, (value, wanted)
