@@ -58,11 +58,11 @@ def _check_journaled(scope: Scope, report: Report) -> None:
                 "whose messages are not recorded",
                 "record its underlying topic",
             )
-        is_pattern = _meant(logged.name, ref.message_type, scope).is_expression
+        meant = _meant(ref, scope)
         for other in scope.patterns:
             if other.ref.message_type != ref.message_type:
                 continue
-            if is_pattern and _records_none_of(logged.name, other, scope):
+            if meant.is_expression and _records_none_of(meant, other, scope):
                 report.warning(
                     logged,
                     "Topic/Name",
@@ -70,7 +70,7 @@ def _check_journaled(scope: Scope, report: Report) -> None:
                     f"{other.ref}, which is recorded under its own name only",
                     f"record {quoted(other.ref.name)}",
                 )
-            elif stored is None and not is_pattern and other.covers(logged.name):
+            elif stored is None and not meant.is_expression and other.covers(logged.name):
                 report.warning(
                     logged,
                     "Topic/Name",
@@ -80,22 +80,20 @@ def _check_journaled(scope: Scope, report: Report) -> None:
                 )
 
 
-def _records_none_of(expression: str, other: StoredTopic, scope: Scope) -> bool:
+def _records_none_of(meant: Selection, other: StoredTopic, scope: Scope) -> bool:
     """Whether the log is to record, by an expression, what a Pattern keeps, and does not."""
-    message_type = other.ref.message_type
-    meant = _meant(expression, message_type, scope)
     single = (one.ref for one in scope.stored.values() if one.pattern is None)
     return (
         other.pattern is not None
-        and not scope.is_journaled(other.ref.name, message_type)
-        and Selection(other.pattern, message_type, is_expression=True).includes(meant)
-        and not any(meant.includes(_meant(one.name, one.message_type, scope)) for one in single)
+        and not scope.is_journaled(other.ref.name, meant.message_type)
+        and Selection(other.pattern, meant.message_type, is_expression=True).includes(meant)
+        and not any(meant.includes(_meant(ref, scope)) for ref in single)
     )
 
 
-def _meant(name: str, message_type: str, scope: Scope) -> Selection:
-    """What a Name of the transaction log stands for."""
-    return Selection.of(name, message_type, regex_topics=scope.regex_topics)
+def _meant(ref: TopicRef, scope: Scope) -> Selection:
+    """What the name of a topic stands for in the transaction log."""
+    return Selection.of(ref.name, ref.message_type, regex_topics=scope.regex_topics)
 
 
 def _check_queues(specs: Sequence[SowSpec], scope: Scope, report: Report) -> None:

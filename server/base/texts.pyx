@@ -238,4 +238,3 @@ cdef class TextTable:
                 self._slots[gap] = self._slots[at]
                 gap = at
         self._slots[gap].number = 0
-

@@ -36,10 +36,9 @@ def candidates(
         return None
     if table.key_hash is not None:
         wanted = wanted_by(table.options.key_fields, restricted)
-        spelled = [] if wanted is None else [key_texts(texts) for texts in wanted]
-        known = [texts for texts in spelled if texts is not None]
-        if wanted is not None and len(known) == len(wanted):
-            values = product(*known)
+        spelled = None if wanted is None else key_texts(wanted)
+        if spelled is not None:
+            values = product(*spelled)
             return _rows(table, {table.key_hash.of_values(each) for each in values}, past=False)
     for index in table.hash_indexes:
         wanted = wanted_by(index.fields, restricted)

@@ -148,14 +148,20 @@ def _alternatives(texts: Iterable[str]) -> list[Scalar]:
     return found
 
 
-def key_texts(texts: Iterable[str]) -> tuple[str, ...] | None:
-    """The texts that the fields of generated keys may have had where they equal one of these.
+def key_texts(wanted: Wanted) -> Wanted | None:
+    """The texts that the fields of generated keys may have had where they equal these.
 
     A number is equal to any text that stands for it, but only made a key with one of its own.
 
     Returns:
-        The texts; None if one of these stands for a number that very many others equal.
+        For each field the texts; None if one of these stands for a number that very many others
+        equal.
     """
+    spelled = [texts for texts in map(_spellings, wanted) if texts is not None]
+    return tuple(spelled) if len(spelled) == len(wanted) else None
+
+
+def _spellings(texts: Iterable[str]) -> tuple[str, ...] | None:
     spelled: dict[str, None] = {}
     for text in texts:
         spelled[text] = None

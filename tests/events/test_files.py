@@ -294,8 +294,8 @@ def test_floods_of_entries_are_written_without_anybody_asking(tmp_path: Path) ->
         for flood in range(3):
             entries = [f"{flood} {number}" for number in range(1_000)]
             echo(log, *entries)
-            expected += entries
-            wait_until(lambda: texts(tmp_path / "a.log")[-1:] == expected[-1:])  # noqa: B023 - called at once
+            expected.extend(entries)
+            wait_until(lambda: texts(tmp_path / "a.log")[-1:] == expected[-1:])
         assert texts(tmp_path / "a.log") == expected
 
 
