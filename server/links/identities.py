@@ -9,13 +9,18 @@ ends, for whoever runs the instances has to know which it is.
 Two runs with one and the same log cannot be told apart by it: the data have been copied. They are
 told apart by the numbers of their runs. A run that comes back after another one has been there is
 still running, so there are two; it is refused.
+
+What a run has said may arrive long after it has ended, out of a buffer, when the next one has been
+there already. So nothing follows from a run's having said something, but only from its having
+answered: it was there when it was asked. If the run that was there last has come only after that,
+nobody knows which of the two is the later one.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -43,6 +48,18 @@ class Other(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     before: str
 
 
+class _Run(NamedTuple):
+    """A run of an instance.
+
+    Attributes:
+        nonce: its number.
+        came: when it had first answered, in seconds.
+    """
+
+    nonce: int
+    came: float
+
+
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(Other)
 
@@ -64,16 +81,30 @@ class Identities:
         self._log_id: Final = log_id
         self._logs: Final = dict(remembered)
         self._events: Final = events
-        self._runs: Final[dict[str, deque[int]]] = {}  # by name, the numbers; the last one is there
+        self._runs: Final[dict[str, deque[_Run]]] = {}  # by name; the last one is there
 
     def remembered(self) -> dict[str, str]:
         """By name, the identities of the logs that there are."""
         return dict(self._logs)
 
-    def refusal(self, theirs: Hello) -> str | None:
-        """Why an instance is not let in, for another run with the same log is there; else None."""
+    def is_another_run(self, theirs: Hello) -> bool:
+        """Whether another run of an instance was there last; then this one has to answer first."""
         runs = self._runs.get(theirs.instance)
-        if runs is None or theirs.nonce == runs[-1] or theirs.nonce not in runs:
+        return runs is not None and runs[-1].nonce != theirs.nonce
+
+    def may_be_over(self, theirs: Hello, asked: float) -> bool:
+        """Whether a run that has answered may have ended before the one began that was there last.
+
+        Args:
+            theirs: what it has said.
+            asked: when it was said to it what it has answered, in seconds.
+        """
+        return self.is_another_run(theirs) and self._runs[theirs.instance][-1].came >= asked
+
+    def refusal(self, theirs: Hello) -> str | None:
+        """Why one that has answered is not let in, for another runs with its log; else None."""
+        runs = self._runs.get(theirs.instance, ())
+        if not self.is_another_run(theirs) or all(one.nonce != theirs.nonce for one in runs):
             return None
         return (
             f"another {theirs.instance} has connected to {self._instance} with the same "
@@ -81,8 +112,12 @@ class Identities:
             "it a Name of its own and an empty directory for its journals"
         )
 
-    def meet(self, theirs: Hello) -> str | None:
+    def meet(self, theirs: Hello, now: float) -> str | None:
         """Take note of an instance that there is a link with.
+
+        Args:
+            theirs: what it has said.
+            now: the time, in seconds.
 
         Returns:
             The identity of the log that the instance of this name had before; None if it is this
@@ -93,8 +128,8 @@ class Identities:
         before = self._logs.pop(name, None)
         if before != theirs.log:
             runs.clear()
-        if not runs or runs[-1] != theirs.nonce:
-            runs.append(theirs.nonce)
+        if not runs or runs[-1].nonce != theirs.nonce:
+            runs.append(_Run(theirs.nonce, now))
         self._logs[name] = theirs.log
         while len(self._logs) > _MOST_NAMES:
             oldest = next(iter(self._logs))

@@ -13,7 +13,8 @@ and nothing more is read while the log takes no entries; no batch is made while 
 has the one before, and no more than a `Sender` has room for.
 
 An instance that connects although there is a link already decides which stays (see `links`). The
-one that it came to holds it in reserve (`SPARE`) until that is decided.
+one that it came to holds it in reserve (`SPARE`) until that is decided, and until it is sure that
+the other end is still there.
 """
 
 from __future__ import annotations
@@ -106,8 +107,8 @@ class Host(Protocol):
     def meet(self, link: Link, hello: Hello) -> None:
         """The other end has said who it is."""
 
-    def take_up(self, link: Link) -> None:
-        """The other end goes on with a link that was held in reserve."""
+    def take_up(self, link: Link) -> bool:
+        """The other end goes on with a link that was held in reserve; whether it begins now."""
 
     def ended(self, link: Link) -> None:
         """A link is over."""
@@ -180,6 +181,7 @@ class Link:
         shortfall: why it does not lead to the one that is at the other end; None if it does, or
             none is.
         stage: how far it has come.
+        greeted: when the other end was told who we are, as `Turns.elapsed` gives it.
         hello: what the other end has said.
         description: what it has said of its configuration.
         log_before: the identity of the log that the instance of its name had before, as long as
@@ -215,7 +217,7 @@ class Link:
         self._reached_at: Final = reached_at
         self._outcome: Callable[[bool], None] | None = outcome
         self._reader = FrameReader(MOST_BEFORE_HELLO)
-        self._begun = self._heard = self.elapsed()
+        self._begun = self._heard = self.greeted = self.elapsed()
         self._outward: Outward | None = None
         self._inward: Inward | None = None
         self._is_queued = False
@@ -282,6 +284,7 @@ class Link:
 
     def greet(self, hello: Hello) -> None:
         """Say who we are."""
+        self.greeted = self.elapsed()
         self.send(hello, compress=True)
 
     def reserve(self) -> None:
@@ -526,8 +529,8 @@ class Link:
         if self.stage is Stage.GREETING:
             self._meet(frame)
             return
-        if self.stage is Stage.SPARE:
-            self._host.take_up(self)
+        if self.stage is Stage.SPARE and not self._host.take_up(self):
+            return
         match frame:
             case Batch():
                 self._destination_of(frame).take(frame)

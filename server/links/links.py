@@ -8,8 +8,8 @@ another one, and if that does for one direction only, too, there are two links.
 Where there is a link already, the instance that makes another decides between them; `which_stays`
 is the rule, by which both find the same if each makes one at the same time. If it does not know of
 the one that there is, it has lost that one. Until something comes over a new connection, its other
-end holds it in reserve, and then takes it up. Only where the other instance has been started anew,
-the new one counts at once.
+end holds it in reserve, and then takes it up. So it does, too, where another run of the other
+instance was there last: this one may be over, and what it has said may have waited in a buffer.
 
 Links that come, go, or are refused again and again are logged now and then.
 """
@@ -255,7 +255,7 @@ class Links:
     def meet(self, link: Link, hello: Hello) -> None:
         """The other end has said who it is: judge it, and let the link begin."""
         others = [links[0].met for links in self._by_peer.values()]
-        reason = refusal(self._hello(), hello, others) or self.replication.identities.refusal(hello)
+        reason = refusal(self._hello(), hello, others)
         link.hello = hello
         if reason is not None:
             link.refuse(reason)
@@ -280,9 +280,10 @@ class Links:
             return
         self._choose(link, hello)
 
-    def take_up(self, link: Link) -> None:
-        """The other end goes on with a link that was held in reserve."""
-        self._keep(link)
+    def take_up(self, link: Link) -> bool:
+        """The other end goes on with a link that was held in reserve; whether it begins now."""
+        self._let_in(link)
+        return link.stage is Stage.OPEN
 
     def tell_another(self, link: Link, before: str, *, is_empty: bool) -> None:
         """The instance at the other end is another one than before; see `Host.tell_another`."""
@@ -409,12 +410,24 @@ class Links:
         if not link.is_ours:
             link.greet(self._hello(sends=link.destination is not None))
         others = [one for one in self._by_peer.get(hello.instance, ()) if _is_of(one, hello)]
-        if others and not link.is_ours:
+        if not link.is_ours and (others or self.replication.identities.is_another_run(hello)):
             link.reserve()
         elif any(self._compare(one, link) is Stay.OLD for one in others):
             link.close()
         else:
-            self._keep(link)
+            self._let_in(link)
+
+    def _let_in(self, link: Link) -> None:
+        """Let a link begin, if the run at its other end is the one that is there now."""
+        known = self.replication.identities
+        if known.may_be_over(link.met, link.greeted):
+            link.close()  # without a word: if it is there, another link will be made
+            return
+        reason = known.refusal(link.met)
+        if reason is not None:
+            link.refuse(reason)
+            return
+        self._keep(link)
 
     def _keep(self, link: Link) -> None:
         """Let a link begin, and those end that it replaces."""
@@ -423,7 +436,7 @@ class Links:
             if not (_is_of(one, link.met) and self._compare(one, link) is Stay.BOTH):
                 one.close()
         self._by_peer.setdefault(name, []).append(link)
-        link.log_before = self.replication.identities.meet(link.met)
+        link.log_before = self.replication.identities.meet(link.met, self.turns.elapsed())
         self._courier.connected(name)
         link.open()
         self._tell()

@@ -95,10 +95,12 @@ class Pipe:
         is_open: whether this end has not been closed.
         is_reading: whether it is read from.
         is_ready: see `Conduit`.
+        owner: the instance that has this end.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, owner: Instance | None = None) -> None:
         self.address = address
+        self.owner = owner
         self.sent = bytearray()
         self.is_open = True
         self.is_reading = True
@@ -339,7 +341,7 @@ class Network:
         credentials: tuple[str, str] = ("", ""),
     ) -> tuple[Pipe, Pipe]:
         """Connect an instance, for one of its destinations, to another one."""
-        ours, theirs = Pipe("localhost:1"), Pipe("localhost:50000")
+        ours, theirs = Pipe("localhost:1", source), Pipe("localhost:50000", target)
         ours.other, theirs.other = theirs, ours
         theirs.link = target.links.accept(
             theirs, "replication", admit, all_recorded, lambda _: falls_short

@@ -123,16 +123,62 @@ def test_a_copy_of_an_instance_that_still_runs_is_refused(network: Network) -> N
     assert set(a.links.peers) == {"B"}
 
 
+def test_what_a_run_said_before_it_ended_may_come_late(network: Network) -> None:
+    """It waited in a buffer; whoever reads it knows the next run already, which is let in again."""
+    a, b = pair(network)
+    pipe, _ = network.connect(b, "A", a)
+    said = bytes(pipe.sent)
+    network.settle()
+    leave(network, b)
+    again = come(network, 2, b.entries)
+    network.connect(again, "A", a)
+    network.settle()
+    late, _ = network.connect(again, "A", a)
+    late.sent[:], late.link = said, None
+    network.settle()
+    late.close()
+    network.settle()
+    reconnect(network, a, again)
+    a.publish(3)
+    network.settle()
+    assert again.bodies() == a.bodies()
+    assert a.logs("1E-0001") == []
+
+
+def test_an_answer_of_a_run_that_has_ended_may_come_late(network: Network) -> None:
+    """It was on its way when its sender ended, and its reader has heard of the next one since."""
+    a, b = pair(network)
+    network.connect(a, "B", b)
+    network.settle()
+    leave(network, b)
+    again = come(network, 2, b.entries)
+    ours, theirs = network.connect(a, "B", b)
+    ours.arrive()
+    network.pipes.clear()
+    network.connect(again, "A", a)
+    network.settle()
+    network.pipes.append(theirs)
+    network.settle()
+    assert not ours.is_open
+    a.publish(3)
+    network.settle()
+    assert again.bodies() == a.bodies()
+    reconnect(network, a, again)
+    network.settle()
+    assert a.logs("1E-0001") == []
+    assert set(a.links.peers) == {"B"}
+
+
 def test_who_was_there_is_known_after_a_start(tmp_path: Path) -> None:
     member = Member(tmp_path, "a", member_destination("b"))
     hello = Hello(VERSION, "b", "b-group", "1-b", 1, nonce=1)
-    assert member.replication.identities.meet(hello) is None
+    assert member.replication.identities.meet(hello, 0.0) is None
     member.store()
     member.kill()
     member = Member(tmp_path, "a", member_destination("b"))
     identities = member.replication.identities
-    assert identities.meet(hello) is None
-    assert identities.meet(Hello(VERSION, "b", "b-group", "1-c", 1, nonce=2)) == "1-b"
+    assert identities.meet(hello, 0.0) is None
+    assert identities.meet(Hello(VERSION, "b", "b-group", "1-c", 1, nonce=2), 0.0) == "1-b"
     member.close()
 
 

@@ -60,6 +60,7 @@ class Trouble:
             (self.connect, 2),
             (self.cut, 1),
             (self.lose, 1),
+            (self.restart, 1),
             (self.stall, 1),
             (self.block, 2),
         )
@@ -107,6 +108,28 @@ class Trouble:
         assert pipe.other is not None
         for end in (pipe, pipe.other):
             self.network.pipes.remove(end)
+
+    def restart(self) -> None:
+        """An instance ends and starts again; what it has said arrives nevertheless, or nothing."""
+        old = self.one
+        for pipe in self.network.pipes:
+            if pipe.owner is old:
+                pipe.link = None
+                pipe.close()
+        old.links.close()
+        self.network.instances.remove(old)
+        new = self.network.instance(
+            old.name,
+            *(one.spec for one in old.replication.destinations.values()),
+            listens=1 if old is self.a else 2,
+            nonce=old.replication.nonce + 1,
+            log=old.entries,
+        )
+        self._make_restless(new)
+        if old is self.a:
+            self.a = new
+        else:
+            self.b = new
 
     def stall(self) -> None:
         instance = self.one
@@ -161,3 +184,4 @@ def test_in_the_end_both_have_everything(seed: int) -> None:
     trouble.network.pass_time(2 * SILENCE_SECONDS)
     assert trouble.is_well
     assert a.logs("1E-0003") == b.logs("1E-0003") == [], "neither has broken the protocol"
+    assert a.logs("1E-0001") == b.logs("1E-0001") == [], "nobody is taken for a copy"
