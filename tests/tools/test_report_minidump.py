@@ -78,7 +78,7 @@ def test_a_dump_that_was_cut_short_says_what_is_missing(
 
 
 def test_damage_in_the_middle_is_said(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    dump.write_bytes(dump.read_bytes().replace(b"4,321", b"\xff\x00?"))
+    dump.write_bytes(dump.read_bytes().replace(b"4,321", b"\xff\x00?", 1))  # counts may have it
     status, shown, complaints = report(capsys, dump)
     assert status == 1
     assert "it lacks 2 lines, which cannot be read; the counts of the instance" in complaints
