@@ -22,7 +22,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import groupby, islice
 from operator import lt
 from typing import Final, NamedTuple, Protocol
 
@@ -52,6 +52,7 @@ from server.replication.sender import Peer, ProtocolError
 _MOST_STAGES: Final = 1024  # at which it is known how far both logs went
 _MOST_HAD: Final = 16_384  # identities in one frame
 _MOST_CONFLICTS: Final = 100  # that are told of one batch
+_ABOUT_MESSAGES: Final = frozenset((Kind.QUEUE_EVENT, Kind.MISSING))
 
 
 class Recorded(NamedTuple):
@@ -378,6 +379,15 @@ class Receiver:
         new = entries.pick(chosen)
         hop = Hop(source.name, source.group)
         new = new._replace(names=[_sent_by(name, hop) for name in new.names])
+        for start, end in _parts(new.kinds):
+            part = new if end - start == len(new.data) else new.pick(range(start, end))
+            done = start + self._record(part, entries.names, source)
+            if done < end:
+                return entries.pick(range(chosen[done], count))
+        return None
+
+    def _record(self, new: Columns, names: Sequence[Name], source: Peer) -> int:
+        """Record new entries, and know them; returns how many the log has taken."""
         before = {client: self._known.highest(client) for client, _ in by_client(new.clients)}
         recorded = self._recorder.record(new, source)
         if recorded.done:
@@ -385,10 +395,8 @@ class Receiver:
             self._note(done, before, recorded)
             self._taken = self._taken._replace(new=self._taken.new + recorded.done)
             if recorded.first_txid:
-                self._wait_for_all(done, entries.names, recorded)
-        if recorded.done < len(new.data):
-            return entries.pick(range(chosen[recorded.done], count))
-        return None
+                self._wait_for_all(done, names, recorded)
+        return recorded.done
 
     def _new(self, entries: Columns) -> Sequence[int]:
         """The positions of the entries that are not known."""
@@ -543,6 +551,22 @@ def log_of(stream: str) -> str:
 def _sent_by(name: Name, hop: Hop) -> Name:
     origin = name.origin
     return name._replace(origin=Origin(origin.auth_id, lengthen(origin.path, hop)))
+
+
+def _parts(kinds: Column) -> Iterator[tuple[int, int]]:
+    """The first and the end of each row of entries that are recorded, and then known, together.
+
+    What queues and instances say of messages depends on which of them have come, and which are
+    still to come. So those before it have to be known, and those behind it must not be there yet.
+    """
+    if isinstance(kinds, Same) or _ABOUT_MESSAGES.isdisjoint(kinds):
+        yield 0, len(kinds)
+        return
+    start = 0
+    for _, alike in groupby(kind in _ABOUT_MESSAGES for kind in kinds):
+        end = start + sum(1 for _ in alike)
+        yield start, end
+        start = end
 
 
 def _check(batch: Batch) -> None:

@@ -44,6 +44,11 @@ def test_nothing_is_lost_or_delivered_by_two(topology: str, seeds: range) -> Non
         play(seed, topology, Faults())
 
 
+def test_what_was_acknowledged_before_it_came_stays_so_if_later_ones_came_with_that() -> None:
+    """A schedule in which the acknowledgement comes together with later messages."""
+    play(20, "no passing through", Faults())
+
+
 APART = Faults(kill=8, partition=8, cut=1, one_way=1, half_open=1)
 """What makes publishers move before what they have published is replicated."""
 

@@ -65,6 +65,16 @@ def test_nothing_is_lost_or_comes_twice(topology: str, trouble: str, seeds: rang
         play(seed, topology, TROUBLES[trouble])
 
 
+@pytest.mark.parametrize(
+    ("seed", "topology"), [(38, "pair"), (27, "async"), (23, "chain"), (16, "mesh")]
+)
+def test_what_is_missing_elsewhere_is_not_here_because_what_follows_is(
+    seed: int, topology: str
+) -> None:
+    """Schedules in which the news that a message is missing comes together with later ones."""
+    play(seed, topology, TROUBLES["refusals"])
+
+
 @pytest.mark.parametrize("trouble", ["faults", "lost cursors", "downgrades"])
 @pytest.mark.parametrize(
     ("topology", "homes"),
