@@ -87,10 +87,11 @@ def _batch_size(session: Sender, header: Header) -> int:
 
 
 def read_keys(header: Header) -> tuple[str, ...] | None:
-    """The SOW keys that a command names; None if it names none."""
+    """The SOW keys that a command names, each once; None if it names none."""
     if not header.sow_keys:
         return None
-    return tuple(key for text in header.sow_keys.split(",") if (key := text.strip()))
+    keys = (key for text in header.sow_keys.split(",") if (key := text.strip()))
+    return tuple(dict.fromkeys(keys))
 
 
 def _count(name: str, options: Mapping[str, str], given: int | None) -> int | None:

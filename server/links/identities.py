@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -48,16 +49,19 @@ class Other(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     before: str
 
 
-class _Run(NamedTuple):
+@dataclass(slots=True)
+class _Run:
     """A run of an instance.
 
     Attributes:
         nonce: its number.
         came: when it had first answered, in seconds.
+        is_refused: whether it has answered since another one did, and so is not let in any more.
     """
 
     nonce: int
     came: float
+    is_refused: bool = False
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -101,10 +105,19 @@ class Identities:
         """
         return self.is_another_run(theirs) and self._runs[theirs.instance][-1].came >= asked
 
-    def refusal(self, theirs: Hello) -> str | None:
-        """Why one that has answered is not let in, for another runs with its log; else None."""
-        runs = self._runs.get(theirs.instance, ())
-        if not self.is_another_run(theirs) or all(one.nonce != theirs.nonce for one in runs):
+    def refusal(self, theirs: Hello, *, has_answered: bool) -> str | None:
+        """Why a run is not let in, for another one with the same log runs, too; else None.
+
+        Args:
+            theirs: what it has said.
+            has_answered: whether it is sure to be there; a run that has been refused once is.
+        """
+        if not self.is_another_run(theirs):
+            return None
+        earlier = [one for one in self._runs[theirs.instance] if one.nonce == theirs.nonce]
+        for one in earlier:
+            one.is_refused |= has_answered
+        if not any(one.is_refused for one in earlier):
             return None
         return (
             f"another {theirs.instance} has connected to {self._instance} with the same "

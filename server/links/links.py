@@ -256,6 +256,7 @@ class Links:
         """The other end has said who it is: judge it, and let the link begin."""
         others = [links[0].met for links in self._by_peer.values()]
         reason = refusal(self._hello(), hello, others)
+        reason = reason or self.replication.identities.refusal(hello, has_answered=False)
         link.hello = hello
         if reason is not None:
             link.refuse(reason)
@@ -423,7 +424,7 @@ class Links:
         if known.may_be_over(link.met, link.greeted):
             link.close()  # without a word: if it is there, another link will be made
             return
-        reason = known.refusal(link.met)
+        reason = known.refusal(link.met, has_answered=True)
         if reason is not None:
             link.refuse(reason)
             return

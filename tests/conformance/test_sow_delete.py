@@ -58,6 +58,14 @@ def test_by_keys(peer: RawPeer) -> None:
     assert ids(peer) == [1, 3, 5]
 
 
+def test_keys_that_are_named_twice_count_once(peer: RawPeer) -> None:
+    """However far apart they are."""
+    keys = {json.loads(body)["id"]: header["k"] for header, body in query(peer, "orders").records}
+    others = [str(number) for number in range(1000)]
+    named = [keys[2], *others, keys[2], keys[4]]
+    assert delete(peer, sow_keys=",".join(named)) == (2, 2, 2)
+
+
 def test_by_message(peer: RawPeer) -> None:
     """The record that a publish of the message would update; an absent one is no error."""
     assert delete(peer, b'{"id":3}')[2] == 1

@@ -121,6 +121,10 @@ def test_a_copy_of_an_instance_that_still_runs_is_refused(network: Network) -> N
     assert "the data of one are a copy" in str(said["reason"])
     assert b.logs("1E-0002")[0]["reason"] == said["reason"]
     assert set(a.links.peers) == {"B"}
+    begun = len(b.events)
+    network.connect(b, "A", a)
+    network.settle()
+    assert len(b.events) == begun, "it does not seem to be let in again and again"
 
 
 def test_what_a_run_said_before_it_ended_may_come_late(network: Network) -> None:
