@@ -114,10 +114,12 @@ class Identities:
         """
         if not self.is_another_run(theirs):
             return None
-        earlier = [one for one in self._runs[theirs.instance] if one.nonce == theirs.nonce]
-        for one in earlier:
-            one.is_refused |= has_answered
-        if not any(one.is_refused for one in earlier):
+        runs = self._runs[theirs.instance]
+        run = next((one for one in runs if one.nonce == theirs.nonce), None)
+        if run is None:
+            return None
+        run.is_refused |= has_answered
+        if not run.is_refused:
             return None
         return (
             f"another {theirs.instance} has connected to {self._instance} with the same "

@@ -7,7 +7,7 @@ one value, or numbers that follow on one another.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import groupby, repeat
 from typing import NamedTuple, TypeAlias, overload
 
 from server.journal import Content, Field, Origin, Topic
@@ -228,6 +228,15 @@ def compact(values: Sequence[int]) -> Column:
         if list(values) == list(numbers):
             return numbers
     return values
+
+
+def rows(keys: Iterable[object]) -> Iterator[tuple[int, int]]:
+    """The first and the end of each row of equal ones."""
+    start = 0
+    for _, alike in groupby(keys):
+        end = start + sum(1 for _ in alike)
+        yield start, end
+        start = end
 
 
 def by_client(clients: Column) -> Iterator[tuple[int, Sequence[int]]]:

@@ -22,7 +22,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby, islice
+from itertools import islice
 from operator import lt
 from typing import Final, NamedTuple, Protocol
 
@@ -40,6 +40,7 @@ from server.replication.columns import (
     by_value,
     compact,
     different,
+    rows,
 )
 from server.replication.frames import Ack, Begin, Knowledge, Owed, Resume
 from server.replication.known import Known, was_made_by
@@ -380,7 +381,7 @@ class Receiver:
         hop = Hop(source.name, source.group)
         new = new._replace(names=[_sent_by(name, hop) for name in new.names])
         for start, end in _parts(new.kinds):
-            part = new if end - start == len(new.data) else new.pick(range(start, end))
+            part = new.pick(range(start, end))
             done = start + self._record(part, entries.names, source)
             if done < end:
                 return entries.pick(range(chosen[done], count))
@@ -560,13 +561,8 @@ def _parts(kinds: Column) -> Iterator[tuple[int, int]]:
     still to come. So those before it have to be known, and those behind it must not be there yet.
     """
     if isinstance(kinds, Same) or _ABOUT_MESSAGES.isdisjoint(kinds):
-        yield 0, len(kinds)
-        return
-    start = 0
-    for _, alike in groupby(kind in _ABOUT_MESSAGES for kind in kinds):
-        end = start + sum(1 for _ in alike)
-        yield start, end
-        start = end
+        return iter([(0, len(kinds))])
+    return rows(kind in _ABOUT_MESSAGES for kind in kinds)
 
 
 def _check(batch: Batch) -> None:

@@ -12,14 +12,13 @@ not got would make others forget it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.journal import MESSAGES, JournalUnavailable, Kind
 from server.replication import Recorded, Same
-from server.replication.columns import by_client
+from server.replication.columns import by_client, rows
 from server.topics.arrivals import AT_ONCE, Arrivals
 from server.topics.incoming_log import IncomingLog
 from server.topics.incoming_refusals import IncomingRefusals
@@ -217,10 +216,10 @@ def _parts(entries: Columns) -> Iterator[Columns]:
     """Entries in rows, as many as can be recorded in one step: messages, and what is none."""
     kinds = entries.kinds
     if _are_alike(kinds):
-        rows = iter([(0, len(kinds))])
+        parts = iter([(0, len(kinds))])
     else:
-        rows = _rows(kind in MESSAGES for kind in kinds)
-    for start, end in rows:
+        parts = rows(kind in MESSAGES for kind in kinds)
+    for start, end in parts:
         for first in range(start, end, AT_ONCE):
             yield entries.pick(range(first, min(first + AT_ONCE, end)))
 
@@ -236,14 +235,5 @@ def _runs(entries: Columns) -> Iterator[Columns]:
         yield entries
         return
     kinds = (Kind.PUBLISH if kind in MESSAGES else kind for kind in entries.kinds)
-    for start, end in _rows(zip(entries.numbers, kinds, strict=True)):
+    for start, end in rows(zip(entries.numbers, kinds, strict=True)):
         yield entries.pick(range(start, end))
-
-
-def _rows(keys: Iterable[object]) -> Iterator[tuple[int, int]]:
-    """The first and the end of each row of equal ones."""
-    start = 0
-    for _, alike in groupby(keys):
-        end = start + sum(1 for _ in alike)
-        yield start, end
-        start = end
