@@ -8,13 +8,11 @@ there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from server.sow import slab_format as form
 from server.sow.slab_file import SlabFile
 from server.sow.slab_format import ENTRY, ENTRY_HEAD, FIRST_ENTRY, CommitPoint, SlabHeader, padded
-
-_EPOCH_PLACE: Final = ENTRY_HEAD.size - 4
 
 
 class Gap(NamedTuple):
@@ -86,7 +84,7 @@ def _parts(
         start = position
         data = _entry_at(file, place, epoch, position)
         while data is None:
-            position = _next_trace(file, place, epoch, position)
+            position = form.next_mark(file.slabs[place], epoch, position + form.ALIGNMENT)
             if position < 0:
                 if start < written:
                     yield start, written - start, None
@@ -107,13 +105,3 @@ def _entry_at(file: SlabFile, place: int, epoch: int, position: int) -> bytes | 
         return None
     data = slab[position : position + length]
     return data if checksum == form.crc32c(data[4:]) else None
-
-
-def _next_trace(file: SlabFile, place: int, epoch: int, position: int) -> int:
-    """The next position behind one that looks like an entry of the slab; -1 if there is none."""
-    mark = (epoch & 0xFFFFFFFF).to_bytes(4, "little")
-    start = position + form.ALIGNMENT + _EPOCH_PLACE
-    found = file.slabs[place].find(mark, start)
-    while found != -1 and (found - _EPOCH_PLACE) % form.ALIGNMENT:
-        found = file.slabs[place].find(mark, found + 1)
-    return -1 if found == -1 else found - _EPOCH_PLACE

@@ -5,8 +5,10 @@ All integers are little-endian. Checksums are CRC-32C over what follows them.
 
 from __future__ import annotations
 
+import re
 import struct
 from enum import IntEnum
+from mmap import mmap
 from typing import Any, Final, NamedTuple
 
 import google_crc32c
@@ -46,6 +48,7 @@ BODY_BOUNDS: Final = struct.Struct("<4xI4x2xHHHH")
 """What says where in an entry the body is: the entry's length, and the lengths of the texts."""
 ENTRY_HEAD: Final = struct.Struct("<III")
 """The first three of these."""
+_EPOCH_AT: Final = ENTRY_HEAD.size - 4
 ENTRY_TAIL: Final = struct.Struct("<IIBxHHHH2xQQQQ")
 """All but the checksum."""
 
@@ -114,6 +117,27 @@ class SlabHeader(NamedTuple):
 def padded(length: int) -> int:
     """The room that an entry takes."""
     return (length + ALIGNMENT - 1) & -ALIGNMENT
+
+
+def next_mark(slab: mmap, epoch: int, position: int) -> int:
+    """Return where the next entry of a slab may begin: where an entry's epoch would stand.
+
+    Regular expressions search the map, because `mmap.find` of Python 3.11.0 to 3.11.3 reads one
+    byte beyond it and ends the process (CPython issue 105235).
+
+    Args:
+        slab: the slab.
+        epoch: of the slab.
+        position: where to begin, aligned.
+
+    Returns:
+        The position, aligned, or -1 if there is none.
+    """
+    pattern = re.compile(re.escape((epoch & 0xFFFFFFFF).to_bytes(4, "little")))
+    found = pattern.search(slab, position + _EPOCH_AT)
+    while found is not None and (found.start() - _EPOCH_AT) % ALIGNMENT:
+        found = pattern.search(slab, found.start() + 1)
+    return -1 if found is None else found.start() - _EPOCH_AT
 
 
 def _sealed(content: bytes) -> bytes:

@@ -146,10 +146,8 @@ def _last_trace(file: SlabFile, link: ChainLink, position: int) -> int:
         position; the position itself if there is nothing of this slab.
     """
     slab, epoch = file.slabs[link.place], link.header.epoch & 0xFFFFFFFF
-    mark, at = epoch.to_bytes(4, "little"), ENTRY_HEAD.size - 4
     end = place = position
-    while (found := slab.find(mark, place + at)) != -1:
-        place = (found - at + 7) & -8
+    while (place := form.next_mark(slab, epoch, place)) != -1:
         if place + ENTRY.size > file.slab_size:
             break
         checksum, length, its_epoch = ENTRY_HEAD.unpack_from(slab, place)
