@@ -11,7 +11,7 @@ EVERYTHING := .venv/.everything
 BUILT_FROM := pyproject.toml setup.py config_schema/version.py \
 	$(shell find server -name '*.pyx' -o -name '*.pxd') \
 	$(wildcard server/forms.py $(shell sed -n 's#^    "\([a-z_]*\)\.\([a-z_]*\)",$$#server/\1/\2.py#p' server/forms.py 2>/dev/null))
-PIP        := $(BIN)/pip install --quiet --disable-pip-version-check --editable
+PIP        := $(BIN)/pip install --disable-pip-version-check --editable
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
@@ -53,7 +53,7 @@ bench: install
 
 ## docs: make the site of the pages, in site/, after writing those again that are made from the code
 docs: pages
-	@$(BIN)/python -c 'import furo, myst_parser' 2>/dev/null || $(PIP) '.[docs]'
+	@$(BIN)/python -c 'import furo, myst_parser' 2>/dev/null || $(PIP) --quiet '.[docs]'
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going \
 		--conf-dir scripts/site --doctree-dir build/site . site
 	@echo 'The site is in $(CURDIR)/site: open index.html.'
@@ -81,14 +81,14 @@ help:
 
 $(SERVER): $(BUILT_FROM)
 	@$(make_venv)
-	@echo 'Installing the server into .venv, about 400 MB ...'
+	@echo 'Installing the server into .venv: about 400 MB, and a minute or two of compiling ...'
 	@$(PIP) .
 	@$(link_manual)
 	@touch $@
 
 $(EVERYTHING): $(BUILT_FROM)
 	@$(make_venv)
-	@echo 'Installing everything into .venv, about 1.3 GB; this takes a minute or two ...'
+	@echo 'Installing everything into .venv: about 1.3 GB, and a minute or two of compiling ...'
 	@$(PIP) '.[dev]'
 	@$(link_manual)
 	@touch $(SERVER) $@
@@ -109,6 +109,6 @@ if ! $(BIN)/python -c 'import pip; $(NEW_ENOUGH)' 2>/dev/null; then \
 		echo 'Name another: make $(or $(MAKECMDGOALS),run) PYTHON=python3.12' >&2; \
 		exit 1; \
 	fi; \
-	$(PYTHON) -m venv --clear .venv; \
+	$(PYTHON) scripts/build_needs.py && $(PYTHON) -m venv --clear .venv; \
 fi
 endef

@@ -18,11 +18,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CCompilerError, CompileError
 
-_NEEDED = (
-    "Amperage has modules that are compiled, and this did not work here: it takes a C compiler and"
-    " the headers of Python. Debian, Ubuntu: apt install gcc python3-dev. Fedora, RHEL: dnf install"
-    " gcc python3-devel. Or install a wheel that was built elsewhere for the same Python"
-)
+_NEEDS = run_path("scripts/build_needs.py")
+_ADVICE: str = _NEEDS["ADVICE"]
 _SERVER = Path("server")
 _FORMS = run_path("server/forms.py")
 _DIGEST: str = _FORMS["digest_of"](_SERVER)  # of what is about to be compiled
@@ -47,7 +44,13 @@ class BuildExtensions(build_ext):
         self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
-        """Compile everything; in a checkout, what was compiled before is no good from now on."""
+        """Compile everything, and forget the compiled form that a checkout had.
+
+        Raises:
+            CompileError: there is no compiler, or no headers.
+        """
+        if lacking := _NEEDS["missing"]():
+            raise CompileError(f"missing: {', '.join(lacking)}\n{_ADVICE}")
         is_in_place = self.inplace or self.editable_mode
         if is_in_place:
             _FORMS["forget_compiled"](_SERVER)
@@ -75,7 +78,7 @@ class BuildExtensions(build_ext):
         try:
             super().build_extension(ext)
         except (OSError, CCompilerError) as error:
-            advice = f"{_NEEDED}. {_PURE_HELPS}" if _is_by_mypyc(ext) else _NEEDED
+            advice = f"{_ADVICE}. {_PURE_HELPS}" if _is_by_mypyc(ext) else _ADVICE
             raise CompileError(f"{error}\n{advice}") from error
 
 

@@ -407,12 +407,18 @@ def test_server_tools_and_client_do_without_spark(
     assert version.returncode == 0
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("stats", "journal")])
-def test_the_pipeline_says_what_to_install(
-    tmp_path: Path, without_spark: dict[str, str], arguments: tuple[str, ...]
+@pytest.mark.parametrize("option", ["--help", "--version", "--print-completion=bash"])
+def test_the_pipeline_explains_itself_without_spark(
+    tmp_path: Path, without_spark: dict[str, str], option: str
 ) -> None:
-    """One line, also for who only asks for help."""
-    done = run(sys.executable, "-m", "pipeline.cli", *arguments, cwd=tmp_path, **without_spark)
+    done = run(sys.executable, "-m", "pipeline.cli", option, cwd=tmp_path, **without_spark)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
+def test_the_pipeline_says_what_to_install(tmp_path: Path, without_spark: dict[str, str]) -> None:
+    job = ("stats", str(tmp_path))
+    done = run(sys.executable, "-m", "pipeline.cli", *job, cwd=tmp_path, **without_spark)
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(
         r"amps-pipeline: Spark is not installed \(no module \w+\): "
@@ -422,16 +428,40 @@ def test_the_pipeline_says_what_to_install(
     )
 
 
+MAKEFILE_NEEDS = (
+    "Makefile",
+    "pyproject.toml",
+    "setup.py",
+    "config_schema/version.py",
+    "scripts/build_needs.py",
+)
+
+
+def copy_of_makefile(directory: Path) -> None:
+    """Copy the part of a checkout that `make` reads before it installs."""
+    for name in ("config_schema", "scripts", "server"):
+        (directory / name).mkdir()
+    for name in MAKEFILE_NEEDS:
+        shutil.copy(ROOT / name, directory / name)
+
+
+def test_make_says_first_that_there_is_no_compiler(tmp_path: Path) -> None:
+    """Before anything is made or fetched."""
+    copy_of_makefile(tmp_path)
+    done = run("make", "run", f"PYTHON={sys.executable}", cwd=tmp_path, CC="/missing/cc")
+    assert done.returncode != 0
+    assert "Missing: the C compiler /missing/cc. " in done.stderr
+    assert "apt install gcc python3-dev" in done.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
 @pytest.mark.parametrize("goal", ["run", "test"])
 def test_make_says_that_python_is_too_old(tmp_path: Path, goal: str) -> None:
     """Before anything is made, and how to name another."""
     old = tmp_path / "python-old"
     old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.9.2 && exit\nexit 1\n')
     old.chmod(0o755)
-    for name in ("config_schema", "server"):
-        (tmp_path / name).mkdir()
-    for name in ("Makefile", "pyproject.toml", "setup.py", "config_schema/version.py"):
-        shutil.copy(ROOT / name, tmp_path / name)
+    copy_of_makefile(tmp_path)
     done = run("make", goal, f"PYTHON={old}", cwd=tmp_path)
     assert done.returncode != 0
     assert f"needs Python 3.11 or newer, and {old} is Python 3.9.2." in done.stderr

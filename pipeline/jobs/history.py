@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipeline.entries import Source, state_of
 from pipeline.errors import PipelineError
 from pipeline.files import new_path, refuse_existing
 from pipeline.jobs.sources import add_source, source_of
@@ -17,6 +16,7 @@ from server.journal.bookmarks import Moment
 if TYPE_CHECKING:
     import argparse
 
+    from pipeline.entries import Source
     from pipeline.jobs.run import Run
 
 HELP: Final = "tell which records a topic had at a time or bookmark"
@@ -53,6 +53,8 @@ def run(options: argparse.Namespace, run: Run) -> None:
     if run.is_dry:
         run.say(f"{options.source}: the records of {options.topic} {bookmark or 'at the end'}")
         return
+    from pipeline.entries import state_of  # takes Spark, which a command line is read without
+
     records = state_of(run.spark(), source, end_of(bookmark))
     if options.output is None:
         for row in records.orderBy("topic", "sow_key").toLocalIterator():

@@ -20,10 +20,8 @@ import msgspec
 
 from client import ClientError
 from client.uri import ServerUri, parse_uri, without_passwords
-from pipeline.entries import Source
 from pipeline.errors import PipelineError
 from pipeline.files import State, read_state, store
-from pipeline.jobs.replay_sender import ReplaySender
 from pipeline.jobs.sources import add_source, source_of
 
 if TYPE_CHECKING:
@@ -31,6 +29,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from pipeline.entries import Source
+    from pipeline.jobs.replay_sender import ReplaySender
     from pipeline.jobs.run import Progress, Run
 
 HELP: Final = "publish journals, or an export of them, to a server again"
@@ -152,7 +152,9 @@ class _Senders(ExitStack):
         return sum(sender.refused for sender in senders), senders[0].first_refusal
 
     def of(self, row: Any) -> ReplaySender:
-        """The one for an entry."""
+        """Return the sender of an entry."""
+        from pipeline.jobs.replay_sender import ReplaySender  # takes what Spark takes
+
         key = row.instance, row.message_type
         sender = self._senders.get(key)
         if sender is None:

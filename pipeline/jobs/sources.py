@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.entries import Source
 from pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     import argparse
+
+    from pipeline.entries import Source
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
@@ -22,11 +23,13 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 
 
 def source_of(options: argparse.Namespace, **more: str) -> Source:
-    """What the arguments say.
+    """Return the source that the arguments name.
 
     Raises:
         PipelineError: there is no such directory.
     """
+    from pipeline.entries import Source  # a command line is read without Spark
+
     if not options.source.is_dir():
         raise PipelineError(f"{options.source}: there is no such directory")
     # Spark's workers have a working directory of their own.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pipeline.entries import Source
 from pipeline.errors import PipelineError
 from pipeline.jobs.sources import add_source, source_of
 
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from pipeline.entries import Source
     from pipeline.jobs.run import Run
 
 HELP: Final = "count messages, bytes and top keys of every topic and hour"
