@@ -97,7 +97,7 @@ class Span:
         before: entries of this moment and later do not count; None if there is no such limit.
         until: entries that end the span when they come; they are not in the log yet.
         includes_end: whether such an entry counts itself.
-        unknown: a start that is not in the log, if no start is; `after` was found without it.
+        doubt: why the span does not begin at an entry that was named; empty if it does.
     """
 
     after: int
@@ -106,7 +106,7 @@ class Span:
     before: int | None = None
     until: frozenset[tuple[int, int]] = field(default_factory=frozenset)
     includes_end: bool = False
-    unknown: Named | None = None
+    doubt: str = ""
 
 
 class Log(Protocol):
@@ -206,26 +206,44 @@ def resolving(
     """
     starts: list[tuple[int, int]] = []
     missing: list[Named] = []
+    doubt = ""
     for one in _places(request.starts, log) or request.starts:
         start = _start(one, request, log, now)
+        if start is None and isinstance(one, Named):
+            txid = log.damaged_at(one.client, one.sequence)
+            if txid is None:
+                missing.append(one)
+            else:
+                start = txid - request.includes_start, 0
+                doubt = f"the entry of {_text(one)} is damaged: begins at entry {txid}"
         if start is not None:
             starts.append(start)
-        elif isinstance(one, Named):
-            missing.append(one)
         yield
-    unknown = missing[0] if missing and not starts else None
-    if unknown is not None and not_found == "fail":
-        raise BookmarkError(f"bookmark not found: {unknown.client}|{unknown.sequence}|")
-    if unknown is None or not_found == "now":
+    if missing and not starts:
+        if not_found == "fail":
+            raise BookmarkError(f"bookmark not found: {_text(missing[0])}")
+        where = {"now": "end", "epoch": "beginning"}[not_found]
+        doubt = f"{_text(missing[0])} is not in the transaction log: begins at its {where}"
+    if starts or not_found == "now":
         # Behind where a reader and the log parted, everything is new to the reader.
-        partings = (log.parting(one.client, one.sequence) for one in missing)
-        starts += [(txid, 0) for txid in partings if txid is not None]
+        partings = [(one, log.parting(one.client, one.sequence)) for one in missing]
+        known = [(txid, one) for one, txid in partings if txid is not None]
+        if known and not starts:
+            doubt = (
+                f"{_text(known[0][1])} is of entries that the transaction log has lost: begins "
+                "behind those before them"
+            )
+        starts += [(txid, 0) for txid, _ in known]
     elsewhere = log.first_txid - 1 if not_found == "epoch" else now
     after, not_before = min(starts, default=(elsewhere, 0))
-    span = Span(after, not_before, unknown=unknown)
+    span = Span(after, not_before, doubt=doubt)
     if not request.ends:
         return span
     return (yield from _with_end(span, request, log, now))
+
+
+def _text(point: Named) -> str:
+    return f"{point.client}|{point.sequence}|"
 
 
 def _places(starts: Iterable[Point], log: Log) -> list[Named]:
@@ -252,8 +270,6 @@ def _start(point: Point, request: BookmarkRequest, log: Log, now: int) -> tuple[
             return log.first_since(timestamp + exclusive) - 1, timestamp + exclusive
         case Named(client, sequence):
             txid = log.find(client, sequence)
-            if txid is None and not request.ends:
-                txid = log.damaged_at(client, sequence)
             return None if txid is None else (txid - request.includes_start, 0)
 
 

@@ -296,9 +296,7 @@ class Writer:
             numbers = sequences[part]
             content = Content(
                 0,
-                client
-                if numbers
-                else server_made_identity(client, self._instance, self._run),
+                client if numbers else server_made_identity(client, self._instance, self._run),
                 numbers or txids,
                 0 if numbers else client,
                 0,

@@ -34,9 +34,7 @@ from server.wire.bookmarks import client_hash
 
 RULE: Final = b"_" * 62 + b"\n"
 
-_HOUSEKEEPING: Final = frozenset(
-    (Kind.NO_OP, Kind.DEFINE_TOPIC, Kind.DEFINE_ORIGIN, Kind.RUNS)
-)
+_HOUSEKEEPING: Final = frozenset((Kind.NO_OP, Kind.DEFINE_TOPIC, Kind.DEFINE_ORIGIN, Kind.RUNS))
 _IDENTIFIERS: Final = (
     "local txid",
     "previous local txid",
