@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import secrets
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -72,6 +73,11 @@ class Runs:
         """Return the first txid and the number of each run, in order."""
         return list(self._rows)
 
+    def rows_with_current(self, next_txid: int) -> list[tuple[int, int]]:
+        """Return the same with this run, which begins with the next txid if it has not yet."""
+        has_begun = bool(self._rows) and self._rows[-1][1] == self.current
+        return self.rows() if has_begun else [*self._rows, (next_txid, self.current)]
+
     def at(self, txid: int) -> int:
         """Return the number of the run that has recorded an entry; 0 before the first known one."""
         return run_at(self._rows, txid)
@@ -79,13 +85,13 @@ class Runs:
     def last_txid(self, number: int) -> int | None:
         """Return the last txid of an earlier run; None if the run is not known, or goes on."""
         rows = self._rows
-        for (_, one), (following, _) in zip(rows, rows[1:], strict=False):
+        for (_, one), (following, _) in pairwise(rows):
             if one == number:
                 return following - 1
         return None
 
 
-def run_at(rows: list[tuple[int, int]], txid: int) -> int:
+def run_at(rows: Sequence[tuple[int, int]], txid: int) -> int:
     """Return the number of the run that has recorded an entry; 0 before the first of `rows`."""
     place = bisect_right(rows, (txid, 1 << RUN_BITS))
     return rows[place - 1][1] if place else 0
