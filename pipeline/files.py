@@ -39,6 +39,7 @@ class State(msgspec.Struct):
         id: of the work that the runs continue.
         source: what the job reads.
         reached: for each instance the last txid that has been dealt with.
+        marks: for each instance a mark of that entry, if it is known; see `pipeline.journal.marks`.
         runs: how many have left files behind.
         batch: the last micro-batch of the stream that has been dealt with, if there is one.
         columns: the fields of messages that the files have; empty if they have whole messages.
@@ -50,6 +51,7 @@ class State(msgspec.Struct):
     id: str
     source: str
     reached: dict[str, int] = {}
+    marks: dict[str, str] = {}
     runs: int = 0
     batch: int = -1
     columns: str = ""

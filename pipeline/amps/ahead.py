@@ -11,8 +11,8 @@ import time
 from contextlib import ExitStack
 from typing import Final
 
-from client import NOW, Client, ClientError, Message
-from pipeline.amps.connection import AWAY, data_loss, explained, session
+from client import NOW, Client, ClientError, CommandError, Message
+from pipeline.amps.connection import AWAY, NOT_FOUND, data_loss, explained, session
 from pipeline.amps.limits import Limits
 from pipeline.amps.measuring import Measure, measure
 from pipeline.amps.offsets import Offset, bookmark_of, measured, ranges_of
@@ -153,8 +153,19 @@ class Ahead:
     def _has_reached_end(self, start: Offset) -> bool:
         place = bookmark_of(start)
         reached, last = self._begins.get(place, place), self._last or ""
-        same_log = reached.partition("|")[0] == last.partition("|")[0]
-        return not same_log or int(reached.split("|")[1]) >= int(last.split("|")[1])
+        if reached.partition("|")[0] != last.partition("|")[0] and not self._has(last):
+            return True
+        return int(reached.split("|")[1]) >= int(last.split("|")[1])
+
+    def _has(self, place: str) -> bool:
+        """Return whether the log has a place still: each run of the server names its own."""
+        try:
+            self._measure(place, NOW, rows=1)
+        except CommandError as error:
+            if error.reason != NOT_FOUND:
+                raise
+            return False
+        return True
 
     def _measure(
         self,

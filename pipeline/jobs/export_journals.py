@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pipeline.errors import PipelineError
 from pipeline.jobs.export_frames import Wanted, journal_entries, united, write
 from pipeline.journal.log import Log, snapshot
+from pipeline.journal.marks import UNKNOWN, has, mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +55,11 @@ def export_round(
     frame = united([journal_entries(spark, wanted, name, *one) for name, one in ranges.items()])
     count = write(frame, target, wanted)
     state.reached |= {name: last for name, (_, last) in ranges.items()}
+    state.marks |= {
+        log.instance: mark_of(log, ranges[log.instance][1], wanted.archive)
+        for log in logs
+        if log.instance in ranges
+    }
     files = target.finish(state)
     if count or most is None:
         run.say(f"{count} entries in {files} files")
@@ -86,5 +92,10 @@ def range_of(log: Log, state: State, wanted: Wanted, *, accepts_gap: bool) -> tu
         raise PipelineError(
             f"{wanted.source}: the journals of {log.instance} end at entry {last}, but the export "
             f"has {reached}: they belong to another log; export to another directory"
+        )
+    if not has(log, reached, state.marks.get(log.instance, UNKNOWN), wanted.archive):
+        raise PipelineError(
+            f"{wanted.source}: the journals of {log.instance} have another entry {reached} than "
+            "the export: the log has been put back from a backup; export to another directory"
         )
     return max(first, reached), last

@@ -40,11 +40,19 @@ class PlannedLog:
         files = log.files
         ends = [file.end_txid for file in files if file.end_txid is not None]
         self.first_txid = files[0].first_txid
-        self.number = -1  # files alone do not know by which one their instance calls the log
         self.last_txid = max(ends) - 1
         lookup = Lookup(FileTable(files), SourceCache(_NO_CACHE), lambda: self.last_txid)
         self.find = lookup.find
+        self.damaged_at = lookup.damaged_at
         self.first_since = lookup.first_since
+
+    def is_place(self, client: int) -> bool:  # noqa: ARG002 - see `Log`
+        """Return whether a number stands for the log: files do not know what it is called."""
+        return False
+
+    def parting(self, client: int, sequence: int) -> int | None:  # noqa: ARG002 - see `Log`
+        """Return None: what is not in the log is refused."""
+        return None
 
     def span(self, bookmark: str) -> Span:
         """The part of the log that a bookmark stands for.

@@ -1,13 +1,15 @@
 """`spark.readStream.format("amps-journal")`: journals followed while they are being written.
 
-An offset says for each instance the txid of the last entry that has been dealt with. That is all it
+An offset has for each instance the txid of the last entry that has been read, and a mark of that
+entry (`marks.py`): `{"AMPS-1": [1750000000000000123, "5d2c…-1750000000000000"]}`. That is all it
 takes to read a micro-batch again, so a query goes on exactly where it stopped, as long as the
-journals are still there or in the archive.
+journals are still there or in the archive. Offsets of earlier versions have the txid alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -20,6 +22,7 @@ from pyspark.sql.streaming.datasource import (
 
 from pipeline.errors import PipelineError, option_error
 from pipeline.journal.log import Log, Sealed, snapshot
+from pipeline.journal.marks import UNKNOWN, has, mark_of
 from pipeline.journal.options import JournalOptions
 from pipeline.journal.pieces import Piece
 from pipeline.journal.planning import PlannedLog, plan_log
@@ -27,7 +30,8 @@ from pipeline.journal.reading import PieceReader
 from pipeline.journal.schema import JournalSchema
 from server.journal import Span
 
-Offset = dict[str, int]
+Offset: TypeAlias = dict[str, Any]
+"""By instance, the txid of an entry and its mark, or the txid alone."""
 
 
 class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -54,7 +58,7 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         begins = {}
         for log in self._logs():
             after = PlannedLog(log).span(self._options.bookmark).after
-            begins[log.instance] = max(after, log.files[0].first_txid - 1)
+            begins[log.instance] = self._place(log, max(after, log.files[0].first_txid - 1))
         return begins
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -64,7 +68,7 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Read up to where the journals end now, and no further."""
-        self._end = self._ends()
+        self._end = self._ends({log.instance: log for log in self._logs()})
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Where the next micro-batch ends; at its start if there is nothing.
@@ -72,18 +76,22 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         Raises:
             PipelineError: the journals end before the start.
         """
-        ends = self._ends() if self._end is None else self._end
+        logs = {log.instance: log for log in self._logs()}
+        ends = self._ends(logs) if self._end is None else self._end
         room = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         offset = dict(start)
         for instance, last in sorted(ends.items()):
-            first = start[instance] if instance in start else self._first(instance)
-            if first > last:
-                first = self._of_another_log(instance, first, last)
+            log = logs.get(instance)
+            if log is None:
+                continue
+            before_first = log.files[0].first_txid - 1
+            first = self._after(log, start[instance], last) if instance in start else before_first
             count = max(last - first, 0)
             if room is not None:
                 count = min(count, room)
                 room -= count
-            offset[instance] = first + count
+            if count or instance not in start:
+                offset[instance] = self._place(log, first + count)
         return offset
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
@@ -103,37 +111,52 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         options = self._options
         return snapshot(options.path, options.archive, options.instance, self._sealed)
 
-    def _ends(self) -> Offset:
-        return {log.instance: PlannedLog(log).last_txid for log in self._logs()}
+    def _ends(self, logs: Mapping[str, Log]) -> dict[str, int]:
+        return {instance: PlannedLog(log).last_txid for instance, log in logs.items()}
 
-    def _first(self, instance: str) -> int:
-        """The txid before the first of an instance that was not there when the query began."""
-        return next(log.files[0].first_txid - 1 for log in self._logs() if log.instance == instance)
+    def _place(self, log: Log, txid: int) -> list[Any]:
+        return [txid, mark_of(log, txid, self._options.archive)]
 
-    def _of_another_log(self, instance: str, read: int, last: int) -> int:
-        """Where to begin in journals that end before what has been read.
+    def _after(self, log: Log, start: Any, last: int) -> int:
+        """Return the txid behind which to go on in a log.
 
         Raises:
-            PipelineError: the stream is to stop there.
+            PipelineError: the log is not the one that was read, and the stream is to stop there.
         """
+        read, mark = _parts(start)
+        if read > last:
+            problem = f"end with entry {last}, and this stream has read up to entry {read}"
+        elif not has(log, read, mark, self._options.archive):
+            problem = f"have another entry {read} than this stream has read"
+        else:
+            return read
         if self._options.fail_on_data_loss:
             raise PipelineError(
-                f"{self._options.path}: the journals of {instance} end with entry {last}, and this"
-                f" stream has read up to entry {read}: the log has been begun anew; begin with"
-                " another checkpoint, or read all of it with the option fail_on_data_loss=false"
+                f"{self._options.path}: the journals of {log.instance} {problem}: the log has been"
+                " begun anew, or put back from a backup; begin with another checkpoint, or read all"
+                " of it with the option fail_on_data_loss=false"
             )
-        return self._first(instance)
+        return log.files[0].first_txid - 1
 
     def _pieces(self, log: Log, start: Offset, end: Offset) -> Iterator[Piece]:
-        last = end.get(log.instance, 0)
+        if log.instance not in end:
+            return
+        last, mark = _parts(end[log.instance])
+        there = PlannedLog(log).last_txid
         before_first = log.files[0].first_txid - 1
-        after = start.get(log.instance, before_first)
-        if after > last and not self._options.fail_on_data_loss:
-            after = before_first
+        after = before_first
+        if log.instance in start:
+            after = _parts(start[log.instance])[0]
+            if start[log.instance] == end[log.instance]:
+                return
+            if after <= there or not self._options.fail_on_data_loss:
+                after = self._after(log, start[log.instance], there)
         if after >= last:
             return
-        there = PlannedLog(log).last_txid
-        if (after < before_first or last > there) and self._options.fail_on_data_loss:
+        is_whole = (
+            before_first <= after and last <= there and has(log, last, mark, self._options.archive)
+        )
+        if not is_whole and self._options.fail_on_data_loss:
             raise PipelineError(
                 f"{self._options.path}: the journals of {log.instance} do not have all entries "
                 f"from {after + 1} to {last}, but those from {before_first + 1} to {there}; name "
@@ -141,3 +164,8 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
                 " is with the option fail_on_data_loss=false"
             )
         yield from plan_log(log, self._options, (), Span(after, last=last))
+
+
+def _parts(place: Any) -> tuple[int, str]:
+    """Return the txid and the mark of a place in an offset."""
+    return (place, UNKNOWN) if isinstance(place, int) else (place[0], place[1])

@@ -32,7 +32,6 @@ from server.replication import Routes, Sender, TopicRoute
 from server.topics.incoming import Incoming
 from server.topics.incoming_permits import IncomingPermits
 from server.topics.notes import Notes
-from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
     from config_schema.spec import DestinationSpec, InstanceSpec, ReplicatedTopicSpec
@@ -174,9 +173,13 @@ def provision_replication(
         engine.log,
     )
     log.use_settlement(replication)
-    log.journal.number = client_hash(replication.log_id)
+    log.journal.name_places(replication.log_id)
     log.notes = Notes(
-        recollected.known, recollected.recent, recollected.unsettled, log.settled, spec.name
+        recollected.known,
+        recollected.recent,
+        recollected.unsettled,
+        log.settled,
+        log.made_identity,
     )
     for name, destination in destinations.items():
         delays = Delays(name, replication, engine.clock, engine.log)

@@ -216,7 +216,22 @@ def begin(
             refuse(session, header, "bookmark not found", str(place))
             return
         told = _told(replay.places(place.after), options)
-        acknowledge(session, header, "processed", sub_id=subscription.sub_id, long_options=told)
+        if place.doubt:
+            session.log.emit(
+                "1D-0029",
+                client=session.client_name,
+                sub_id=subscription.sub_id,
+                doubt=place.doubt,
+            )
+        acknowledge(
+            session,
+            header,
+            "processed",
+            sub_id=subscription.sub_id,
+            long_options=told,
+            reason="bookmark not found" if place.doubt else None,
+            detail=place.doubt or None,
+        )
         replay.begin(subscription, place)
 
     log.look_up(session.number, read_bookmark(header), read_not_found(options), found)

@@ -88,17 +88,21 @@ def count(session: Subscribing, header: Header, options: Mapping[str, str]) -> S
 
 def _tell(session: Subscribing, header: Header, log: TransactionLog, counted: Count) -> None:
     """Say what there is, and where."""
-    number = log.journal.number
-    parts = "".join(f"{number}|{txid}|:{rows}," for txid, rows in counted.parts())
+
+    def place(txid: int) -> str:
+        log_number, reached = log.journal.place(txid)
+        return f"{log_number}|{reached}|"
+
+    parts = "".join(f"{place(txid)}:{rows}," for txid, rows in counted.parts())
     told = [
-        f"places=[{number}|{counted.end}|]",
-        f"begin={number}|{counted.begin}|",
+        f"places=[{place(counted.end)}]",
+        f"begin={place(counted.begin)}",
         f"bytes={counted.size}",
         f"oldest={counted.oldest}",
         f"parts=[{parts.rstrip(',')}]",
     ]
     if counted.lost is not None:
-        told.append(f"lost=[{number}|{counted.lost.txid}|:{counted.lost.timestamp}]")
+        told.append(f"lost=[{place(counted.lost.txid)}:{counted.lost.timestamp}]")
     if not counted.is_whole:
         told.append("more")
     acknowledge(session, header, "completed", matches=counted.rows, long_options=",".join(told))

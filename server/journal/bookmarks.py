@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, Protocol, TypeAlias
 
@@ -97,6 +97,7 @@ class Span:
         before: entries of this moment and later do not count; None if there is no such limit.
         until: entries that end the span when they come; they are not in the log yet.
         includes_end: whether such an entry counts itself.
+        doubt: why the span does not begin at an entry that was named; empty if it does.
     """
 
     after: int
@@ -105,6 +106,7 @@ class Span:
     before: int | None = None
     until: frozenset[tuple[int, int]] = field(default_factory=frozenset)
     includes_end: bool = False
+    doubt: str = ""
 
 
 class Log(Protocol):
@@ -114,12 +116,20 @@ class Log(Protocol):
     def first_txid(self) -> int:
         """Of the first entry there is."""
 
-    @property
-    def number(self) -> int:
-        """What stands for the log in bookmarks that name a place in it."""
+    def is_place(self, client: int) -> bool:
+        """Return whether the first number of a bookmark stands for the log, not a publisher."""
 
     def find(self, client: int, sequence: int) -> int | None:
-        """The txid of an entry, None if it is not in the log."""
+        """Return the txid of an entry, None if it is not in the log."""
+
+    def damaged_at(self, client: int, sequence: int) -> int | None:
+        """Return the txid of a damaged entry that a name may belong to; None if there is none."""
+
+    def parting(self, client: int, sequence: int) -> int | None:
+        """Return the end of what a reader has of the log that names what has been lost of it.
+
+        None if the name is not known to be such a one.
+        """
 
     def first_since(self, timestamp: int) -> int:
         """The txid of the first entry at a moment or later; the next one if there is none."""
@@ -195,24 +205,56 @@ def resolving(
         BookmarkError: none is, and `not_found` is "fail".
     """
     starts: list[tuple[int, int]] = []
+    missing: list[Named] = []
+    doubt = ""
     for one in _places(request.starts, log) or request.starts:
         start = _start(one, request, log, now)
+        if start is None and isinstance(one, Named):
+            txid = log.damaged_at(one.client, one.sequence)
+            if txid is None:
+                missing.append(one)
+            else:
+                start = txid - request.includes_start, 0
+                doubt = f"the entry of {_text(one)} is damaged: begins at entry {txid}"
         if start is not None:
             starts.append(start)
         yield
-    if not starts and not_found == "fail":
-        raise BookmarkError("bookmark not found")
+    if missing and not starts:
+        if not_found == "fail":
+            raise BookmarkError(f"bookmark not found: {_text(missing[0])}")
+        where = {"now": "end", "epoch": "beginning"}[not_found]
+        doubt = f"{_text(missing[0])} is not in the transaction log: begins at its {where}"
+    if starts or not_found == "now":
+        # Behind where a reader and the log parted, everything is new to the reader.
+        partings = [(one, log.parting(one.client, one.sequence)) for one in missing]
+        known = [(txid, one) for one, txid in partings if txid is not None]
+        if known and not starts:
+            doubt = (
+                f"{_text(known[0][1])} is of entries that the transaction log has lost: begins "
+                "behind those before them"
+            )
+        starts += [(txid, 0) for txid, _ in known]
     elsewhere = log.first_txid - 1 if not_found == "epoch" else now
     after, not_before = min(starts, default=(elsewhere, 0))
+    span = Span(after, not_before, doubt=doubt)
     if not request.ends:
-        return Span(after, not_before)
-    return (yield from _with_end(after, not_before, request, log, now))
+        return span
+    return (yield from _with_end(span, request, log, now))
+
+
+def _text(point: Named) -> str:
+    return f"{point.client}|{point.sequence}|"
 
 
 def _places(starts: Iterable[Point], log: Log) -> list[Named]:
-    """Of where to begin, the places in this very log."""
-    places = [one for one in _named(starts) if one.client == log.number]
-    return [one for one in places if log.find(one.client, one.sequence) is not None]
+    """Return the places in this very log among the starts, those of lost entries included."""
+    places = [one for one in _named(starts) if log.is_place(one.client)]
+    return [one for one in places if _is_known(one, log)]
+
+
+def _is_known(place: Named, log: Log) -> bool:
+    client, sequence = place.client, place.sequence
+    return log.find(client, sequence) is not None or log.parting(client, sequence) is not None
 
 
 def _start(point: Point, request: BookmarkRequest, log: Log, now: int) -> tuple[int, int] | None:
@@ -232,7 +274,7 @@ def _start(point: Point, request: BookmarkRequest, log: Log, now: int) -> tuple[
 
 
 def _with_end(
-    after: int, not_before: int, request: BookmarkRequest, log: Log, now: int
+    span: Span, request: BookmarkRequest, log: Log, now: int
 ) -> Generator[None, None, Span]:
     excluded = not request.includes_end
     ends: list[int] = []
@@ -254,11 +296,11 @@ def _with_end(
         # The latest end counts: a txid, unless the moment is later than that entry.
         before = max(moments)
         if not ends or log.first_since(before) - 1 >= max(ends):
-            return Span(after, not_before, before=before)
+            return replace(span, before=before)
     if ends:
-        return Span(after, not_before, last=max(ends))
+        return replace(span, last=max(ends))
     until = {(one.client, one.sequence) for one in _named(request.ends)}
-    return Span(after, not_before, until=frozenset(until), includes_end=request.includes_end)
+    return replace(span, until=frozenset(until), includes_end=request.includes_end)
 
 
 def _named(points: Iterable[Point]) -> list[Named]:

@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from server.journal.layout import with_checksum
+from server.journal.runs import RUN_BITS
 from server.journal.side_files import check_side_file
 from server.wire.bookmarks import client_hash
 
@@ -34,17 +35,36 @@ Sequences = dict[int, tuple[int, int]]
 
 
 @lru_cache(maxsize=65_536)
-def server_made_identity(client: int, instance: str) -> int:
-    """The client hash under which messages without a sequence number are recorded.
+def server_made_identity(client: int, instance: str, run: int = 0) -> int:
+    """Return the client hash under which messages without a sequence number are recorded.
 
     It differs from that of the client, so that the numbers which the server gives do not get in the
-    way of those that the same client gives at other times.
+    way of those that the same client gives at other times. It has the number of the run in its
+    lower half, so that a txid which is given a second time does not name another message.
 
     Args:
         client: the client hash of the publisher.
         instance: name of the instance that records the message.
+        run: the number of its run; 0 for entries of versions that did not tell runs apart.
     """
-    return client_hash(f"{client}\0{instance}")
+    whole = client_hash(f"{client}\0{instance}")
+    return whole >> RUN_BITS << RUN_BITS | run if run else whole
+
+
+def publisher_part(identity: int) -> int:
+    """Return what all runs of an instance have in common in an identity that they have made."""
+    return identity >> RUN_BITS
+
+
+def is_server_made(identity: int, client: int, instance: str) -> bool:
+    """Return whether any run of an instance may have made an identity for a publisher.
+
+    Args:
+        identity: as an entry has it.
+        client: the client hash of the publisher.
+        instance: name of the instance.
+    """
+    return publisher_part(identity) == publisher_part(server_made_identity(client, instance))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ class Kind(IntEnum):
     DEFINE_TOPIC = 6  # the log's own: what a topic's number stands for in this file
     DEFINE_ORIGIN = 7  # the log's own: what an origin's number stands for in this file
     MISSING = 8  # which numbers of a publisher are not here; see missing.py
+    RUNS = 9  # the log's own: which run of the instance has recorded which entries; see runs.py
 
 
 MESSAGES: Final = frozenset((Kind.PUBLISH, Kind.DELTA_PUBLISH))

@@ -30,12 +30,12 @@ from server.journal.recovery import Found, Recovery
 from server.journal.reindexing import Reindexing
 from server.journal.removed import Gone, Removed
 from server.journal.restoring import Restoring
+from server.journal.runs import Runs, place_number, run_of
 from server.journal.settings import JournalSettings
 from server.journal.side_files import SideFile
 from server.journal.storage import Disk
 from server.journal.upkeep import Place, Upkeep
 from server.journal.writer import Position, Writer
-from server.wire.bookmarks import client_hash
 
 _SIZE_UNIT: Final = 1 << 20
 _FILLED_AT_ONCE: Final = 64 << 20  # larger files get their zeros in the background
@@ -61,9 +61,7 @@ class Journal:
         restoring: finds damaged records, and makes them again; takes its time.
         missing: the numbers of publishers that are not in the log though higher ones are; the
             engine's.
-        number: in a bookmark, stands for this log in the place of a publisher, with a txid as
-            sequence. It is another one for a log that was begun anew; replication, which has a
-            better name for the log, sets it to that one's hash.
+        runs: which run of the instance has recorded which entries.
 
     Raises:
         JournalError: the files there do not make up a log, or cannot be used.
@@ -99,7 +97,8 @@ class Journal:
             os.close(possession)
             raise
         self._possession = possession
-        self.number = client_hash(f"{settings.instance} {self._table.files[0].created}")
+        self._name = f"{settings.instance} {self._table.files[0].created}"
+        self._place_numbers: tuple[int, dict[int, int]] = (-1, {})
         text = f"the transaction log has {len(found.files)} files, up to entry {self.last_txid}"
         if found.files and found.files[0].number:
             begin = found.files[0].path.name
@@ -116,6 +115,7 @@ class Journal:
             sequences = without_inactive(sequences, clock() - settings.client_expiration // 1000)
             self.missing.forget(found.sequences.keys() - sequences.keys())
         self._table = FileTable(tuple(found.files))
+        self.runs = Runs(found.runs)
         self._cache = SourceCache(settings.cache_limit or _default_cache())
         place = Place(
             settings.instance,
@@ -146,6 +146,7 @@ class Journal:
             self._upkeep.next_file,
             clock,
             self._relieve,
+            self.runs,
         )
         self._committer = Committer(
             self._writer,
@@ -371,10 +372,62 @@ class Journal:
         return total
 
     def find(self, client: int, sequence: int) -> int | None:
-        """The txid of an entry on stable storage, None if it is not in the log."""
-        if client == self.number:
-            return sequence if sequence <= self.durable_txid else None
-        return self._lookup.find(client, sequence)
+        """Return the txid of an entry on stable storage, None if it is not in the log."""
+        run = self._run_of_place(client)
+        if run is None:
+            return self._lookup.find(client, sequence)
+        is_here = sequence <= self.durable_txid and self.runs.at(sequence) == run
+        return sequence if is_here else None
+
+    def place(self, txid: int) -> tuple[int, int]:
+        """Return a bookmark that names a place in this very log, up to an entry.
+
+        In place of a publisher it has a number, which stands for the log and for the run that has
+        recorded the entry; in place of a sequence the txid.
+        """
+        return place_number(self._name, self.runs.at(txid)), txid
+
+    def is_place(self, client: int) -> bool:
+        """Return whether the first number of a bookmark stands for this log."""
+        return self._run_of_place(client) is not None
+
+    def name_places(self, name: str) -> None:
+        """Set what tells this log from others in the names of places.
+
+        Without that, they go by the instance's name and by when the log was begun.
+        """
+        self._name = name
+        self._place_numbers = (-1, {})
+
+    def parting(self, client: int, sequence: int) -> int | None:
+        """Return the end of what a reader has of this log that names what has been lost of it.
+
+        An earlier run of the instance has given the name, and the log has entries of that run, but
+        not this one: it was never on stable storage, or the log has been put back from a backup.
+
+        Args:
+            client: the first number of the bookmark.
+            sequence: the second one, a txid of that run.
+
+        Returns:
+            The txid; None if the name is none of such a run.
+        """
+        run = self._run_of_place(client)
+        last = self.runs.last_txid(run_of(client) if run is None else run)
+        return last if last is not None and last < sequence else None
+
+    def damaged_at(self, client: int, sequence: int) -> int | None:
+        """Return the txid of a damaged entry that a name may belong to; None if there is none."""
+        return self._lookup.damaged_at(client, sequence)
+
+    def _run_of_place(self, client: int) -> int | None:
+        """Return the number of the run that a place with this first number belongs to, if any."""
+        rows = self.runs.rows()
+        size, numbers = self._place_numbers
+        if size != len(rows):
+            numbers = {place_number(self._name, run): run for run in (0, *(run for _, run in rows))}
+            self._place_numbers = len(rows), numbers
+        return numbers.get(client)
 
     def lost(self, wanted: Wanted, after: int) -> Gone | None:
         """The last message that has been removed behind an entry; None if there was none.

@@ -70,6 +70,8 @@ EXTRAS_HEAD: Final = _EXTRAS.size
 _LENGTH: Final = struct.Struct("<H")
 _LONGEST_PART: Final = 0xFFFF
 _LONGEST_DEFINITION: Final = 2 * (_LENGTH.size + _LONGEST_PART)
+MAX_RUNS_SIZE: Final = 16 << 10
+"""Of the body of an entry that tells runs, in bytes."""
 
 crc32c = google_crc32c.value
 
@@ -134,8 +136,9 @@ class Mark:
 
 
 def capacity(size: int) -> int:
-    """The longest body with its extras, in bytes, that fits into a file of a size."""
-    return min(size - PAGE - 3 * RECORD_SIZE - 2 * _LONGEST_DEFINITION, LARGEST_U32)
+    """Return the longest body with its extras, in bytes, that fits into a file of a size."""
+    own = 4 * RECORD_SIZE + 2 * _LONGEST_DEFINITION + MAX_RUNS_SIZE
+    return min(size - PAGE - own, LARGEST_U32)
 
 
 def pack_header(header: FileHeader) -> bytes:

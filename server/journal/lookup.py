@@ -11,7 +11,7 @@ import numpy as np
 from server.journal.files import FileTable, JournalFile, SourceCache
 from server.journal.index import Span
 from server.journal.layout import CLIENT, SEQUENCE, TIMESTAMP
-from server.journal.records import read_rows, scan_columns
+from server.journal.records import CHUNK, columns, read_intact_records, read_rows, scan_columns
 from server.journal.storage import Source
 
 _NEIGHBOURS: Final = 16  # entries to try when one that would tell the time is damaged
@@ -47,6 +47,53 @@ class Lookup:
                 if txid is not None:
                     return txid
         return None
+
+    def damaged_at(self, client: int, sequence: int) -> int | None:
+        """Return the txid of a damaged entry that a bookmark may name; None if there is none.
+
+        Its record is not intact, but has one of the two numbers still, or stands between entries of
+        the publisher with a lower and a higher number. The first of several such entries counts, so
+        that nothing is left out behind the one that is named.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        for file in reversed(self._table.files):
+            span = self._span(file, client)
+            is_at = file.first_txid <= sequence < file.first_txid + self._count(file)
+            if is_at or (span is not None and span.first <= sequence <= span.last):
+                txid = self._damaged_in(file, client, sequence)
+                if txid is not None:
+                    return txid
+        return None
+
+    def _damaged_in(self, file: JournalFile, client: int, sequence: int) -> int | None:
+        source = self._open(file)
+        if source is None:
+            return None
+        count, first = self._count(file), file.first_txid
+        alike, others = list[int](), list[int]()
+        before, behind = 0, first + count  # entries of the publisher around the one that is named
+        for start in range(0, count, CHUNK):
+            stop = min(start + CHUNK, count)
+            rows = read_intact_records(source, first, start, stop)
+            block = columns(source, start, stop) if rows is None else rows
+            if rows is None:
+                intact = read_rows(source, first, start, stop)
+                damaged = np.array([row is None for row in intact])
+                named = (block["client"] == client) | (block["sequence"] == sequence)
+                alike += (first + start + np.flatnonzero(damaged & named)).tolist()
+                others += (first + start + np.flatnonzero(damaged)).tolist()
+                block = block[~damaged]
+            of_publisher = block[block["client"] == client]
+            lower = of_publisher["txid"][of_publisher["sequence"] < sequence]
+            higher = of_publisher["txid"][of_publisher["sequence"] > sequence]
+            before = max(before, int(lower.max(initial=0)))
+            behind = min(behind, int(higher.min(initial=behind)))
+        between = [txid for txid in alike if before < txid < behind]
+        if not between and before:
+            between = [txid for txid in others if before < txid < behind]
+        return between[0] if between else None
 
     def find_again(self, client: int, sequence: int, txid: int) -> int | None:
         """The txid of an entry that has the name of another one, and was recorded after that.

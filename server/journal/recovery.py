@@ -42,7 +42,16 @@ from server.journal.layout import (
 from server.journal.missing import Missing, decode_note
 from server.journal.naming import clients_name, journal_files, unfinished_files
 from server.journal.numbering import numbered
-from server.journal.records import CHUNK, Names, no_names, read_bodies, read_rows
+from server.journal.records import (
+    CHUNK,
+    Names,
+    no_names,
+    read_bodies,
+    read_body,
+    read_rows,
+    scan_columns,
+)
+from server.journal.runs import decode_runs
 from server.journal.storage import Disk, FileSource
 
 
@@ -60,6 +69,7 @@ class Found:
         missing: what is missing of them.
         last_txid: of the last entry that there has been, 0 if there is no trace of any.
         clients_stored_to: the txid up to which the stored table of publishers is true.
+        runs: the first txid and the number of each earlier run.
     """
 
     files: list[JournalFile]
@@ -71,6 +81,7 @@ class Found:
     missing: Missing
     last_txid: int
     clients_stored_to: int
+    runs: list[tuple[int, int]]
 
 
 class Recovery:
@@ -100,6 +111,7 @@ class Recovery:
         self._sequences: Sequences = {}
         self._missing = Missing()
         self._covered = 0  # the txid up to which the stored table of publishers is true
+        self._runs: list[tuple[int, int]] = []  # as the last file tells them
 
     def run(self) -> Found:
         """Look at all files, cut off an unfinished commit, and rebuild the table of publishers.
@@ -142,6 +154,7 @@ class Recovery:
             self._missing,
             last,
             self._covered,
+            self._runs or _runs_in(files),
         )
 
     def _collect(self) -> dict[int, Path]:
@@ -330,6 +343,10 @@ class Recovery:
         for one in numbered(records):
             self._take(one.client, one.last, one.time)
 
+    def _take_runs(self, data: bytes) -> None:
+        with suppress(msgspec.MsgspecError):
+            self._runs = decode_runs(data)
+
     def _take(self, client: int, sequence: int, time: int) -> None:
         known = self._sequences.get(client, (0, 0))
         self._sequences[client] = (max(known[0], sequence), max(known[1], time))
@@ -338,7 +355,7 @@ class Recovery:
         source = FileSource(path)
         names: Names = no_names()
 
-        visitor = _Learning(names, self._take_row, self._take_rows)
+        visitor = _Learning(names, self._take_row, self._take_rows, self._take_runs)
         extent = find_extent(source, header.first_txid, self._covered, visitor)
         self._report_damage(path, header, extent)
         if header.number and not extent.count:
@@ -407,6 +424,7 @@ class _Learning:
         names: are given those that entries define.
         take: learns what an entry says of its publisher.
         take_all: learns it of entries in a row.
+        take_runs: learns what an entry tells of runs.
     """
 
     def __init__(
@@ -414,22 +432,45 @@ class _Learning:
         names: Names,
         take: Callable[[Row, bytes], None],
         take_all: Callable[[npt.NDArray[np.void], Callable[[int], bytes]], None],
+        take_runs: Callable[[bytes], None],
     ) -> None:
         self._names = names
         self._take = take
         self._take_all = take_all
+        self._take_runs = take_runs
 
     def take(self, row: Row, data: bytes) -> None:
         """See `Visitor.take`."""
-        self._names.learn(row[KIND], row[TOPIC], row[ORIGIN], data)
+        self._learn(row, data)
         self._take(row, data)
 
     def take_all(self, records: npt.NDArray[np.void], data: Callable[[int], bytes]) -> None:
         """See `Visitor.take_all`."""
         for place in np.flatnonzero(records["kind"] >= Kind.DEFINE_TOPIC).tolist():
-            row = records[place].item()
-            self._names.learn(row[KIND], row[TOPIC], row[ORIGIN], data(place))
+            self._learn(records[place].item(), data(place))
         self._take_all(records, data)
+
+    def _learn(self, row: Row, data: bytes) -> None:
+        self._names.learn(row[KIND], row[TOPIC], row[ORIGIN], data)
+        if row[KIND] == Kind.RUNS:
+            self._take_runs(data)
+
+
+def _runs_in(files: Sequence[JournalFile]) -> list[tuple[int, int]]:
+    """Return the runs that the last readable entry about them tells, in files that are full."""
+    for file in reversed(files):
+        if file.seal is None:
+            continue
+        source = open_source(file.path)
+        for start, records in scan_columns(source, file.seal.count):
+            for place in reversed(np.flatnonzero(records["kind"] == Kind.RUNS).tolist()):
+                number = start + place
+                rows = read_rows(source, file.first_txid, number, number + 1)
+                data = None if rows[0] is None else read_body(source, rows[0])
+                with suppress(msgspec.MsgspecError):
+                    if data is not None:
+                        return decode_runs(data)
+    return []
 
 
 def _with_names(file: JournalFile, names: Names) -> JournalFile:

@@ -38,6 +38,7 @@ from server.journal.layout import (
 )
 from server.journal.making import how_many_fit, make_block
 from server.journal.missing import Missing
+from server.journal.runs import Runs
 
 _pack_head: Final = HEAD.pack
 _pack_checksum: Final = CHECKSUM.pack
@@ -80,6 +81,7 @@ class Writer:
         next_file: gives an empty file, or raises JournalUnavailable.
         clock: microseconds since the Unix epoch.
         relieve: lets what waits be written, or waits until some of it has been.
+        runs: the runs of the instance; this one begins with the first entry.
 
     Attributes:
         durable: the last entry on stable storage; the committer sets it.
@@ -100,6 +102,7 @@ class Writer:
         next_file: Callable[[], LiveFile],
         clock: Callable[[], int],
         relieve: Callable[[], None],
+        runs: Runs,
     ) -> None:
         self.durable = position.next_txid - 1
         self.refusal: str | None = None
@@ -111,6 +114,9 @@ class Writer:
         self._next_file = next_file
         self._clock = clock
         self._relieve = relieve
+        self._runs = runs
+        self._run = runs.current
+        self._has_runs = False  # whether this run has told in the current file which runs there are
         self._numbers = [max(file.names.topics) + 1, max(file.names.origins) + 1]
         self._no_topic = TopicHandle(NO_TOPIC)
         self._next_txid = position.next_txid
@@ -220,7 +226,7 @@ class Writer:
                 flags = LATE
         elif kind < Kind.NO_OP or kind == Kind.MISSING:
             source_txid = source_txid or client
-            client = server_made_identity(client, self._instance)
+            client = server_made_identity(client, self._instance, self._run)
             sequence = txid
         lag = txid - self.durable
         if lag > LAG_UNKNOWN:
@@ -290,7 +296,7 @@ class Writer:
             numbers = sequences[part]
             content = Content(
                 0,
-                client if numbers else server_made_identity(client, self._instance),
+                client if numbers else server_made_identity(client, self._instance, self._run),
                 numbers or txids,
                 0 if numbers else client,
                 0,
@@ -432,13 +438,27 @@ class Writer:
         """
         needed = length + RECORD_SIZE
         self._credit += needed
-        if self._room() < needed:
-            self._begin_file(length)
+        while not self._has_runs or self._room() < needed:
+            if self._room() < needed:
+                self._begin_file(length)
+            else:
+                self._tell_runs()
         self._wait(needed)
         self._settle()
         allowed = max(MOST_WAITING - (self._appended - self.pipe.taken), needed)
         self._granted = min(self._room(), allowed)
         self._credit = self._granted - needed
+
+    def _tell_runs(self) -> None:
+        """Record which runs there are, before this one records anything else in the file."""
+        first_txid, self._has_runs = self._next_txid, True
+        self._no_topic.file = self.file.number
+        try:
+            self.append(self._no_topic, 0, 0, self._runs.begin(first_txid), Kind.RUNS)
+        except JournalUnavailable:
+            self._has_runs = False
+            self._runs.undo(first_txid)
+            raise
 
     def _settle(self) -> None:
         """Take back what is left of the credit."""
@@ -522,6 +542,7 @@ class Writer:
         self._append_to_stream = self.pipe.stream.blocks.append
         self.file = file
         self._numbers = [1, 1]
+        self._has_runs = False
         self._first_txid = txid
         self._bodies_end = PAGE
         self._with_extras = 0

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from server.journal.clients import server_made_identity
+from server.journal.clients import publisher_part, server_made_identity
 from server.links.compared_records import TopicRecords, goes_from, is_kept_by
 from server.links.findings import MOST_SHOWN, Finding, Findings
 from server.links.repairs import Repairs
@@ -398,7 +398,9 @@ class Comparing:
         """
         peer, sow = self._known[wanted.peer].peer, wanted.topic
         names = self._replication.instance, peer.name
-        repairs = frozenset(server_made_identity(self._repairs.client_hash, one) for one in names)
+        repairs = frozenset(
+            publisher_part(server_made_identity(self._repairs.client_hash, one)) for one in names
+        )
         is_heard = self._goes_there(peer, sow)(sow.name)
         ours: list[tuple[str, int]] = []
         theirs: list[tuple[str, int]] = []

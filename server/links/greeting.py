@@ -17,6 +17,7 @@ import msgspec
 from config_schema.together import Finding, InstanceDescription, check_link
 from config_schema.together.routes import meets
 from server.base.malformed import MALFORMED
+from server.links.introduction import Introduction
 
 if TYPE_CHECKING:
     from config_schema.together.description import Destination
@@ -28,14 +29,14 @@ MOST_IN_NAME: Final = 255
 """Characters of the Name or Group of an instance."""
 
 _MOST_SHOWN: Final = 40
-_DECODER: Final = msgspec.msgpack.Decoder(InstanceDescription)
+_DECODER: Final = msgspec.msgpack.Decoder(Introduction)
 
 
 class GreetingError(Exception):
     """What somebody has said of themselves makes no sense; the text says how."""
 
 
-def described(hello: Hello) -> InstanceDescription:
+def described(hello: Hello) -> Introduction:
     """What an instance says of its configuration.
 
     Raises:

@@ -16,7 +16,7 @@ from server.links.line import NEVER, RETRY_SECONDS
 
 if TYPE_CHECKING:
     from server.links.line import Line
-    from server.replication import Batch, Begin, Owed, Peer, Taken
+    from server.replication import Batch, Begin, Branch, Owed, Peer, Taken
 
 _LOOK_SECONDS: Final = 0.001
 """How often it is looked what can be acknowledged, at most."""
@@ -37,9 +37,18 @@ class Inward:
         frame: what it asks.
         address: of the other end.
         transport: name of the transport that the connection was made by.
+        branch: what is gone from the log of either instance.
     """
 
-    def __init__(self, line: Line, peer: Peer, frame: Begin, address: str, transport: str) -> None:
+    def __init__(
+        self,
+        line: Line,
+        peer: Peer,
+        frame: Begin,
+        address: str,
+        transport: str,
+        branch: Branch,
+    ) -> None:
         self._line: Final = line
         replication = line.replication
         client = frame.client
@@ -51,7 +60,7 @@ class Inward:
         self._unacknowledged = 0
         self._receiver: Final = replication.receiver(peer.name)
         self._answers: Final = self._receiver.begin(
-            peer, frame, replication.acknowledgement.settled
+            peer, frame, replication.acknowledgement.settled, branch
         )
         self._answer = next(self._answers, None)
         line.tell("1F-0006", client)

@@ -35,6 +35,7 @@ from server.replication import (
     Batch,
     Beat,
     Begin,
+    Branch,
     Frame,
     FrameError,
     FrameReader,
@@ -52,13 +53,13 @@ from server.replication.frames import Word
 from server.security.later import when_decided
 
 if TYPE_CHECKING:
-    from config_schema.together import InstanceDescription
     from server.base.log import Log
     from server.links.comings import Comings
     from server.links.conflicts import Conflicts
+    from server.links.introduction import Introduction
     from server.links.line import Conduit, Demand, Turns
     from server.links.replication import Replication
-    from server.replication import Peer
+    from server.replication import Peer, Receiver
     from server.security.later import Later
     from server.topics.incoming_permits import Judge
 
@@ -209,7 +210,7 @@ class Link:
         self.shortfall: Shortfall | None = None
         self.stage = Stage.GREETING
         self.hello: Hello | None = None
-        self.description: InstanceDescription | None = None
+        self.description: Introduction | None = None
         self.log_before: str | None = None
         self._host = host
         self._transport = transport
@@ -574,8 +575,19 @@ class Link:
         if replication.description.listens is None:
             raise ProtocolError(f"replicates to {replication.instance}, which takes nothing")
         replication.permits.begin(self._peer.name, self._judge)
-        self._inward = Inward(self, self._peer, frame, self.conduit.address, self._transport)
+        branch = Branch() if self.description is None else replication.branch_of(self.description)
+        self._say_what_is_gone(replication.receiver(self._peer.name), frame, branch)
+        self._inward = Inward(
+            self, self._peer, frame, self.conduit.address, self._transport, branch
+        )
         self._see_whether_it_is_another(is_empty=frame.last < frame.first)
+
+    def _say_what_is_gone(self, receiver: Receiver, frame: Begin, branch: Branch) -> None:
+        names = {"instance": self.replication.instance, "other": self.address}
+        if receiver.has_parted(frame, branch):
+            self.log.emit("1E-0034", **names, txid=receiver.received)
+        if branch.has_lost:
+            self.log.emit("1E-0035", **names)
 
     def _resume(self, frame: Resume | Knowledge) -> None:
         self._source_of(frame).resume(frame)

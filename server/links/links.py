@@ -98,7 +98,6 @@ class Links:
         self.conflicts: Final = Conflicts(clock, log)
         self.comings: Final = Comings(clock, log)
         self._clock = clock
-        self._description = msgspec.msgpack.encode(replication.description)
         self._links: set[Link] = set()
         self._by_peer: dict[str, list[Link]] = {}
         self._watchers: list[Callable[[], None]] = []
@@ -341,7 +340,7 @@ class Links:
             replication.description.listens is not None,
             user,
             password,
-            self._description,
+            msgspec.msgpack.encode(replication.introduction()),
             replication.nonce,
         )
 

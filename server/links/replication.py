@@ -17,12 +17,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from config_schema.together import InstanceDescription
 from server.base.tally import Tally
+from server.journal.runs import place_number
 from server.links.admin_addresses import NOWHERE, AdminInterface
 from server.links.events import LinkEvent, LinkEvents, Way
 from server.links.identities import Identities
+from server.links.introduction import Introduction
 from server.replication import (
     Acknowledgement,
+    Branch,
     Cursor,
     Known,
     Receiver,
@@ -32,11 +36,9 @@ from server.replication import (
     Waiting,
 )
 from server.replication.receiver import log_of
-from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
     from config_schema.spec import DestinationSpec
-    from config_schema.together import InstanceDescription
     from server.base.clock import Clock
     from server.base.log import Log
     from server.journal import Topic
@@ -247,6 +249,26 @@ class Replication:
         earlier = {name: one for name, one in self._cursors.items() if name not in found}
         return earlier | current
 
+    def introduction(self) -> Introduction:
+        """Return what is told to other instances when a link begins."""
+        journal, description = self._transaction_log.journal, self.description
+        return Introduction(
+            **{name: getattr(description, name) for name in InstanceDescription.__struct_fields__},
+            runs=tuple(journal.runs.rows_with_current(journal.last_txid + 1)),
+            read={
+                name: (log_of(one.stream), one.txid, one.run)
+                for name, one in self.cursors().items()
+                if one.run is not None
+            },
+        )
+
+    def branch_of(self, theirs: Introduction) -> Branch:
+        """Find out what is gone from the log of this instance, or from that of another one."""
+        log, txid, run = theirs.read.get(self.instance, ("", 0, 0))
+        journal = self._transaction_log.journal
+        has_lost = log == self.log_id and (txid > journal.last_txid or journal.runs.at(txid) != run)
+        return Branch(theirs.runs, has_lost)
+
     @property
     def receivers(self) -> Mapping[str, Receiver]:
         """All sources that have connected in this run, by name."""
@@ -267,15 +289,16 @@ class Replication:
     def places(self, txid: int) -> list[tuple[int, int]]:
         """See `Settlement.places`."""
         places = {
-            log_of(one.stream): one.txid if txid >= self._started else 0
+            log_of(one.stream): (one.txid, one.run or 0) if txid >= self._started else (0, 0)
             for name, one in self._cursors.items()
             if name not in self._receivers
         }
         for receiver in self._receivers.values():
             place = receiver.place_of(txid)
             if place is not None:
-                places[place[0]] = place[1]
-        return [(client_hash(log), last) for log, last in places.items()]
+                log, last = place
+                places[log] = last, receiver.run_at(last) or 0
+        return [(place_number(log, run), last) for log, (last, run) in places.items()]
 
     # What is settled.
 

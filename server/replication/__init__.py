@@ -107,7 +107,15 @@ from server.replication.handshake import (
     which_stays,
 )
 from server.replication.known import Had, Known
-from server.replication.receiver import Conflict, Cursor, Receiver, Recorded, Recorder, Taken
+from server.replication.receiver import (
+    Branch,
+    Conflict,
+    Cursor,
+    Receiver,
+    Recorded,
+    Recorder,
+    Taken,
+)
 from server.replication.recent import Recent
 from server.replication.routes import Filter, Hop, Routes, TopicRoute, hops, lengthen
 from server.replication.sender import Peer, ProtocolError, Reader, Resumed, Sender, SourceLog, State
@@ -123,6 +131,7 @@ __all__ = [
     "Batch",
     "Beat",
     "Begin",
+    "Branch",
     "Column",
     "Columns",
     "Conflict",

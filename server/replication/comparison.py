@@ -37,6 +37,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from server.journal.clients import publisher_part
 from server.replication.comparing_words import (
     MOST_BYTES,
     List,
@@ -391,11 +392,11 @@ def prevails(one: State, other: State, repairs: frozenset[int]) -> bool:
     Args:
         one: the one.
         other: the other.
-        repairs: the identities of what repairs of the two instances have published.
+        repairs: what stands for the repairs of the two instances; see `publisher_part`.
     """
     return _rank(one, repairs) > _rank(other, repairs)
 
 
 def _rank(state: State, repairs: frozenset[int]) -> tuple[bool, bool, int, int, int]:
-    is_repair = state.client in repairs
+    is_repair = publisher_part(state.client) in repairs
     return bool(state.digest), not is_repair, state.client, state.sequence, state.digest

@@ -17,7 +17,7 @@ from operator import lt
 from typing import Final, NamedTuple
 
 from server.base.ranges import Ranges
-from server.journal.clients import server_made_identity
+from server.journal.clients import is_server_made
 
 MOST_GAPS_OF_ONE: Final = 4096
 MOST_GAPS: Final = 131_072
@@ -181,4 +181,4 @@ def was_made_by(instance: str, client: int, source_txid: int) -> bool:
         client: the identity.
         source_txid: as the entry has it: for such a publisher its own client hash.
     """
-    return client == server_made_identity(source_txid, instance)
+    return is_server_made(client, source_txid, instance)

@@ -29,6 +29,7 @@ from typing import Final, NamedTuple, Protocol
 from server.base.ranges import Ranges
 from server.journal import EVENTS, MESSAGES, Kind, Origin, Topic
 from server.journal.layout import crc32c
+from server.journal.runs import run_at
 from server.replication.acknowledgement import Kept
 from server.replication.columns import (
     Batch,
@@ -124,11 +125,30 @@ class Cursor(NamedTuple):
         stream: what it is a place in; see `Begin`.
         txid: everything up to this is on stable storage here, and settled.
         owed: of that, what the source could not read; it sends that should it be able to.
+        run: the number of the run of the source that has recorded the entry; None if the source
+            does not tell.
     """
 
     stream: str
     txid: int
     owed: tuple[tuple[int, int], ...] = ()
+    run: int | None = None
+
+
+class Branch(NamedTuple):
+    """What a source and its destination know of what is gone from either's log.
+
+    Attributes:
+        runs: the first txid and the number of each run of the source, in order; empty if it does
+            not tell.
+        has_lost: whether the source has got entries from the destination that this has lost.
+    """
+
+    runs: Sequence[tuple[int, int]] = ()
+    has_lost: bool = False
+
+
+WHOLE: Final = Branch()
 
 
 class Conflict(NamedTuple):
@@ -189,6 +209,8 @@ class Receiver:
         self._recorder = recorder
         self._stream = None if cursor is None else cursor.stream
         self._received = self._stored = self._settled = 0 if cursor is None else cursor.txid
+        self._run = None if cursor is None else cursor.run  # while no source has told its runs
+        self._runs: Sequence[tuple[int, int]] = ()
         self._difference_to = 0
         self._owed = Ranges(() if cursor is None else cursor.owed)
         self._source: Peer | None = None
@@ -207,18 +229,23 @@ class Receiver:
 
     # The link.
 
-    def begin(self, source: Peer, frame: Begin, settled: int) -> Iterator[Resume | Knowledge]:
-        """A source asks where to go on; returns what to tell it.
+    def begin(
+        self, source: Peer, frame: Begin, settled: int, branch: Branch = WHOLE
+    ) -> Iterator[Resume | Knowledge]:
+        """Begin to take what a source sends; returns what to tell it about where to go on.
 
         Args:
             source: the instance that asks.
             frame: what it says.
             settled: the txid up to which everything here is settled.
+            branch: what is gone from either's log.
         """
         self.disconnected()
         self._source = source
         self._source_name = source.name
-        is_known = self._stream == frame.stream
+        is_known = self._stream == frame.stream and not branch.has_lost
+        is_known = is_known and not self.has_parted(frame, branch)
+        self._runs = branch.runs
         if is_known and self._difference_to <= self._received <= frame.last:
             yield Resume(self._received, self._ack(), [*self._owed])
             self._move_to(max(self._received, frame.first - 1))
@@ -233,6 +260,17 @@ class Receiver:
         self._stages = [0], [0]
         yield Resume(None)
         yield from self._knowledge(source, settled)
+
+    def has_parted(self, frame: Begin, branch: Branch) -> bool:
+        """Return whether the source's log is the one that was read, and has lost some of that."""
+        run = self.run_at(self._received)
+        if run is None or not branch.runs or frame.stream != self._stream:
+            return False
+        return run_at(branch.runs, self._received) != run
+
+    def run_at(self, txid: int) -> int | None:
+        """Return the number of the source's run that has recorded an entry; None if not known."""
+        return run_at(self._runs, txid) if self._runs else self._run
 
     def _knowledge(self, source: Peer, settled: int) -> Iterator[Knowledge]:
         """What there is of each publisher.
@@ -540,7 +578,7 @@ class Receiver:
         """
         if self._stream is None or self._settled < self._difference_to:
             return None
-        return Cursor(self._stream, self._settled, tuple(self._owed))
+        return Cursor(self._stream, self._settled, tuple(self._owed), self.run_at(self._settled))
 
 
 def log_of(stream: str) -> str:

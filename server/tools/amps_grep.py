@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from server.base.json_lines import json_line
-from server.journal.clients import server_made_identity
+from server.journal.clients import publisher_part, server_made_identity
 from server.journal.inspection import Slot
 from server.journal.layout import encode_text
 from server.program.command_line import Parser, file_name, make_parser
@@ -157,14 +157,15 @@ def _search_journal(search: _Search, path: Path) -> Iterator[bytes]:
     options = search.options
     printer = JournalPrinter(reader, as_json=options.json, with_data=not options.no_data)
     instance = "" if reader.header is None else reader.header.instance
-    hashes = _hashes(options.clients, instance)
+    hashes = _hashes(options.clients)
+    parts = {publisher_part(server_made_identity(one, instance)) for one in hashes}
     prefix = b"" if options.json or not search.with_names else encode_text(f"{path}:\n")
     yield printer.header()
     for slot in reader.slots():
         printer.look_at(slot)
         if is_noop(slot) and not options.include_noops:
             continue
-        if hashes and not _is_of(slot, hashes):
+        if hashes and not _is_of(slot, hashes, parts):
             continue
         if search.matches(entry_text(slot)) == options.invert_match:
             continue
@@ -173,14 +174,14 @@ def _search_journal(search: _Search, path: Path) -> Iterator[bytes]:
     search.problem |= printer.tell_damage(NAME)
 
 
-def _is_of(slot: Slot, hashes: set[int]) -> bool:
-    return slot.entry is not None and slot.entry.client in hashes
+def _is_of(slot: Slot, hashes: set[int], parts: set[int]) -> bool:
+    entry = slot.entry
+    return entry is not None and (entry.client in hashes or publisher_part(entry.client) in parts)
 
 
-def _hashes(clients: Iterable[str], instance: str) -> set[int]:
-    """The hashes under which messages of clients may be recorded."""
-    names = {int(one) if one.isascii() and one.isdigit() else client_hash(one) for one in clients}
-    return names | {server_made_identity(one, instance) for one in names}
+def _hashes(clients: Iterable[str]) -> set[int]:
+    """Return the client hashes of clients, which may be given by them."""
+    return {int(one) if one.isascii() and one.isdigit() else client_hash(one) for one in clients}
 
 
 def _search_log(search: _Search, name: str, file: BufferedReader) -> Iterator[bytes]:

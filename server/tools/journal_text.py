@@ -34,7 +34,7 @@ from server.wire.bookmarks import client_hash
 
 RULE: Final = b"_" * 62 + b"\n"
 
-_HOUSEKEEPING: Final = frozenset((Kind.NO_OP, Kind.DEFINE_TOPIC, Kind.DEFINE_ORIGIN))
+_HOUSEKEEPING: Final = frozenset((Kind.NO_OP, Kind.DEFINE_TOPIC, Kind.DEFINE_ORIGIN, Kind.RUNS))
 _IDENTIFIERS: Final = (
     "local txid",
     "previous local txid",
@@ -55,6 +55,7 @@ _KINDS: Final[dict[int, str]] = {
     Kind.DEFINE_TOPIC: "noop (topic definition)",
     Kind.DEFINE_ORIGIN: "noop (origin definition)",
     Kind.MISSING: "missing",
+    Kind.RUNS: "noop (runs)",
 }
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from server.journal.clients import server_made_identity
 from server.journal.layout import crc32c
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ class Notes:
         recent: what it recorded last.
         unsettled: up to which of their numbers publishers' messages are settled.
         settled: tells the txid up to which everything is.
-        instance: its name.
+        identity: makes the identity of a publisher that gives no numbers from its client hash.
 
     Attributes:
         unsettled: see above.
@@ -40,13 +39,13 @@ class Notes:
         recent: Recent,
         unsettled: Unsettled,
         settled: Callable[[], int],
-        instance: str,
+        identity: Callable[[int], int],
     ) -> None:
         self.unsettled: Final = unsettled
         self._settled: Final = settled
         self._known: Final = known
         self._recent: Final = recent
-        self._instance: Final = instance
+        self._identity: Final = identity
 
     def lacks(self, client: int, sequence: int) -> bool:
         """Whether a message may still come that is not above its publisher's highest number."""
@@ -75,7 +74,7 @@ class Notes:
         """
         if sequences:
             self.take_numbers(client, before, sequences, txids[-1])
-        identity = client if sequences else server_made_identity(client, self._instance)
+        identity = client if sequences else self._identity(client)
         ends = txids[0], txids[-1]
         self._recent.note(identity, sequences or txids, checksums, ends, topic, origin)
 
@@ -94,7 +93,7 @@ class Notes:
         if sequence:
             self.take_numbers(client, before, (sequence,), txid)
         else:
-            identity, sequence = server_made_identity(client, self._instance), txid
+            identity, sequence = self._identity(client), txid
         self._recent.note_one(identity, sequence, crc32c(data), txid, topic, origin)
 
     def take_numbers(self, client: int, before: int, sequences: Sequence[int], txid: int) -> None:

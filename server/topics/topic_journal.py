@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.journal import MESSAGES, AppendedRun, JournalUnavailable, Kind, Origin, Topic
 from server.journal.blocks import made_of, of_one
-from server.journal.clients import server_made_identity
 from server.journal.entry import NO_ORIGIN
 from server.journal.layout import encode_text, pack_extras
 from server.sow.records import NANOSECONDS_IN_MICROSECOND
@@ -252,7 +251,7 @@ class TopicJournal:
     def _identity(self, envelope: Envelope, *, is_numbered: bool) -> int:
         """What stands for the publisher in bookmarks of messages that it numbers, or does not."""
         client = 0 if envelope.publisher is None else envelope.publisher.client_hash
-        return client if is_numbered else server_made_identity(client, self.log.instance)
+        return client if is_numbered else self.log.made_identity(client)
 
     def bookmark(self, envelope: Envelope, txid: int) -> str:
         """The bookmark of a message that has been recorded, with the envelope's number if any."""

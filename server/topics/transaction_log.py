@@ -25,6 +25,7 @@ from server.journal import (
     Kind,
     Span,
 )
+from server.journal.clients import server_made_identity
 from server.journal.errors import reason
 from server.topics.refusals import Refusals, RefusedBeforeError
 from server.wire.bookmarks import client_hash
@@ -167,6 +168,14 @@ class TransactionLog:
         if name.startswith(_RESERVED):
             return name == AUDIT and any(spec.name == name for spec in covering)
         return bool(covering)
+
+    def made_identity(self, client: int) -> int:
+        """Return what stands for a publisher in bookmarks of messages that it does not number.
+
+        Args:
+            client: its client hash.
+        """
+        return server_made_identity(client, self.instance, self.journal.runs.current)
 
     @property
     def last_txid(self) -> int:
@@ -333,11 +342,11 @@ class TransactionLog:
 
         Returns:
             For each log a bookmark that is known where the log is: its publisher stands for the
-            log (`Journal.number`), its sequence is a txid there. Nothing that stands before that
+            log (`Journal.place`), its sequence is a txid there. Nothing that stands before that
             place is missing here.
         """
         elsewhere = () if self._settlement is None else self._settlement.places(txid)
-        return [f"{log}|{last}|" for log, last in ((self.journal.number, txid), *elsewhere)]
+        return [f"{log}|{last}|" for log, last in (self.journal.place(txid), *elsewhere)]
 
     def moment_of(self, txid: int) -> int | None:
         """When an entry on stable storage was recorded, in microseconds; None if there is none.

@@ -57,7 +57,7 @@ class Replica:
         self.known = Known(self.journal.last_sequence)
         self.recent = Recent()
         log = self.core.transaction_log
-        log.notes = Notes(self.known, self.recent, Unsettled(), log.settled, name)
+        log.notes = Notes(self.known, self.recent, Unsettled(), log.settled, log.made_identity)
         self.incoming = Incoming(
             self.core.engine.topics,
             self.core.types,

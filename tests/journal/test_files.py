@@ -232,7 +232,8 @@ def test_with_extras_the_offsets_come_in_pairs(tmp_path: Path) -> None:
         index = unpack_index(sibling(file.path, INDEX).read_bytes())
         assert len(index.offsets) == 2 * index.count + 1
         lengths = np.diff(index.offsets)[::2]
-        assert set(lengths.tolist()) == {50_000, len(topic.definition)}
+        runs = len(bench.journal.runs.begin(0))
+        assert set(lengths.tolist()) == {50_000, len(topic.definition), runs}
 
 
 def test_an_index_says_the_same_of_publishers_where_records_are_damaged(tmp_path: Path) -> None:
@@ -297,11 +298,11 @@ def test_how_much_of_the_log_is_behind_an_entry(tmp_path: Path) -> None:
         assert len(journal.files) > 2
         each = 40_000 + RECORD_SIZE
         whole = journal.bytes_behind(0)
-        assert 100 * each <= whole <= 101 * each
+        assert 100 * each <= whole <= 102 * each
         assert journal.bytes_behind(journal.last_txid) == 0
-        for count in (1, 10, 50, 100):  # names of topics are entries, too
+        for count in (10, 50, 100):  # names of topics and runs are entries, too
             behind = journal.bytes_behind(journal.last_txid - count)
-            assert 0.8 * each * count <= behind <= each * count, count
+            assert 0.7 * each * count <= behind <= each * count, count
         second = journal.files[1].first_txid
         journal.remove(0)
         assert journal.bytes_behind(0) == journal.bytes_behind(second - 1) < whole

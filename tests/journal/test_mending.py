@@ -92,7 +92,7 @@ def test_the_record_of_an_entry_is_believed_only_if_it_checks(bench: Bench) -> N
     (damaged,) = bench.journal.mending.damaged(bench.journal.first_txid)
     path = paths(bench)[0]
     content = bytearray(path.read_bytes())
-    content[-96 * 4 + 20] ^= 1  # the record of the same entry, behind a definition and two others
+    content[-96 * 5 + 20] ^= 1  # of the same entry, behind runs, a definition and two others
     path.write_bytes(content)
     assert bench.journal.mending.damaged(bench.journal.first_txid) == []
     assert not bench.journal.mending.mend(damaged, b"#000003" * 10_000)

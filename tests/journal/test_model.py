@@ -273,7 +273,7 @@ class LogMachine(RuleBasedStateMachine):
         found = []
         while not cursor.is_caught_up:
             found += cursor.read(64, 300_000)
-        own = (Kind.DEFINE_TOPIC, Kind.DEFINE_ORIGIN)
+        own = (Kind.DEFINE_TOPIC, Kind.DEFINE_ORIGIN, Kind.RUNS)
         kept = [
             (one.txid, one.timestamp, one.topic, one.kind, one.body)
             for one in found

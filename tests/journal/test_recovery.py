@@ -80,7 +80,7 @@ def test_an_unfinished_commit_is_cut_off_and_reported(tmp_path: Path) -> None:
     with opened(tmp_path) as bench:
         path = bench.journal.files[0].path
     with path.open("r+b") as file:  # half of a record behind the last
-        file.seek(FILE - RECORD_SIZE * 11 - 50)
+        file.seek(FILE - RECORD_SIZE * 12 - 50)
         file.write(b"torn")
     with opened(tmp_path) as bench:
         assert sequences(bench) == list(range(1, 11))
@@ -145,8 +145,8 @@ def test_a_flipped_bit_costs_the_entry_that_it_is_in(
     body = killed_in_the_middle(tmp_path / "journal", left)[entry - 1]
     path = left / "TEST.0000000000.journal"
     data = bytearray(path.read_bytes())
-    # Before the messages there is a definition.
-    data[data.find(body) if where == "body" else FILE - RECORD_SIZE * (entry + 1) + 20] ^= 4
+    # Before the messages there are the runs and a definition.
+    data[data.find(body) if where == "body" else FILE - RECORD_SIZE * (entry + 2) + 20] ^= 4
     path.write_bytes(data)
     with opened(left) as bench:
         assert bench.events().count("DAMAGED") == 1
@@ -168,7 +168,7 @@ def test_what_is_cut_off_is_kept(tmp_path: Path) -> None:
     path = left / "TEST.0000000000.journal"
     original = path.read_bytes()
     damaged = bytearray(original)
-    damaged[FILE - RECORD_SIZE * 22 : FILE - RECORD_SIZE * 21] = bytes(RECORD_SIZE)  # the mark
+    damaged[FILE - RECORD_SIZE * 23 : FILE - RECORD_SIZE * 22] = bytes(RECORD_SIZE)  # the mark
     start = damaged.find(bodies[14])
     damaged[start] ^= 1
     for number in (1, 2):

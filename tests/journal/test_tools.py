@@ -59,7 +59,7 @@ def output(capsysbinary: pytest.CaptureFixture[bytes]) -> bytes:
 def test_a_dump_shows_all_there_is(
     journals: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    assert amps_journal_dump.main([first(journals), "-l", "0:3", "--extents"]) == 0
+    assert amps_journal_dump.main([first(journals), "-l", "0:4", "--extents"]) == 0
     lines = output(capsysbinary).decode().splitlines()
     assert lines[0] == "File Name       : TEST.0000000000.journal.gz"
     assert "Instance        : TEST" in lines
@@ -78,10 +78,10 @@ def test_a_dump_shows_all_there_is(
 
 
 OPTIONS = [
-    (["-l", "4"], 2),
-    (["-l", "2:4"], 3),
-    (["--include-noops", "-l", "4"], 4),
-    (["--no-data", "-l", "3:3"], 1),
+    (["-l", "5"], 2),
+    (["-l", "3:5"], 3),
+    (["--include-noops", "-l", "5"], 5),
+    (["--no-data", "-l", "4:4"], 1),
 ]
 
 
@@ -101,7 +101,7 @@ def test_how_much_a_dump_shows(
 SEARCHES = [
     ([f"{PUB}|3|"], 1),
     ([f"{PUB}|77|"], 0),
-    (["1750000000000000003"], 1),
+    (["1750000000000000004"], 1),
     (["-d", '"id":4'], 1),
     (["-d", f"{PUB}|4|"], 1),
     (["-topic=trades"], 1),

@@ -124,6 +124,15 @@ class NamedLog:
     def first_txid(self) -> int:
         return self._log.first_txid
 
+    def is_place(self, client: int) -> bool:
+        return client == self.number
+
+    def parting(self, client: int, sequence: int) -> int | None:
+        return None
+
+    def damaged_at(self, client: int, sequence: int) -> int | None:
+        return None
+
     def find(self, client: int, sequence: int) -> int | None:
         if client == self.number:
             return sequence if sequence <= self._log.durable else None

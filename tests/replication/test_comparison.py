@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from server.journal.clients import publisher_part
+from server.journal.runs import RUN_BITS
 from server.replication.answering import Answering
 from server.replication.comparing_words import (
     Again,
@@ -84,14 +86,15 @@ def test_what_is_said_to_differ_does_and_can_be_repaired(seeds: range) -> None:
             raise
 
 
+REPAIR = 3 << RUN_BITS
 STATES = some.builds(
-    State, some.sampled_from((0, 5, 6)), some.sampled_from((1, 2, 3)), some.integers(1, 3)
+    State, some.sampled_from((0, 5, 6)), some.sampled_from((1, 2, REPAIR)), some.integers(1, 3)
 )
 
 
 @given(some.lists(STATES, min_size=3, max_size=3, unique=True))
 def test_repairs_go_by_one_order_of_all_messages(states: list[State]) -> None:
-    repairs = frozenset((3,))
+    repairs = frozenset((publisher_part(REPAIR),))
     for one, other, third in permutations(states):
         assert not (prevails(one, other, repairs) and prevails(other, one, repairs))
         if prevails(one, other, repairs) and prevails(other, third, repairs):
@@ -104,12 +107,12 @@ def test_repairs_go_by_one_order_of_all_messages(states: list[State]) -> None:
         (State(5, 1, 1), State()),
         (State(5, 1, 2), State(6, 1, 1)),
         (State(5, 2, 1), State(6, 1, 9)),
-        (State(5, 1, 1), State(6, 3, 9)),  # 3 is that of an earlier repair
+        (State(5, 1, 1), State(6, REPAIR, 9)),
         (State(6, 1, 1), State(5, 1, 1)),
     ],
 )
 def test_which_message_a_repair_publishes_once_more(winner: State, loser: State) -> None:
-    repairs = frozenset((3,))
+    repairs = frozenset((publisher_part(REPAIR),))
     assert prevails(winner, loser, repairs)
     assert not prevails(loser, winner, repairs)
 

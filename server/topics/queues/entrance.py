@@ -16,6 +16,7 @@ from server.expressions import Kind, parse, references
 from server.expressions.compile_message import compile_value
 from server.expressions.inference import as_read
 from server.expressions.numerals import numeral
+from server.journal.clients import publisher_part
 from server.journal.layout import CLIENT, EXPIRATION, SEQUENCE, SOW_KEY, TIMESTAMP, TXID
 from server.message_types.base import BodyError
 from server.queues import Details
@@ -59,7 +60,10 @@ class Strangers(Protocol):
     """Knows whose messages are for other queues that the same topics feed."""
 
     def on(self, path: str) -> frozenset[int]:
-        """What stands for them in bookmarks of messages that have been through some instances."""
+        """Return what stands for them in bookmarks of messages that came on a path.
+
+        See `publisher_part`.
+        """
 
 
 class Entrance:
@@ -115,7 +119,7 @@ class Entrance:
         path = run.origin.path
         owner, strangers = self._first_owner(path), self._strangers.on(path)
         for (client, lifetime, has_key), alike in groupby(run.rows, _alike):
-            if client in strangers:
+            if publisher_part(client) in strangers:
                 continue
             rows = list(alike)
             details = NO_DETAILS
@@ -140,7 +144,7 @@ class Entrance:
             These, and what is to be known of them.
         """
         barriers = None
-        if recorded.client in self._strangers.on(recorded.path):
+        if publisher_part(recorded.client) in self._strangers.on(recorded.path):
             return pick(recorded, ()), NO_DETAILS
         if self._filters:
             recorded, barriers = self._chosen(recorded)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from urllib.parse import parse_qsl, quote, urlencode
 
 from server.journal import JournalUnreadable
-from server.journal.clients import server_made_identity
+from server.journal.clients import publisher_part, server_made_identity
 from server.journal.layout import CLIENT
 from server.subscriptions.envelope import Envelope
 from server.wire.bookmarks import client_hash
@@ -135,9 +135,12 @@ class Author:
         """See `Client`."""
         return client_hash(self.client_name)
 
-    def identity(self, instance: str) -> int:
-        """What stands for it in the bookmarks of what it publishes."""
-        return server_made_identity(self.client_hash, instance)
+    def part(self, instance: str) -> int:
+        """Return what stands for it in the bookmarks of what it publishes, in all runs.
+
+        See `publisher_part`.
+        """
+        return publisher_part(server_made_identity(self.client_hash, instance))
 
 
 class DeadLetters:
@@ -149,7 +152,7 @@ class DeadLetters:
         surroundings: what the queue needs of the server.
 
     Attributes:
-        identity: what stands for the author in the bookmarks of letters.
+        part: what stands for the author in the bookmarks of letters, in all runs.
     """
 
     def __init__(
@@ -164,7 +167,7 @@ class DeadLetters:
         self._surroundings: Final = surroundings
         name = f"dead letters of {spec.message_type} queue {spec.name}"
         self._author: Final = Author(name, spec.message_type)
-        self.identity: Final = self._author.identity(surroundings.log.instance)
+        self.part: Final = self._author.part(surroundings.log.instance)
         # of messages that have no letter, the entry that says of their end, and how it came to that
         self._pending: dict[Mark, tuple[int, Departure]] = {}
         self._oldest = _LAST_TXID  # of these messages, or one before that
@@ -191,7 +194,7 @@ class DeadLetters:
     def recover(self, run: Run) -> None:
         """Take in letters that were in the log before the start, if there are any among entries."""
         for position, row in enumerate(run.rows):
-            if row[CLIENT] != self.identity:
+            if publisher_part(row[CLIENT]) != self.part:
                 continue
             letter = Letter.from_text(run.entry(position).correlation_id.decode(errors="replace"))
             if letter is not None:

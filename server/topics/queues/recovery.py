@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from server.journal import EVENTS, MESSAGES, Kind, Span, parse_bookmark
+from server.journal.clients import publisher_part
 from server.journal.layout import CLIENT, KIND, SOURCE, TIMESTAMP, TXID
 from server.queues import decode_within
 
@@ -134,7 +135,7 @@ class _Fold:
         self._starts = starts
         self._events = events
         self._fed: dict[TopicName, list[QueueTopic]] = {}
-        self._letters = {queue.letters.identity: queue.letters for queue in queues}
+        self._letters = {queue.letters.part: queue.letters for queue in queues}
 
     def take_in(self, run: Run) -> None:
         """Take in entries of one topic."""
@@ -158,7 +159,7 @@ class _Fold:
             if part.rows:
                 queue.recover(part)
         if run.has_extras:
-            for author in self._letters.keys() & set(run.column(CLIENT)):
+            for author in self._letters.keys() & set(map(publisher_part, run.column(CLIENT))):
                 self._letters[author].recover(run)
 
     def _replay(self, run: Run) -> None:

@@ -50,21 +50,23 @@ class Strangers:
     def __init__(self, authors: Iterable[Author], instance: str) -> None:
         self._authors: Final = tuple(authors)
         self._instance: Final = instance
-        self._identities: Final[dict[str, frozenset[int]]] = {}
+        self._parts: Final[dict[str, frozenset[int]]] = {}
 
     def on(self, path: str) -> frozenset[int]:
-        """What stands for them in bookmarks of messages that were published at one instance.
+        """Return what stands for them in bookmarks of messages published at one instance.
+
+        See `publisher_part`.
 
         Args:
             path: the instances that the messages have been through, as in the log.
         """
-        found = self._identities.get(path)
+        found = self._parts.get(path)
         if found is None:
-            if len(self._identities) >= _MOST_PATHS:
-                self._identities.clear()
+            if len(self._parts) >= _MOST_PATHS:
+                self._parts.clear()
             publisher = hops(path)[0].name if path else self._instance
-            found = frozenset(author.identity(publisher) for author in self._authors)
-            self._identities[path] = found
+            found = frozenset(author.part(publisher) for author in self._authors)
+            self._parts[path] = found
         return found
 
 

@@ -1,0 +1,72 @@
+"""Marks of entries: what tells whether a log is the one that was read, and not another branch.
+
+A log that was put back from a backup goes on with the txids that it had given before. So whoever
+keeps the txid of the last entry that was read keeps a mark of that entry, too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from xxhash import xxh3_64_hexdigest
+
+from pipeline.journal.log import Log, open_journal
+from server.journal.layout import (
+    BODY_CRC,
+    CLIENT,
+    KIND,
+    LAG,
+    LAG_UNKNOWN,
+    SEQUENCE,
+    SOURCE,
+    TIMESTAMP,
+    Row,
+)
+from server.journal.records import read_rows
+
+UNKNOWN: Final = ""
+"""The mark of an entry that cannot be read."""
+
+
+def mark_of(log: Log, txid: int, archive: Path | None) -> str:
+    """Return the mark of an entry; `UNKNOWN` if it is not there, or damaged.
+
+    Args:
+        log: the journals.
+        txid: of the entry.
+        archive: where journals may have been moved to.
+
+    Raises:
+        PipelineError: its journal file cannot be read.
+    """
+    row = _row(log, txid, archive)
+    return UNKNOWN if row is None else f"{_name(row)}-{row[TIMESTAMP]}"
+
+
+def has(log: Log, txid: int, mark: str, archive: Path | None) -> bool:
+    """Return whether an entry may be the one that a mark was made of; see `mark_of`.
+
+    Raises:
+        PipelineError: its journal file cannot be read.
+    """
+    row = _row(log, txid, archive) if mark else None
+    if row is None:
+        return True
+    name, _, timestamp = mark.partition("-")
+    # A record that was made again after damage has the time of the one before it.
+    return name == _name(row) and (str(row[TIMESTAMP]) == timestamp or row[LAG] == LAG_UNKNOWN)
+
+
+def _name(row: Row) -> str:
+    fields = (row[CLIENT], row[SEQUENCE], row[SOURCE], row[KIND], row[BODY_CRC])
+    return xxh3_64_hexdigest(" ".join(map(str, fields)).encode())
+
+
+def _row(log: Log, txid: int, archive: Path | None) -> Row | None:
+    for file in log.files:
+        if file.seal is not None and file.first_txid <= txid < file.first_txid + file.seal.count:
+            number = txid - file.first_txid
+            source = open_journal(file.path, archive)
+            return read_rows(source, file.first_txid, number, number + 1)[0]
+    return None

@@ -1,0 +1,121 @@
+"""Which run of an instance has recorded which entries.
+
+A run may have named messages to clients that never reached the disk, and a log that is put back
+from a backup has lost entries that were named. Txids alone would be given a second time then. So
+each run has a random number, which is part of every name that it gives: of the identities of
+publishers without sequence numbers, and of the number that stands for the log in places.
+
+The first entry that a run records in a file tells the runs so far, and where each of them began
+(`Kind.RUNS`). A run that has recorded nothing leaves no trace, and what it has named is not found.
+"""
+
+from __future__ import annotations
+
+import secrets
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from server.wire.bookmarks import client_hash
+
+MAX_RUNS: Final = 1000
+"""Older ones are forgotten: what they have named by place is not found any more."""
+
+RUN_BITS: Final = 32
+"""The lower bits of an identity that the server makes: the number of the run."""
+
+_RUN_MASK: Final = (1 << RUN_BITS) - 1
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(list[tuple[int, int]])
+
+
+class Runs:
+    """The runs that a log knows of, and the one that writes to it now.
+
+    Args:
+        rows: the first txid and the number of each earlier run, in order.
+        make_number: makes the number of this run.
+
+    Attributes:
+        current: the number of this run.
+    """
+
+    def __init__(
+        self,
+        rows: Iterable[tuple[int, int]] = (),
+        make_number: Callable[[], int] = lambda: secrets.randbits(RUN_BITS),
+    ) -> None:
+        self._rows = list(rows)
+        known = {number for _, number in self._rows} | {0}
+        while (current := make_number()) in known:
+            pass
+        self.current: Final = current
+
+    def begin(self, first_txid: int) -> bytes:
+        """Note that this run records entries from a txid on, unless it has begun before.
+
+        Returns:
+            The body of the entry that tells all runs.
+        """
+        if not self._rows or self._rows[-1][1] != self.current:
+            self._rows = [*self._rows, (first_txid, self.current)][-MAX_RUNS:]
+        return _ENCODER.encode(self._rows)
+
+    def undo(self, first_txid: int) -> None:
+        """Take back that this run has begun with an entry, which could not be recorded."""
+        if self._rows and self._rows[-1] == (first_txid, self.current):
+            self._rows = self._rows[:-1]
+
+    def rows(self) -> list[tuple[int, int]]:
+        """Return the first txid and the number of each run, in order."""
+        return list(self._rows)
+
+    def rows_with_current(self, next_txid: int) -> list[tuple[int, int]]:
+        """Return the same with this run, which begins with the next txid if it has not yet."""
+        has_begun = bool(self._rows) and self._rows[-1][1] == self.current
+        return self.rows() if has_begun else [*self._rows, (next_txid, self.current)]
+
+    def at(self, txid: int) -> int:
+        """Return the number of the run that has recorded an entry; 0 before the first known one."""
+        return run_at(self._rows, txid)
+
+    def last_txid(self, number: int) -> int | None:
+        """Return the last txid of an earlier run; None if the run is not known, or goes on."""
+        rows = self._rows
+        for (_, one), (following, _) in pairwise(rows):
+            if one == number:
+                return following - 1
+        return None
+
+
+def run_at(rows: Sequence[tuple[int, int]], txid: int) -> int:
+    """Return the number of the run that has recorded an entry; 0 before the first of `rows`."""
+    place = bisect_right(rows, (txid, 1 << RUN_BITS))
+    return rows[place - 1][1] if place else 0
+
+
+def decode_runs(body: bytes) -> list[tuple[int, int]]:
+    """Read the body of an entry that tells runs.
+
+    Raises:
+        msgspec.MsgspecError: it is none.
+    """
+    return _DECODER.decode(body)
+
+
+def run_of(identity: int) -> int:
+    """Return the number of the run that has made an identity, if the server has made it."""
+    return identity & _RUN_MASK
+
+
+def place_number(log: str, run: int) -> int:
+    """Return the number that stands for a log in places among the entries of a run.
+
+    Args:
+        log: what the log is called.
+        run: the number of the run; 0 for entries of versions that did not tell runs apart.
+    """
+    return client_hash(f"{log} {run}" if run else log)

@@ -1,0 +1,24 @@
+"""What an instance says of itself when a link begins: how it is configured, and the runs of its log.
+
+Source: docs/formats/replication.md, Hello.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from config_schema.together import InstanceDescription
+
+
+class Introduction(InstanceDescription, frozen=True):
+    """What an instance says of itself when a link begins.
+
+    Attributes:
+        runs: the first txid and the number of each run that has recorded entries of its log, and of
+            this one; empty if its version does not tell runs apart.
+        read: by name of another instance, how far that one's log has been taken in: the identity of
+            the log, the txid, and the run that has recorded the entry.
+    """
+
+    runs: tuple[tuple[int, int], ...] = ()
+    read: dict[str, tuple[str, int, int]] = msgspec.field(default_factory=dict)
