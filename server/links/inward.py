@@ -37,9 +37,19 @@ class Inward:
         frame: what it asks.
         address: of the other end.
         transport: name of the transport that the connection was made by.
+        tells_all: whether the source may be told of all publishers.
     """
 
-    def __init__(self, line: Line, peer: Peer, frame: Begin, address: str, transport: str) -> None:
+    def __init__(
+        self,
+        line: Line,
+        peer: Peer,
+        frame: Begin,
+        address: str,
+        transport: str,
+        *,
+        tells_all: bool,
+    ) -> None:
         self._line: Final = line
         replication = line.replication
         client = frame.client
@@ -51,7 +61,7 @@ class Inward:
         self._unacknowledged = 0
         self._receiver: Final = replication.receiver(peer.name)
         self._answers: Final = self._receiver.begin(
-            peer, frame, replication.acknowledgement.settled
+            peer, frame, replication.acknowledgement.settled, tells_all=tells_all
         )
         self._answer = next(self._answers, None)
         line.tell("1F-0006", client)

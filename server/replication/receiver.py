@@ -207,13 +207,17 @@ class Receiver:
 
     # The link.
 
-    def begin(self, source: Peer, frame: Begin, settled: int) -> Iterator[Resume | Knowledge]:
+    def begin(
+        self, source: Peer, frame: Begin, settled: int, *, tells_all: bool = True
+    ) -> Iterator[Resume | Knowledge]:
         """A source asks where to go on; returns what to tell it.
 
         Args:
             source: the instance that asks.
             frame: what it says.
             settled: the txid up to which everything here is settled.
+            tells_all: whether the source may be told of all publishers. One that may not is told of
+                none: it sends what there is here as well, and that is dropped.
         """
         self.disconnected()
         self._source = source
@@ -232,7 +236,10 @@ class Receiver:
         self._received = self._stored = self._settled = frame.first - 1
         self._stages = [0], [0]
         yield Resume(None)
-        yield from self._knowledge(source, settled)
+        if tells_all:
+            yield from self._knowledge(source, settled)
+        else:
+            yield Knowledge([], is_last=True)
 
     def _knowledge(self, source: Peer, settled: int) -> Iterator[Knowledge]:
         """What there is of each publisher.

@@ -116,9 +116,9 @@ class StoresCursorTooEarly(Receiver):
 class AsksForTooLittle(Receiver):
     """After an interruption, asks for what comes behind the next entry."""
 
-    def begin(self, source: Any, frame: Begin, settled: int) -> Any:
+    def begin(self, source: Any, frame: Begin, settled: int, *, tells_all: bool = True) -> Any:
         self._received += self._stream == frame.stream and self._received < frame.last
-        return super().begin(source, frame, settled)
+        return super().begin(source, frame, settled, tells_all=tells_all)
 
 
 class LosesRange(Sender):
@@ -205,8 +205,8 @@ class WaitsForNothing(Sender):
 class ForgetsWhatItIsOwed(Receiver):
     """Does not say what the source has left out, when that asks where to go on."""
 
-    def begin(self, source: Any, frame: Begin, settled: int) -> Any:
-        for one in super().begin(source, frame, settled):
+    def begin(self, source: Any, frame: Begin, settled: int, *, tells_all: bool = True) -> Any:
+        for one in super().begin(source, frame, settled, tells_all=tells_all):
             yield Resume(one.after, one.ack) if isinstance(one, Resume) else one
 
 
