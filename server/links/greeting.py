@@ -80,7 +80,7 @@ def _strip_paths(value: object) -> None:
             value["file"] = PurePath(value["file"]).name
         for one in value.values():
             _strip_paths(one)
-    elif isinstance(value, list):
+    elif isinstance(value, list | tuple):
         for one in value:
             _strip_paths(one)
 
