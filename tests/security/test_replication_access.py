@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from server.transports.peer_addresses import comes_from, resolve
 from tests.security.users import MODULES, hashed
 from tests.support.replication_peer import (
     ACK,
@@ -44,7 +46,7 @@ LOG: Final = "".join(
     (
         "<TransactionLog><JournalDirectory>journal</JournalDirectory>",
         "<JournalSize>10MB</JournalSize>",
-        *(TOPIC.format(name) for name in ("feed", "secret", "records", "jobs")),
+        *(TOPIC.format(name) for name in ("feed", "secret", "pairs", "records", "jobs")),
         "</TransactionLog>",
     )
 )
@@ -52,6 +54,10 @@ SOW: Final = """
 <SOW>
   <Topic>
     <Name>records</Name><MessageType>json</MessageType><Key>/id</Key>
+    <Durability>transient</Durability>
+  </Topic>
+  <Topic>
+    <Name>pairs</Name><MessageType>json</MessageType><Key>/id</Key>
     <Durability>transient</Durability>
   </Topic>
   <Queue><Name>jobs</Name><MessageType>json</MessageType></Queue>
@@ -63,6 +69,10 @@ DESTINATION: Final = """
   <Topic>
     <Name>secret</Name><MessageType>json</MessageType>
     <ExcludeValidation>replicate,txlog</ExcludeValidation>
+  </Topic>
+  <Topic>
+    <Name>pairs</Name><MessageType>json</MessageType>
+    <ExcludeValidation>replicate,txlog,sow</ExcludeValidation>
   </Topic>
   <Transport><Type>amps-replication</Type>{address}</Transport>
 </Destination>
@@ -173,6 +183,28 @@ def test_a_word_about_what_is_not_replicated_is_refused(
         )
 
 
+@pytest.mark.parametrize(("user", "is_heard"), [("feed", False), ("standby", True)])
+def test_what_a_comparison_has_found_is_believed_of_a_destination_only(
+    main: tuple[RunningServer, int], user: str, is_heard: bool
+) -> None:
+    server, port = main
+    topic = "records" if user == "feed" else "pairs"
+    with ReplicationPeer(
+        port, f"finder {user}" if user == "feed" else "standby", "standby"
+    ) as peer:
+        as_user(peer, user)
+        keys = [f"key of {user}"]
+        word(peer, "compare", 9, 1, "json", topic, [1, 1], 1, 0, keys)
+        word(peer, "compare", 1, 2, "json", "nothing")
+        while (said := of_kind(peer, WORD))[3] != "compare":
+            pass
+        assert msgspec.msgpack.decode(said[4])[0] == 3
+        if is_heard:
+            assert server.logs(f"key of {user}")
+        else:
+            assert f"key of {user}" not in server.log()
+
+
 def test_what_there_is_of_entries_is_told_of_shared_topics_only(
     main: tuple[RunningServer, int],
 ) -> None:
@@ -230,8 +262,8 @@ def selection(name: str, *, is_expression: bool = False) -> dict[str, Any]:
     [
         ("feed", ["feed"], {"feed"}),
         ("feed", [".*"], {"feed"}),
-        ("shared", [".*"], {"feed", "secret", "records", "jobs"}),
-        ("standby", [], {"secret"}),
+        ("shared", [".*"], {"feed", "secret", "pairs", "records", "jobs"}),
+        ("standby", [], {"secret", "pairs"}),
     ],
 )
 def test_an_instance_is_told_of_topics_that_it_shares(
@@ -246,11 +278,11 @@ def test_an_instance_is_told_of_topics_that_it_shares(
         said = msgspec.msgpack.decode(of_kind(peer, HELLO)[9])
     topics = {one["selection"]["name"] for one in said["logged"]}
     assert topics == told
-    assert {one["name"] for one in said["stored"]} == told & {"records", "jobs"}
+    assert {one["name"] for one in said["stored"]} == told & {"records", "pairs", "jobs"}
     of_destinations = {
         one["selection"]["name"] for to in said["destinations"] for one in to["topics"]
     }
-    assert of_destinations == told & {"secret"}
+    assert of_destinations == told & {"secret", "pairs"}
     for to in said["destinations"]:
         assert to["name"] == name or to["addresses"] == []
     assert set(re.findall(r"'file': '([^']*)'", str(said))) == {"config.xml"}
@@ -338,6 +370,24 @@ def test_without_authentication_a_destination_comes_from_its_addresses(
             assert "1E-0065" not in server.log()
         else:
             assert server.logs(entry)
+
+
+@pytest.mark.parametrize(
+    ("peer", "at", "is_there"),
+    [
+        ("10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.1", "10.0.0.2", False),
+        ("::ffff:10.0.0.1", "10.0.0.1", True),
+        ("fe80::1%eth0", "fe80::1", True),
+        ("127.0.0.1", "127.0.1.1", True),
+        ("::1", "127.0.0.1", True),
+        ("10.0.0.1", "127.0.0.1", False),
+    ],
+)
+def test_an_address_is_compared_by_what_it_means(peer: str, at: str, is_there: bool) -> None:
+    found = asyncio.run(resolve([at, "a name that no host has"]))
+    assert comes_from(peer, [at], found) is is_there
+    assert not comes_from(peer, ["a name that no host has"], found)
 
 
 # The mesh.
