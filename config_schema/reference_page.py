@@ -115,7 +115,7 @@ def facts(doc: ElementDoc) -> Iterator[tuple[str, str]]:
     if doc.others == "any":
         yield "Other elements", "the options of whatever module is used"
     if doc.others == "tolerated":
-        yield "Other elements", "accepted with a warning"
+        yield "Other elements", "accepted with a warning, unless their names are nearly those above"
 
 
 def _is_literal(doc: ElementDoc) -> bool:

@@ -71,6 +71,22 @@ def for_element(name: str, parent_path: str) -> str | None:
     return None
 
 
+def is_misplaced_or_misspelt(name: str, parent_path: str) -> bool:
+    """Return whether an unknown element is nearly a known one, or is one of a neighbouring element.
+
+    Such an element was meant to do something, also where unknown elements are tolerated.
+
+    Args:
+        name: the element as written.
+        parent_path: the canonical path of the element that it stands in.
+    """
+    allowed = [*schema.children(parent_path), *schema.synonyms(parent_path)]
+    if nearest(name, allowed) is not None:
+        return True
+    neighbours = [parent_path.rpartition("/")[0], *(f"{parent_path}/{one}" for one in allowed)]
+    return any(name in schema.children(path) for path in neighbours)
+
+
 def _places(name: str, parent_path: str) -> list[str]:
     """Name the parents in which `name` is known and that are nearest to where it was written."""
     steps: dict[str, int] = {}

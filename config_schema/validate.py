@@ -253,7 +253,10 @@ def _remark(element: _Element, problems: Problems) -> None:
             problems.info(child.node, label, f"has no effect here: {reason}")
         if tolerated and child.node.tag not in listed:
             hint = suggest.for_element(child.node.tag, element.path)
-            problems.warning(child.node, label, "unknown element, ignored", hint)
+            if suggest.is_misplaced_or_misspelt(child.node.tag, element.path):
+                problems.error(child.node, label, "unknown element", hint)
+            else:
+                problems.warning(child.node, label, "unknown element, ignored", hint)
         _remark(child, problems)
 
 

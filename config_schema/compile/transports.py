@@ -279,6 +279,15 @@ def compile_tls(reader: Reader) -> TlsSpec:
             "needs CAFile or CAPath: the certificates to check the other side with",
             tag="VerifyClient",
         )
+    if not verify:
+        for tag in ("CAFile", "CAPath"):
+            if reader.text(tag):
+                reader.warning(
+                    "has no effect: without VerifyClient no certificate of the other side is "
+                    "checked",
+                    "add <VerifyClient>true</VerifyClient>",
+                    tag=tag,
+                )
     return TlsSpec(
         certificate=reader.text("Certificate"),
         private_key=reader.text("PrivateKey"),

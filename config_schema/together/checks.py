@@ -275,8 +275,8 @@ def _queue_passthrough(sent: Sent) -> Iterator[Finding]:
     group = source.group
     instance = sent.link.downstream
     for destination, replicated in sent.link.onward:
-        if destination.is_for(source) and group != instance.group:
-            continue  # straight back to where it came from
+        if _leads_straight_back(destination, sent.link):
+            continue
         if any(matches(pattern, group) for pattern in destination.pass_through):
             continue
         taken = [queue for queue in sent.queues if replicated.has((queue.selection,))]
@@ -289,8 +289,28 @@ def _queue_passthrough(sent: Sent) -> Iterator[Finding]:
                 f"{'is a queue' if len(taken) == 1 else 'are queues'} that "
                 f"{_instance(instance)} replicates to {quoted(destination.name)} without passing "
                 f"through what comes from the group {quoted(group)} ({destination.location})",
-                f"add PassThrough there, with {group} or .*",
+                f"add <PassThrough>{group}</PassThrough> to that Destination",
             )
+
+
+def _leads_straight_back(destination: Destination, link: Link) -> bool:
+    """Return whether a destination of the other end leads to the source, and nowhere else.
+
+    Of instances of one group, any may be meant by a destination of that group. It is the source if
+    it is called so, or if it is the only one of the group and has the address of the source.
+    """
+    source = link.source
+    if not destination.is_for(source):
+        return False
+    if source.group != link.downstream.group or destination.name == source.name:
+        return True
+    at = source.listens
+    return (
+        len(link.back) == 1
+        and len(destination.addresses) == 1
+        and at is not None
+        and meets(destination.addresses[0], at)
+    )
 
 
 _CHECKS: Final[dict[str, Callable[[Sent], Iterable[Finding]]]] = {

@@ -27,6 +27,7 @@ _AGAIN: Final = 2.0
 """Seconds after which a question is asked again."""
 
 _Thing = TypeVar("_Thing")
+_Found = TypeVar("_Found")
 
 
 @dataclass(slots=True)
@@ -183,19 +184,22 @@ class Answers:
         self._subject: Final = subject
         self._answering: set[str] = set()
 
-    def give(self, peer: str, find: Callable[[], bytes]) -> None:
-        """Send what the helper finds.
+    def give(
+        self, peer: str, find: Callable[[], _Found], answer: Callable[[_Found], bytes]
+    ) -> None:
+        """Send an answer, made of what the helper finds.
 
         Args:
-            peer: who asks.
-            find: finds the answer, beside the engine's thread.
+            peer: the instance that asks.
+            find: called beside the engine's thread.
+            answer: makes the answer, on the engine's thread: leaves out what is not for the peer.
         """
         if peer in self._answering:
             return
         self._answering.add(peer)
 
-        def say(body: bytes) -> None:
+        def say(found: _Found) -> None:
             self._answering.discard(peer)
-            self._neighbours.say(peer, self._subject, body)
+            self._neighbours.say(peer, self._subject, answer(found))
 
         self._log.do_aside(find, say)

@@ -227,6 +227,10 @@ class Comparing:
 
         return find
 
+    def _is_sent_to(self, peer: str, message_type: str, name: str) -> bool:
+        """Return whether the records of a topic are ones that another instance asks about."""
+        return self._finder(peer)(message_type, name) is not None
+
     def _find(self, message_type: str, name: str) -> SowTopic | None:
         for sow in self._topics.topics:
             if (sow.type_name, sow.name) == (message_type, name):
@@ -279,7 +283,7 @@ class Comparing:
             self._hear_outcome(known, word)
         elif isinstance(word, Again):
             sow = self._find(word.message_type, word.topic)
-            if sow is not None:
+            if sow is not None and self._is_sent_to(peer, word.message_type, word.topic):
                 self._repairs.want(sow, zip(word.keys, word.digests, strict=True))
         elif self._current is not None and self._current[0].peer == peer:
             self._current[0].take(word)
@@ -288,7 +292,7 @@ class Comparing:
     def _hear_outcome(self, known: _Known, word: Outcome) -> None:
         """The other instance has found something out."""
         topic = word.message_type, word.topic
-        if self._find(*topic) is not None:
+        if self._is_sent_to(known.peer.name, *topic):
             keys = word.keys[:MOST_SHOWN]
             counts = word.records[1], word.differing, word.unclear
             self.findings.add(known.peer.name, topic, Finding(known.asked_at, *counts, keys))

@@ -10,17 +10,23 @@ Source: AMPS User Guide, Replication Configuration Validation; Destination Serve
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
+from config_schema.regex import matches
+from config_schema.selection import Selection
 from config_schema.together import Finding, InstanceDescription, check_link
 from config_schema.together.routes import meets
 from server.base.malformed import MALFORMED
+from server.journal import Topic
 from server.links.introduction import Introduction
 
 if TYPE_CHECKING:
-    from config_schema.together.description import Destination
+    from config_schema.together.description import Destination, SowTopic
+    from server.links.gate import Gate
     from server.links.replication import OwnDestination
     from server.replication import Hello
 
@@ -60,6 +66,108 @@ def described(hello: Hello) -> Introduction:
             f"{description.name} of the group {description.group}"
         )
     return description
+
+
+def without_paths(description: InstanceDescription) -> bytes:
+    """Return a description as it is sent: of the files that it was written in, the names alone."""
+    found = msgspec.to_builtins(description)
+    _strip_paths(found)
+    return msgspec.msgpack.encode(found)
+
+
+def _strip_paths(value: object) -> None:
+    if isinstance(value, dict):
+        if value.keys() == {"file", "line"}:
+            value["file"] = PurePath(value["file"]).name
+        for one in value.values():
+            _strip_paths(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            _strip_paths(one)
+
+
+def told_to(
+    own: Introduction, theirs: InstanceDescription, destination: str | None, gate: Gate
+) -> bytes:
+    """Return what an instance that has connected is told of the configuration of this one.
+
+    It is what the checks of the topics that are replicated between the two need: what is sent to
+    it, what it has named itself, and what its user may replicate.
+
+    Args:
+        own: what this instance is like.
+        theirs: what the other one is like.
+        destination: the Destination that the other one is; None if it is none.
+        gate: of the connection.
+    """
+    shared = _Shared(own, theirs, destination, gate)
+    destinations = [
+        replace(
+            one,
+            topics=tuple(each for each in one.topics if shared.has(each.selection)),
+            addresses=one.addresses if one.is_for(theirs) else (),
+        )
+        for one in own.destinations
+    ]
+    told = replace(
+        own,
+        logged=tuple(one for one in own.logged if shared.has(one.selection)),
+        stored=tuple(filter(shared.has_stored, own.stored)),
+        destinations=tuple(one for one in destinations if one.topics),
+        admin=None if gate.is_stranger else own.admin,
+        read={name: place for name, place in own.read.items() if name == theirs.name},
+    )
+    return without_paths(told)
+
+
+class _Shared:
+    """Which topics an instance may know of that has connected.
+
+    Args:
+        own: what this instance is like.
+        theirs: what the other one is like.
+        destination: the Destination that the other one is; None if it is none.
+        gate: of the connection.
+    """
+
+    def __init__(
+        self,
+        own: InstanceDescription,
+        theirs: InstanceDescription,
+        destination: str | None,
+        gate: Gate,
+    ) -> None:
+        self._sent = [
+            topic.selection
+            for one in own.destinations
+            if one.name == destination
+            for topic in one.topics
+        ]
+        self._named = {
+            *(one.selection for one in theirs.logged),
+            *(one.selection for one in theirs.stored),
+            *(topic.selection for one in theirs.destinations for topic in one.topics),
+        }
+        self._expressions = [one for one in self._named if one.is_expression]
+        self._gate = gate
+
+    def has(self, selection: Selection) -> bool:
+        """Return whether the other instance may know of one or many topics."""
+        if selection in self._named or any(one.overlaps(selection) for one in self._sent):
+            return True
+        if selection.is_expression and any(map(selection.includes, self._named)):
+            return True
+        is_meant = any(one.overlaps(selection) for one in self._expressions)
+        topic = Topic(selection.message_type, selection.name)
+        return is_meant and self._gate.may_replicate(topic)
+
+    def has_stored(self, topic: SowTopic) -> bool:
+        """Return whether the other instance may know of a definition of the SOW section."""
+        pattern = topic.pattern
+        return self.has(topic.selection) or (
+            pattern is not None
+            and any(matches(pattern, one.name) for one in self._named if not one.is_expression)
+        )
 
 
 def destination_of(

@@ -38,6 +38,7 @@ class Inward:
         address: of the other end.
         transport: name of the transport that the connection was made by.
         branch: what is gone from the log of either instance.
+        tells_all: whether the source may be told of all publishers.
     """
 
     def __init__(
@@ -48,6 +49,8 @@ class Inward:
         address: str,
         transport: str,
         branch: Branch,
+        *,
+        tells_all: bool,
     ) -> None:
         self._line: Final = line
         replication = line.replication
@@ -60,7 +63,7 @@ class Inward:
         self._unacknowledged = 0
         self._receiver: Final = replication.receiver(peer.name)
         self._answers: Final = self._receiver.begin(
-            peer, frame, replication.acknowledgement.settled, branch
+            peer, frame, replication.acknowledgement.settled, branch, tells_all=tells_all
         )
         self._answer = next(self._answers, None)
         line.tell("1F-0006", client)

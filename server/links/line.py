@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from config_schema.spec import DestinationSpec
     from server.base.log import Log
     from server.base.slices import Sliced
     from server.links.conflicts import Conflicts
@@ -18,10 +17,6 @@ RETRY_SECONDS: Final = 0.25
 
 NEVER: Final = float("-inf")
 """A moment before all others."""
-
-
-Demand: TypeAlias = "Callable[[DestinationSpec], str | None]"
-"""Says why a destination must not be sent anything over a connection; None if it may be."""
 
 
 class Turns(Protocol):

@@ -24,6 +24,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from server.journal import Topic
 from server.links.admin_addresses import NOWHERE, AdminInterface, host_of, seen
 from server.links.inward import Inward
 from server.links.line import NEVER
@@ -56,12 +57,11 @@ if TYPE_CHECKING:
     from server.base.log import Log
     from server.links.comings import Comings
     from server.links.conflicts import Conflicts
+    from server.links.gate import Gate
     from server.links.introduction import Introduction
-    from server.links.line import Conduit, Demand, Turns
+    from server.links.line import Conduit, Turns
     from server.links.replication import Replication
     from server.replication import Peer, Receiver
-    from server.security.later import Later
-    from server.topics.incoming_permits import Judge
 
 BEAT_SECONDS: Final = 1.0
 """How often each end says that it is there."""
@@ -114,7 +114,7 @@ class Host(Protocol):
     def ended(self, link: Link) -> None:
         """A link is over."""
 
-    def hear(self, peer: str, word: Word) -> None:
+    def hear(self, link: Link, word: Word) -> None:
         """The instance at the other end says something."""
 
     def tell_another(self, link: Link, before: str, *, is_empty: bool) -> None:
@@ -167,17 +167,14 @@ class Link:
         transport: name of the transport that the connection was made by.
         destination: the Destination that the connection was made for; None if it was accepted.
         reached_at: the host where the other end was reached; empty if the connection was accepted.
-        admit: says why somebody who connects is not let in, by user and password; None if they are.
-            That may take a while, in which nothing else is taken from the connection.
-        judge: says why what comes for a topic must not be recorded; None to have all recorded.
-        falls_short: says why a destination must not be sent anything over the connection.
+        gate: what the transport asks and allows; None if this instance made the connection. While
+            it decides who is let in, nothing else is taken from the connection.
         outcome: told once whether the link has come to be.
 
     Attributes:
         conduit: see above.
         is_ours: whether this instance made the connection.
-        admit: see above.
-        falls_short: see above.
+        gate: see above.
         destination: name of the destination that the link leads to.
         shortfall: why it does not lead to the one that is at the other end; None if it does, or
             none is.
@@ -197,15 +194,12 @@ class Link:
         *,
         destination: str | None = None,
         reached_at: str = "",
-        admit: Callable[[str, str], Later[str | None]] = lambda _user, _password: None,
-        judge: Judge | None = None,
-        falls_short: Demand = lambda _: None,
+        gate: Gate | None = None,
         outcome: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self.conduit: Final = conduit
         self.is_ours: Final = destination is not None
-        self.admit: Final = admit
-        self.falls_short: Final = falls_short
+        self.gate: Final = gate
         self.destination = destination
         self.shortfall: Shortfall | None = None
         self.stage = Stage.GREETING
@@ -214,7 +208,6 @@ class Link:
         self.log_before: str | None = None
         self._host = host
         self._transport = transport
-        self._judge: Final = judge
         self._reached_at: Final = reached_at
         self._outcome: Callable[[bool], None] | None = outcome
         self._reader = FrameReader(MOST_BEFORE_HELLO)
@@ -275,6 +268,11 @@ class Link:
         if self.description is None:
             return NOWHERE
         return seen(self.description, self._reached_at or host_of(self.conduit.address))
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the instance is the one that it calls itself, as far as it can be known."""
+        return self.gate is None or self.gate.is_proven
 
     @property
     def is_for_both(self) -> bool:
@@ -544,18 +542,18 @@ class Link:
             case Begin():
                 self._begin(frame)
             case Word():
-                self._host.hear(self._peer.name, frame)
+                self._host.hear(self, frame)
             case Hello():
                 raise ProtocolError("says twice who it is")
 
     def _meet(self, frame: Frame) -> None:
         if not isinstance(frame, Hello):
             raise ProtocolError(f"says {type(frame).__name__} before who it is")
-        if self.is_ours:
+        if self.gate is None:
             self._host.meet(self, frame)
             return
         self._is_deciding = True
-        when_decided(self.admit(frame.user, frame.password), partial(self._decided, frame))
+        when_decided(self.gate.admit(frame), partial(self._decided, frame))
 
     def _decided(self, hello: Hello, refusal: str | None) -> None:
         """The other end is let in, or not."""
@@ -574,11 +572,18 @@ class Link:
             raise ProtocolError("asks twice where to go on")
         if replication.description.listens is None:
             raise ProtocolError(f"replicates to {replication.instance}, which takes nothing")
-        replication.permits.begin(self._peer.name, self._judge)
+        gate = self.gate
+        replication.permits.begin(self._peer.name, None if gate is None else gate.judge)
         branch = Branch() if self.description is None else replication.branch_of(self.description)
         self._say_what_is_gone(replication.receiver(self._peer.name), frame, branch)
         self._inward = Inward(
-            self, self._peer, frame, self.conduit.address, self._transport, branch
+            self,
+            self._peer,
+            frame,
+            self.conduit.address,
+            self._transport,
+            branch,
+            tells_all=self._may_replicate_all,
         )
         self._see_whether_it_is_another(is_empty=frame.last < frame.first)
 
@@ -588,6 +593,13 @@ class Link:
             self.log.emit("1E-0034", **names, txid=receiver.received)
         if branch.has_lost:
             self.log.emit("1E-0035", **names)
+
+    @property
+    def _may_replicate_all(self) -> bool:
+        """Whether the other end may replicate everything here that is recorded."""
+        gate, recorded = self.gate, self.replication.description.logged
+        topics = (Topic(one.selection.message_type, one.selection.name) for one in recorded)
+        return gate is None or all(map(gate.may_replicate, topics))
 
     def _resume(self, frame: Resume | Knowledge) -> None:
         self._source_of(frame).resume(frame)

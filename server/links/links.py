@@ -19,14 +19,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-import msgspec
-
 from server.links import identities
 from server.links.admin_addresses import AdminInterface
 from server.links.comings import Comings
 from server.links.conflicts import Conflicts
-from server.links.greeting import GreetingError, described, destination_of, failed, validate
+from server.links.greeting import (
+    GreetingError,
+    described,
+    destination_of,
+    failed,
+    told_to,
+    validate,
+    without_paths,
+)
 from server.links.link import BEAT_SECONDS, Link, Shortfall, Stage
+from server.links.peer_access import PeerAccess, queue_of
 from server.replication import (
     VERSION,
     Connection,
@@ -42,11 +49,11 @@ if TYPE_CHECKING:
     from config_schema.together import InstanceDescription
     from server.base.clock import Clock
     from server.base.log import Log
-    from server.links.line import Conduit, Demand, Turns
+    from server.journal import Topic
+    from server.links.gate import Gate
+    from server.links.line import Conduit, Turns
     from server.links.replication import OwnDestination, Replication
     from server.replication import Parcel, Word
-    from server.security.later import Later
-    from server.topics.incoming_permits import Judge
 
 _SAY_AGAIN_SECONDS: Final = 60.0
 _MOST_SAID: Final = 1000
@@ -61,6 +68,7 @@ class Peer(NamedTuple):
         destination: the name of the destination that it is; None if nothing is sent there.
         sends: whether it sends here.
         admin: where its admin interface is.
+        is_stranger: whether it has logged on as a user who is not known to be this instance.
     """
 
     name: str
@@ -68,6 +76,7 @@ class Peer(NamedTuple):
     destination: str | None
     sends: bool
     admin: AdminInterface
+    is_stranger: bool
 
 
 Listener: TypeAlias = Callable[[str, bytes], None]
@@ -98,6 +107,7 @@ class Links:
         self.conflicts: Final = Conflicts(clock, log)
         self.comings: Final = Comings(clock, log)
         self._clock = clock
+        self._access: Final = PeerAccess(replication.destinations)
         self._links: set[Link] = set()
         self._by_peer: dict[str, list[Link]] = {}
         self._watchers: list[Callable[[], None]] = []
@@ -113,24 +123,15 @@ class Links:
 
     # Connections.
 
-    def accept(
-        self,
-        conduit: Conduit,
-        transport: str,
-        admit: Callable[[str, str], Later[str | None]],
-        judge: Judge,
-        falls_short: Demand,
-    ) -> Link:
-        """Somebody has connected.
+    def accept(self, conduit: Conduit, transport: str, gate: Gate) -> Link:
+        """Begin a link over a connection that another instance has made.
 
         Args:
             conduit: the connection.
             transport: name of the transport where that was.
-            admit: says why somebody is not let in, by user and password; None if they are.
-            judge: says why what comes for a topic must not be recorded; None if it may be.
-            falls_short: says why a destination must not be sent anything over the connection.
+            gate: what that asks and allows.
         """
-        link = Link(self, conduit, transport, admit=admit, judge=judge, falls_short=falls_short)
+        link = Link(self, conduit, transport, gate=gate)
         self._links.add(link)
         return link
 
@@ -164,7 +165,8 @@ class Links:
         self._links.add(link)
         user, password = credentials
         self.replication.destinations[destination].user = user
-        link.greet(self._hello(sends=True, user=user, password=password))
+        description = without_paths(self.replication.introduction())
+        link.greet(self._hello(user=user, password=password, description=description))
         return link
 
     def is_connected(self, destination: str) -> bool:
@@ -216,8 +218,44 @@ class Links:
         """Whether an instance can be reached; None if that is not known, and being found out."""
         return self._courier.reach(name, self._now)
 
-    def hear(self, peer: str, word: Word) -> None:
-        """An instance says something; what means nothing here is lost."""
+    def may_have(self, peer: str, topic: Topic, path: str, body: bytes | None = None) -> bool:
+        """Return whether an instance may be told of an entry of the log.
+
+        Args:
+            peer: its name.
+            topic: the entry's topic.
+            path: the instances that the entry has been through.
+            body: its body, as far as that is told.
+        """
+        gates = [one.gate for one in self._by_peer.get(peer, ())]
+        return self._access.may_have(peer, gates, topic, path, body)
+
+    def refuse(self, peer: str, topic: Topic) -> None:
+        """Say that an instance has asked for a message that it may not have.
+
+        Args:
+            peer: its name.
+            topic: the topic of the message.
+        """
+        links = self._by_peer.get(peer, ())
+        self._refuse_word(links, "ask for messages of", topic, "neither sent to it nor by it")
+
+    def _refuse_word(self, links: Sequence[Link], action: str, topic: Topic, reason: str) -> None:
+        """Log and audit a word of an instance about a topic that it has no part in."""
+        for link in links[:1]:
+            link.complain("1E-0064", action, topic, action=action, topic=topic.name, reason=reason)
+            if link.gate is not None:
+                link.gate.refuse(action, topic.name, reason)
+
+    def hear(self, link: Link, word: Word) -> None:
+        """Take a word of an instance; what means nothing here is lost."""
+        peer = link.met.instance
+        queue = queue_of(word.subject)
+        if queue is not None and not self._access.takes_part(
+            peer, [one.gate for one in self._by_peer.get(peer, ())], queue
+        ):
+            self._refuse_word([link], "speak of queue", queue, "not replicated to it or by it")
+            return
         received = self._courier.receive(word, peer, self._now)
         self._send(received.parcels)
         if not received.sender:
@@ -253,7 +291,11 @@ class Links:
 
     def meet(self, link: Link, hello: Hello) -> None:
         """The other end has said who it is: judge it, and let the link begin."""
-        others = [links[0].met for links in self._by_peer.values()]
+        others = [
+            links[0].met
+            for links in self._by_peer.values()
+            if any(one.is_proven for one in links) or not link.is_proven
+        ]
         reason = refusal(self._hello(), hello, others)
         reason = reason or self.replication.identities.refusal(hello, has_answered=False)
         link.hello = hello
@@ -328,7 +370,9 @@ class Links:
 
     # Who is there.
 
-    def _hello(self, *, sends: bool = True, user: str = "", password: str = "") -> Hello:
+    def _hello(
+        self, *, sends: bool = True, user: str = "", password: str = "", description: bytes = b""
+    ) -> Hello:
         replication = self.replication
         return Hello(
             VERSION,
@@ -340,7 +384,7 @@ class Links:
             replication.description.listens is not None,
             user,
             password,
-            msgspec.msgpack.encode(replication.introduction()),
+            description,
             replication.nonce,
         )
 
@@ -354,11 +398,16 @@ class Links:
 
         If not, that is said as long as no other link leads there.
         """
-        own = self.replication.destinations[destination]
-        reason = link.falls_short(own.spec)
+        gate, spec = link.gate, self.replication.destinations[destination].spec
+        assert gate is not None  # noqa: S101 - the connection was accepted
+        reason = gate.falls_short(spec)
         if reason is not None:
             link.shortfall = Shortfall(destination, reason)
             link.destination = None
+            return
+        doubt = gate.doubt(spec)
+        if doubt is not None:
+            link.complain("1E-0065", destination, destination=destination, reason=doubt)
 
     def _is_taken(self, destination: str, instance: str) -> bool:
         """Whether a destination is another instance at the moment."""
@@ -407,8 +456,11 @@ class Links:
 
     def _choose(self, link: Link, hello: Hello) -> None:
         """Keep a link with an instance, unless there is one already that is better."""
-        if not link.is_ours:
-            link.greet(self._hello(sends=link.destination is not None))
+        if link.gate is not None and link.description is not None:
+            own = self.replication.introduction()
+            description = told_to(own, link.description, link.destination, link.gate)
+            sends = link.destination is not None
+            link.greet(self._hello(sends=sends, description=description))
         others = [one for one in self._by_peer.get(hello.instance, ()) if _is_of(one, hello)]
         if not link.is_ours and (others or self.replication.identities.is_another_run(hello)):
             link.reserve()
@@ -499,7 +551,8 @@ def _peer(name: str, links: Sequence[Link]) -> Peer:
     assert description is not None  # noqa: S101 - of links that have been met
     destinations = (link.destination for link in links if link.destination is not None)
     sends = any(one.met.sends for one in links)
-    return Peer(name, description, next(destinations, None), sends, links[0].admin)
+    is_stranger = all(one.gate is not None and one.gate.is_stranger for one in links)
+    return Peer(name, description, next(destinations, None), sends, links[0].admin, is_stranger)
 
 
 def _ignore(_to: str, _sender: str, _subject: str, _body: bytes) -> None:

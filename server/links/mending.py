@@ -29,13 +29,14 @@ import msgspec
 from server.base.malformed import MALFORMED
 from server.journal import EVENTS, Damaged, JournalUnreadable, Span
 from server.journal.errors import reason
+from server.journal.layout import BODY_LENGTH
 from server.links.asking import Answers, Asked, Asking
 from server.links.record_mending import RecordMending
 
 if TYPE_CHECKING:
     from server.base.clock import Clock
     from server.base.log import Log
-    from server.journal import Gap, Journal
+    from server.journal import Gap, Journal, Run
     from server.links.surroundings import Neighbours, TransactionLog
     from server.replication import Known
 
@@ -281,25 +282,31 @@ class MendingByPeers:
     # Answering.
 
     def _answer(self, peer: str, want: Want) -> None:
-        """Send a piece."""
+        """Send a piece, if the entry is one that the other instance may have."""
 
-        def find() -> bytes:
+        def find() -> Run | None:
             try:
-                data = _read(self._log.journal, want.client, want.sequence)
+                return _read(self._log.journal, want.client, want.sequence)
             except (OSError, JournalUnreadable):
-                data = b""
-            part = data[want.start : want.start + PIECE]
-            return _ENCODER.encode(Piece(want.client, want.sequence, want.start, part))
+                return None
 
-        self._answers.give(peer, find)
+        def answer(run: Run | None) -> bytes:
+            data = b""
+            if run is not None:
+                body = run.data[0][: run.rows[0][BODY_LENGTH]]
+                if self._neighbours.may_have(peer, run.topic, run.origin.path, body):
+                    data = run.data[0][want.start : want.start + PIECE]
+                else:
+                    self._neighbours.refuse(peer, run.topic)
+            return _ENCODER.encode(Piece(want.client, want.sequence, want.start, data))
+
+        self._answers.give(peer, find, answer)
 
 
-def _read(journal: Journal, client: int, sequence: int) -> bytes:
-    """Body and extras of an entry; empty if there is none of that name."""
+def _read(journal: Journal, client: int, sequence: int) -> Run | None:
+    """Return the entry of a name, as a run of one; None if there is none."""
     txid = journal.find(client, sequence)
     if txid is None:
-        return b""
+        return None
     stretch = journal.replay(Span(txid - 1, last=txid), kinds=EVENTS).read_on(1)
-    for run in stretch.runs():
-        return run.data[0]
-    return b""
+    return next(iter(stretch.runs()), None)

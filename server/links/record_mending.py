@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import msgspec
 
 from server.base.malformed import MALFORMED
-from server.journal import EVENTS, Account, JournalUnreadable, Kind, Origin, Span
+from server.journal import EVENTS, Account, JournalUnreadable, Kind, Origin, Span, Topic
 from server.journal.errors import reason
 from server.journal.layout import (
     BODY_CRC,
@@ -269,16 +269,40 @@ class RecordMending:
     # Answering.
 
     def _answer(self, peer: str, want: Describe) -> None:
-        """Describe what there is."""
+        """Describe what there is, as far as the other instance may have it."""
 
-        def describe() -> bytes:
+        def find() -> list[_Found]:
             try:
-                entries = _described(self._log.journal, want, peer)
+                return _found(self._log.journal, want, peer)
             except (OSError, JournalUnreadable):
-                entries = []
-            return _ENCODER.encode(Described(want.first, entries))
+                return []
 
-        self._answers.give(peer, describe)
+        def answer(found: list[_Found]) -> bytes:
+            allowed: dict[tuple[Topic, str], bool] = {}
+            entries: list[Description] = []
+            for one in found:
+                key = one.topic, one.path
+                if key not in allowed:
+                    allowed[key] = self._neighbours.may_have(peer, *key)
+                if allowed[key]:
+                    entries.append(one.description)
+            return _ENCODER.encode(Described(want.first, _as_many_as_fit(entries)))
+
+        self._answers.give(peer, find, answer)
+
+
+class _Found(NamedTuple):
+    """An entry that another instance may have asked about.
+
+    Attributes:
+        topic: its topic.
+        path: the instances that it has been through.
+        description: what there is of it.
+    """
+
+    topic: Topic
+    path: str
+    description: Description
 
 
 class _Done(NamedTuple):
@@ -360,8 +384,8 @@ def _pick_origin(origin: Origin, there: Iterable[Origin]) -> Origin | None:
     return alike
 
 
-def _described(journal: Journal, want: Describe, asker: str) -> list[Description]:
-    """What there is of the entries that another instance asks about."""
+def _found(journal: Journal, want: Describe, asker: str) -> list[_Found]:
+    """Return what there is of the entries that another instance asks about, the likeliest first."""
     low = _find_any(journal, want.before[:_MOST_NAMES])
     high = _find_any(journal, want.behind[:_MOST_NAMES])
     if low is None and high is None:
@@ -370,23 +394,24 @@ def _described(journal: Journal, want: Describe, asker: str) -> list[Description
     low, high = min(low, high), min(max(low, high), low + _MOST_BETWEEN)
     span = Span(low - _MARGIN, last=min(high + _MARGIN, journal.durable_txid))
     cursor = journal.replay(span, kinds=EVENTS)
-    sure: list[Description] = []
-    likely: list[tuple[int, Description]] = []
+    sure: list[_Found] = []
+    likely: list[tuple[int, _Found]] = []
     while not cursor.is_caught_up:
         for run in cursor.read_on(_AT_ONCE).runs():
             path = hops(run.origin.path)
             is_theirs = bool(path) and path[0].name == asker
             for one, txid in _descriptions(run):
+                found = _Found(run.topic, run.origin.path, one)
                 if not is_theirs:
-                    likely.append((max(low - txid, txid - high, 0), one))
+                    likely.append((max(low - txid, txid - high, 0), found))
                 elif (
                     want.first
                     <= _txid_of(one.client, one.sequence, one.source_txid, asker)
                     <= (want.last)
                 ):
-                    sure.append(one)
+                    sure.append(found)
     likely.sort(key=lambda pair: pair[0])
-    return _as_many_as_fit([*sure, *(one for _, one in likely)])
+    return [*sure, *(one for _, one in likely)]
 
 
 def _find_any(journal: Journal, names: Iterable[tuple[int, int]]) -> int | None:

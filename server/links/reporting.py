@@ -69,11 +69,15 @@ class Reporting:
         if mesh.is_due(now):
             mesh.renew(self.report(), now)
             words = mesh.have()
-            for peer in self._neighbours.peers:
-                self._say(peer, words)
+            for name, peer in self._neighbours.peers.items():
+                if not peer.is_stranger:
+                    self._say(name, words)
 
     def _hear(self, peer: str, body: bytes) -> None:
-        self._say(peer, self.mesh.receive(peer, body, self.now))
+        peers = self._neighbours.peers
+        known = {name for name, one in peers.items() if not one.is_stranger}
+        if peer in known:
+            self._say(peer, self.mesh.receive(peer, body, self.now, known))
 
     def _say(self, peer: str, words: list[bytes]) -> None:
         for word in words:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from server.journal import Journal
+    from server.journal import Journal, Topic
     from server.links.links import Peer
     from server.topics.transaction_log import Mender
 
@@ -25,6 +25,12 @@ class Neighbours(Protocol):
 
     def listen(self, subject: str, listener: Callable[[str, bytes], None]) -> None:
         """Tell somebody of words about a subject: who says them, and what."""
+
+    def may_have(self, peer: str, topic: Topic, path: str, body: bytes | None = None) -> bool:
+        """Return whether an instance may be told of an entry of the log."""
+
+    def refuse(self, peer: str, topic: Topic) -> None:
+        """Say that an instance has asked for a message of a topic that it may not have."""
 
     def say(self, peer: str, subject: str, body: bytes) -> None:
         """Say something to an instance that there is a link with; it may be lost."""

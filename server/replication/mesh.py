@@ -27,7 +27,7 @@ from one goes to `receive`, and what that returns back there. About once a secon
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
@@ -236,13 +236,18 @@ class Mesh:
 
     # What others say.
 
-    def receive(self, peer: str, body: bytes, now: int) -> list[bytes]:
+    def receive(
+        self, peer: str, body: bytes, now: int, neighbours: Container[str] = ()
+    ) -> list[bytes]:
         """Take a word of a neighbour; what makes no sense is passed over.
+
+        Neighbours tell of themselves: what others say of them is not taken.
 
         Args:
             peer: its name.
             body: the word.
             now: microseconds.
+            neighbours: the names of all instances that there are links with.
 
         Returns:
             What to say to it.
@@ -253,12 +258,19 @@ class Mesh:
             return []
         match word:
             case _Have():
-                return _words(2, self._wanted(word.reports, now))
+                first_hand = (
+                    one for one in word.reports if one[0] == peer or one[0] not in neighbours
+                )
+                return _words(2, self._wanted(first_hand, now))
             case _Want():
                 return _words(3, self._telling(peer, word.names, now))
             case _Told():
                 for age, data in word.reports:
-                    self._take(bytes(data), now - age * _MILLISECOND, now)
+                    report = self._read(bytes(data), now - age * _MILLISECOND, now)
+                    if report is not None and (
+                        report.name == peer or report.name not in neighbours
+                    ):
+                        self._take(report, bytes(data), now - age * _MILLISECOND)
         return []
 
     def _wanted(self, reports: Iterable[tuple[str, int, int]], now: int) -> list[str]:
@@ -299,14 +311,18 @@ class Mesh:
                 found.append((age, Raw(known.data)))
         return found
 
-    def _take(self, data: bytes, made_at: int, now: int) -> None:
-        """Take a report, if it says something new and there is room."""
+    @staticmethod
+    def _read(data: bytes, made_at: int, now: int) -> Report | None:
+        """Return a report that is not too old; None if there is none."""
         if len(data) > _MOST_IN_REPORT or now - made_at >= KEPT:
-            return
+            return None
         try:
-            report = _REPORT.decode(data)
+            return _REPORT.decode(data)
         except MALFORMED:
-            return
+            return None
+
+    def _take(self, report: Report, data: bytes, made_at: int) -> None:
+        """Take a report, if it says something new and there is room."""
         name = report.name
         if name == self._instance or not self._is_newer(name, report.number):
             return

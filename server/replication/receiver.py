@@ -230,7 +230,13 @@ class Receiver:
     # The link.
 
     def begin(
-        self, source: Peer, frame: Begin, settled: int, branch: Branch = WHOLE
+        self,
+        source: Peer,
+        frame: Begin,
+        settled: int,
+        branch: Branch = WHOLE,
+        *,
+        tells_all: bool = True,
     ) -> Iterator[Resume | Knowledge]:
         """Begin to take what a source sends; returns what to tell it about where to go on.
 
@@ -239,6 +245,8 @@ class Receiver:
             frame: what it says.
             settled: the txid up to which everything here is settled.
             branch: what is gone from either's log.
+            tells_all: whether the source may be told of all publishers. One that may not is told of
+                none: it sends what there is here as well, and that is dropped.
         """
         self.disconnected()
         self._source = source
@@ -259,7 +267,10 @@ class Receiver:
         self._received = self._stored = self._settled = frame.first - 1
         self._stages = [0], [0]
         yield Resume(None)
-        yield from self._knowledge(source, settled)
+        if tells_all:
+            yield from self._knowledge(source, settled)
+        else:
+            yield Knowledge([], is_last=True)
 
     def has_parted(self, frame: Begin, branch: Branch) -> bool:
         """Return whether the source's log is the one that was read, and has lost some of that."""

@@ -38,7 +38,7 @@ from server.replication.frames import Ack, Begin, Knowledge, Owed, Resume
 from server.replication.known import Had, Known, known_of, was_made_by
 from server.replication.lanes import UnderWay, lane_of
 from server.replication.passing_on import Ways, packed
-from server.replication.routes import Routes, Way, filtered, hops
+from server.replication.routes import Filter, Routes, Way, filtered, hops
 
 MOST_UNDER_WAY: Final = 16 << 20
 """Bytes that may be sent before the destination has stored any of them."""
@@ -513,6 +513,18 @@ class Sender:
     def concerns(self, topic: Topic) -> bool:
         """Whether what is published here to a topic may go to the destination."""
         return self._way.goes(topic, "") is not None
+
+    def filters(self, topic: Topic, path: str) -> tuple[Filter, ...] | None:
+        """Of which filters a body has to match any to go there; empty if all do, None if none does.
+
+        What has been through the destination may go there again.
+
+        Args:
+            topic: the topic of an entry.
+            path: the instances that it has been through.
+        """
+        peer = "" if self.peer is None else self.peer.name
+        return Way(self._routes, peer, returns=True).goes(topic, path)
 
     def leads_to(self, instance: str) -> bool:
         """Whether it is an instance of that name that is there, or was last."""

@@ -8,7 +8,7 @@ Source: AMPS User Guide, Authentication; Provided Authentication Modules.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from server.security.later import mapped
@@ -99,6 +99,7 @@ class Admission:
         detail: said in the log alone.
         undecided: it does not count as a failed logon: the module could not tell, through no fault
             of who logs on, or what it was shown is nothing that anybody could guess.
+        is_proven: False if the name is what the client says, and nothing has been checked.
     """
 
     granted: bool
@@ -108,6 +109,7 @@ class Admission:
     token: str = ""
     detail: str = ""
     undecided: bool = False
+    is_proven: bool = True
 
 
 class Exchange(Protocol):
@@ -186,10 +188,11 @@ class AcceptAll(AtOnce):
             named = credentials.origin.certificate_user
             if not named:
                 return Admission(False, "", "a certificate that names a user is required")
-            return Admission(True, user or named, "authenticated by certificate")
+            admission = Admission(True, user or named, "authenticated by certificate")
+            return replace(admission, is_proven=admission.user == named)
         if self.require_user_name and not credentials.user:
             return Admission(False, "", "a user name is required")
-        return Admission(True, user, "authentication disabled")
+        return Admission(True, user, "authentication disabled", is_proven=False)
 
 
 @dataclass(frozen=True, slots=True)

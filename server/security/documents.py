@@ -3,7 +3,7 @@
     {"logon": true, "replication-logon": false,
      "topic": [{"topic": "^orders", "read": "/desk = 7", "write": false, "select": "-/,+/id"}, ...],
      "admin": [{"topic": "^/amps", "read": true, "write": false}, ...],
-     "replicated-topics": ["^orders"], "user_name": "somebody else"}
+     "replicated-topics": ["^orders"], "instances": ["^hub"], "user_name": "somebody else"}
 
 Of a list the first entry counts whose topic is meant; whatever no entry speaks of is refused. A
 name with characters of regular expressions is one, and matches anywhere. Fields that nobody knows
@@ -34,7 +34,7 @@ MOST_ENTRIES: Final = 5_000
 its filters are parsed."""
 
 KNOWN_FIELDS: Final = frozenset(
-    {"logon", "replication-logon", "topic", "admin", "replicated-topics", "user_name"}
+    {"logon", "replication-logon", "topic", "admin", "replicated-topics", "instances", "user_name"}
 )
 KNOWN_OF_RULE: Final = frozenset({"topic", "read", "write", "select"})
 
@@ -106,6 +106,10 @@ class Remembering:
     def leave(self) -> None:
         """See `Permissions`."""
 
+    def is_instance(self, name: str) -> bool | None:
+        """See `Permissions`."""
+        raise NotImplementedError
+
     def find(self, permission: Permission, resource: str) -> Permit | None:
         """What is said to somebody who wants to do something; None for nothing."""
         raise NotImplementedError
@@ -120,6 +124,7 @@ class PermissionDocument(Remembering):
         topics: the rules for topics.
         paths: the rules for paths of the admin interface.
         replicated: the topics that may be replicated here.
+        instances: the names of the instances that log on as the user; None if nothing says which.
         user_name: as whom the user counts; None for the name that was given.
     """
 
@@ -131,6 +136,7 @@ class PermissionDocument(Remembering):
         topics: Sequence[Rule],
         paths: Sequence[Rule],
         replicated: Sequence[Rule],
+        instances: Sequence[Rule] | None = None,
         user_name: str | None = None,
     ) -> None:
         super().__init__()
@@ -140,6 +146,14 @@ class PermissionDocument(Remembering):
         self._topics = topics
         self._paths = paths
         self._replicated = replicated
+        self._instances = instances
+
+    def is_instance(self, name: str) -> bool | None:
+        """See `Permissions`."""
+        if self._instances is None:
+            return None
+        permit = _first(self._instances, name, lambda one: one.read)
+        return permit is not None and permit.allowed
 
     def find(self, permission: Permission, resource: str) -> Permit | None:
         """See `Remembering`."""
@@ -203,6 +217,7 @@ def make_document(
         topics=reading.rules(content, "topic"),
         paths=reading.rules(content, "admin"),
         replicated=reading.names(content, "replicated-topics"),
+        instances=reading.names(content, "instances") if "instances" in content else None,
         user_name=user_name,
     )
 
@@ -225,7 +240,7 @@ def _list(content: dict[str, Any], name: str) -> list[Any]:
 
 def _selector(place: Place, name: object) -> TopicSelector:
     if not isinstance(name, str):
-        raise DocumentError("expected the name of a topic or a regular expression", place)
+        raise DocumentError("expected a name or a regular expression", place)
     try:
         return select_topics(name)
     except TopicError as error:

@@ -84,6 +84,13 @@ class Permissions(Protocol):
             resource: the topic, or the path of the admin interface; empty for logons.
         """
 
+    def is_instance(self, name: str) -> bool | None:
+        """Return whether the user is the instance of a name; None if nothing says which it is.
+
+        Args:
+            name: the Name that an instance gives itself which logs on as the user.
+        """
+
     def leave(self) -> None:
         """The connection has ended."""
 
@@ -97,6 +104,10 @@ class Same:
     def permit(self, permission: Permission, resource: str) -> Permit:  # noqa: ARG002 - the same for all
         """See `Permissions`."""
         return self.answer
+
+    def is_instance(self, name: str) -> bool | None:  # noqa: ARG002 - nothing is said of any
+        """See `Permissions`."""
+        return None
 
     def leave(self) -> None:
         """See `Permissions`."""

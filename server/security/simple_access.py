@@ -58,6 +58,10 @@ class SimpleAccess:
             return Permit(False, rule=f"GrantedPermissions is {self.granted}")
         return Permit(True, rule=f"AllowedTopics {self.allowed} matches it")
 
+    def is_instance(self, name: str) -> bool | None:  # noqa: ARG002 - nothing is said of any
+        """See `Permissions`."""
+        return None
+
     def leave(self) -> None:
         """See `Permissions`."""
 

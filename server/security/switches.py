@@ -194,6 +194,12 @@ class _Switched:
             when_decided(self._module.enter(self._user), self._take)
         return (self._inner or NOTHING).permit(permission, resource)
 
+    def is_instance(self, name: str) -> bool | None:
+        """See `Permissions`."""
+        if not self._switches.entitlement or self._inner is None:
+            return None
+        return self._inner.is_instance(name)
+
     def leave(self) -> None:
         """See `Permissions`."""
         self._has_left = True

@@ -309,7 +309,7 @@ REPLICATION: Final = Resource(
         cumulative("messages_out", "messages sent"),
         rate("messages_out_per_sec", "messages_out", "messages sent a second"),
         fixed("name", "the Destination's name"),
-        fixed("pass_through", "the groups whose messages are passed on"),
+        fixed("pass_through", "1 if messages that came by replication are passed on"),
         snapshot("replication_type", "sync or async", TEXT),
         snapshot("seconds_behind", "how far the destination is behind; below 1, it is 0"),
     ),

@@ -17,21 +17,23 @@ from typing import TYPE_CHECKING, Final, cast
 
 from server.core.lobby import Visit
 from server.core.turns import LONG_READ
+from server.journal import Topic
 from server.links.link import Stage
 from server.security.authentication import Admission, Credentials, Origin
 from server.security.later import Later, Pending, when_decided
-from server.security.permissions import NOTHING, Permission, Permissions
+from server.security.permissions import NOTHING, Permission, Permissions, Permit
 from server.topics.audit import Party
 from server.transports.assurance import shortfall
 from server.transports.carrier import MOST_UNSENT, Carrier
 from server.transports.connection import Reception, entered, printable_address
+from server.transports.peer_addresses import Addresses, comes_from, hosts_of, resolve
 
 if TYPE_CHECKING:
     from config_schema.spec import DestinationSpec
     from server.core.turns import Turns
-    from server.journal import Topic
     from server.links.link import Link
     from server.links.links import Links
+    from server.replication import Hello
     from server.subscriptions.outbox import Outboxes
 
 _MUCH: Final = 16 << 10
@@ -181,7 +183,7 @@ class ReplicationConnection(asyncio.Protocol):
 
 
 class AcceptedReplication(ReplicationConnection):
-    """A connection that another instance has made.
+    """A connection that another instance has made; a `Gate`.
 
     Args:
         reception: that of the transport.
@@ -190,17 +192,21 @@ class AcceptedReplication(ReplicationConnection):
 
     def __init__(self, reception: Reception, links: Links) -> None:
         self._reception = reception
+        self._links = links
         self._visit: Visit | None = None
         self._user = ""
+        self._instance = ""
+        self._is_authenticated = False
+        self._certificate_user = ""
         self._permissions: Permissions = NOTHING
         self._deciding: Pending[str | None] | None = None
-        entrance = reception.entrance
+        self._hosts: Addresses = {}
+        self._finding: asyncio.Task[None] | None = None
+        transport = reception.entrance.transport
         super().__init__(
             reception.engine.turns,
             reception.engine.outboxes,
-            lambda conduit: links.accept(
-                conduit, entrance.transport, self._refusal, self._judge, self._falls_short
-            ),
+            lambda conduit: links.accept(conduit, transport, self),
         )
 
     def turn_away(self, problem: str) -> None:
@@ -244,58 +250,134 @@ class AcceptedReplication(ReplicationConnection):
             self._visit.end()
             self._visit = None
 
-    def _falls_short(self, destination: DestinationSpec) -> str | None:
-        """Why a destination must not be sent anything over this connection; see `Demand`."""
-        transport = self._transport
-        context = None if transport is None else transport.get_extra_info("sslcontext")
-        return shortfall(context, destination.transports)
-
     @property
     def user(self) -> str:
         """As whom the other instance has logged on."""
         return self._user
 
-    def _judge(self, topic: Topic) -> str | None:
-        """Why nothing may be recorded here of a topic; None if it may be.
+    # Which instance it is.
+
+    @property
+    def is_proven(self) -> bool:
+        """See `Gate`."""
+        if self._permissions.is_instance(self._instance):
+            return self._is_authenticated
+        named = {self._user if self._is_authenticated else "", self._certificate_user}
+        return self._instance in named
+
+    @property
+    def is_stranger(self) -> bool:
+        """See `Gate`."""
+        return self._is_authenticated and not self.is_proven
+
+    def falls_short(self, destination: DestinationSpec) -> str | None:
+        """See `Gate`."""
+        transport = self._transport
+        context = None if transport is None else transport.get_extra_info("sslcontext")
+        return shortfall(context, destination.transports) or self._lacks_proof(destination)
+
+    def _lacks_proof(self, destination: DestinationSpec) -> str | None:
+        """Return why the instance is not taken to be a Destination; None if it is."""
+        if self.is_proven:
+            return None
+        hosts = hosts_of(destination)
+        if self.is_stranger:
+            if not hosts and all(
+                self.may_replicate(Topic(one.message_type, one.name)) for one in destination.topics
+            ):
+                return None
+            return (
+                f"it has logged on as {self._user!r}, who is not known to be the instance "
+                f"{self._instance}: name the user so, or have its permissions name the instance "
+                "(instances)"
+            )
+        if not hosts or comes_from(self._peer_host, hosts, self._hosts):
+            return None
+        return f"it comes from {self._peer_host}, and the destination is at {', '.join(hosts)}"
+
+    def doubt(self, destination: DestinationSpec) -> str | None:
+        """See `Gate`."""
+        if self.is_proven or hosts_of(destination):
+            return None
+        if self.is_stranger:
+            return (
+                f"the Destination has no InetAddr, and the user {self._user!r} is not known to be "
+                "that instance"
+            )
+        transport = self._reception.entrance.transport
+        return (
+            f"the Destination has no InetAddr, and transport {transport} does not check who "
+            "connects: add an Authentication, or certificates"
+        )
+
+    @property
+    def _peer_host(self) -> str:
+        assert self._transport is not None  # noqa: S101 - something has come from there
+        return str(self._transport.get_extra_info("peername")[0])
+
+    # What it may do.
+
+    def judge(self, topic: Topic) -> str | None:
+        """See `Gate`.
 
         Source: AMPS User Guide, Entitlement Resource and Permission Types: replication allowed.
         """
-        entrance = self._reception.entrance
-        resource = self._reception.engine.stores.resource(topic.message_type, topic.name)
-        permit = self._permissions.permit(Permission.REPLICATE_TOPIC, resource)
+        permit = self._permit(topic)
         if permit.allowed:
             return None
-        party = Party(self._user, self.address, entrance.transport, module=entrance.module)
-        audit = self._reception.engine.audit
-        audit.refused(party, Permission.REPLICATE_TOPIC.value, resource, permit.rule)
+        action, transport = Permission.REPLICATE_TOPIC.value, self._reception.entrance.transport
+        resource = self._resource(topic)
+        self.refuse(action, resource, permit.rule)
         return (
-            f"{self._user!r} is not entitled to {Permission.REPLICATE_TOPIC.value} {resource!r}:"
-            f" transport {entrance.transport} has to allow it"
+            f"{self._user!r} is not entitled to {action} {resource!r}:"
+            f" transport {transport} has to allow it"
         )
 
-    def _refusal(self, user: str, password: str) -> Later[str | None]:
-        """Why an instance is not let in that logs on as a user; None if it is.
+    def may_replicate(self, topic: Topic) -> bool:
+        """See `Gate`."""
+        return self._permit(topic).allowed
+
+    def _permit(self, topic: Topic) -> Permit:
+        return self._permissions.permit(Permission.REPLICATE_TOPIC, self._resource(topic))
+
+    def _resource(self, topic: Topic) -> str:
+        return self._reception.engine.stores.resource(topic.message_type, topic.name)
+
+    def refuse(self, action: str, resource: str, reason: str) -> None:
+        """See `Gate`."""
+        self._reception.engine.audit.refused(self._party(self._user), action, resource, reason)
+
+    def _party(self, user: str) -> Party:
+        entrance = self._reception.entrance
+        return Party(user, self.address, entrance.transport, module=entrance.module)
+
+    # Whether it is let in.
+
+    def admit(self, hello: Hello) -> Later[str | None]:
+        """See `Gate`.
 
         Source: AMPS User Guide, Entitlement Resource and Permission Types: replication_logon.
         """
         assert self._transport is not None  # noqa: S101 - something has come from there
+        user = hello.user
+        self._instance = hello.instance
         entrance = entered(self._reception.entrance, self._transport)
+        self._certificate_user = entrance.certificate_user
         origin = Origin(
             entrance.transport, self.address, user, certificate_user=entrance.certificate_user
         )
-        credentials = Credentials(user, password, explicit=True, origin=origin)
+        credentials = Credentials(user, hello.password, explicit=True, origin=origin)
         found: Pending[str | None] = Pending()
-
-        party = Party(user, self.address, entrance.transport, module=entrance.module)
-        audit = self._reception.engine.audit
 
         def authenticated(admission: Admission) -> None:
             if admission.granted:
+                self._is_authenticated = admission.is_proven
                 when_decided(
                     entrance.entitlement.enter(admission.user), partial(entitled, admission.user)
                 )
             else:
-                audit.logon_refused(party, admission.detail or admission.reason)
+                reason = admission.detail or admission.reason
+                self._reception.engine.audit.logon_refused(self._party(user), reason)
                 found.give(
                     f"the logon as {user!r} is not accepted: {admission.reason}; it is made with "
                     "the Authenticator of the Destination, and checked by transport "
@@ -308,17 +390,11 @@ class AcceptedReplication(ReplicationConnection):
                 return
             self._permissions.leave()
             self._user, self._permissions = name, permissions
-            permit = permissions.permit(Permission.REPLICATION_LOGON, "")
-            if permit.allowed:
-                audit.logged_on(party._replace(user=name), "")
+            refusal = self._refusal()
+            if refusal is not None or self._is_authenticated:
+                found.give(refusal)
             else:
-                audit.logon_refused(party._replace(user=name), permit.rule)
-            found.give(
-                None
-                if permit.allowed
-                else f"{name!r} is not entitled to replicate to this instance: transport "
-                f"{entrance.transport} has to allow it replication_logon"
-            )
+                self._find_hosts(hello, found)
 
         decision = entrance.authenticator.begin().step(credentials)
         if isinstance(decision, Pending):
@@ -326,6 +402,42 @@ class AcceptedReplication(ReplicationConnection):
         self._deciding = found
         when_decided(decision, authenticated)
         return found
+
+    def _refusal(self) -> str | None:
+        """Return why the user must not replicate to this instance as the one that it is."""
+        audit, party, name = self._reception.engine.audit, self._party(self._user), self._user
+        transport = self._reception.entrance.transport
+        permit = self._permissions.permit(Permission.REPLICATION_LOGON, "")
+        if not permit.allowed:
+            audit.logon_refused(party, permit.rule)
+            return (
+                f"{name!r} is not entitled to replicate to this instance: transport "
+                f"{transport} has to allow it replication_logon"
+            )
+        if self._permissions.is_instance(self._instance) is False:
+            audit.logon_refused(party, f"instances does not name {self._instance}")
+            return (
+                f"{name!r} is not entitled to be the instance {self._instance}: the permissions of "
+                f"the user at transport {transport} have to name it (instances)"
+            )
+        audit.logged_on(party, "")
+        return None
+
+    def _find_hosts(self, hello: Hello, found: Pending[str | None]) -> None:
+        """Find out where the Destinations are that the instance may be, and let it in then."""
+        hosts: set[str] = set()
+        for own in self._links.replication.destinations.values():
+            if own.spec.is_for(hello.instance, hello.group):
+                hosts |= hosts_of(own.spec)
+        if not hosts:
+            found.give(None)
+            return
+
+        async def find() -> None:
+            self._hosts = await resolve(hosts)
+            found.give(None)
+
+        self._finding = asyncio.get_running_loop().create_task(find())
 
 
 class ReplicatingUsers:

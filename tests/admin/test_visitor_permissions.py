@@ -37,6 +37,9 @@ class Counted:
     def permit(self, permission: Permission, resource: str) -> Permit:
         return self.answer
 
+    def is_instance(self, name: str) -> bool | None:
+        return None
+
     def leave(self) -> None:
         self.left.set()
 

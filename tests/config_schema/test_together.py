@@ -384,10 +384,36 @@ PAIRS: dict[str, Pair] = {
     "queue_passthrough, straight back": Pair(
         [], **both(sow=queue()), **both_ways(topics=JOBS, passes="")
     ),
-    "queue_passthrough in one group": Pair(
-        ["a queue_passthrough", "b queue_passthrough"],
+    "queue_passthrough, a pair of one group": Pair(
+        [],
         **both(sow=queue(), group="g"),
-        **both_ways(topics=JOBS, passes="<PassThrough>^h</PassThrough>", group="g", sync="sync"),
+        **both_ways(topics=JOBS, passes="", group="g", sync="sync"),
+    ),
+    "queue_passthrough, a pair of one group that is known by addresses": Pair(
+        [],
+        **both(sow=queue(), group="g"),
+        to_b={"topics": JOBS, "passes": "", "group": "g", "sync": "sync"},
+        to_a={
+            "topics": JOBS,
+            "passes": "",
+            "group": "g",
+            "sync": "sync",
+            "peer": "other",
+            "address": "localhost:9101",
+        },
+    ),
+    "queue_passthrough, another instance of one group": Pair(
+        ["a queue_passthrough", "b (address)"],
+        **both(sow=queue(), group="g"),
+        to_b={"topics": JOBS, "passes": "", "group": "g", "sync": "sync"},
+        to_a={
+            "topics": JOBS,
+            "passes": "<PassThrough>^h</PassThrough>",
+            "group": "g",
+            "sync": "sync",
+            "peer": "c",
+            "address": "localhost:9199",
+        },
     ),
     "queue_passthrough excluded": Pair(
         [],

@@ -286,6 +286,27 @@ def test_where_the_schema_is_lenient_unknown_elements_are_warned_about(file: Pat
     assert about[0].startswith(expected)
 
 
+@pytest.mark.parametrize(
+    ("parent", "written", "hint"),
+    [
+        ("Replication/Destination", "SyncTyp", "did you mean SyncType?"),
+        ("Replication/Destination", "Passthrough", "did you mean PassThrough?"),
+        ("Replication/Destination", "VerifyClient", "VerifyClient belongs inside Transport"),
+        ("Replication/Destination/Transport", "VerifyCleint", "did you mean VerifyClient?"),
+        ("Replication/Destination/Transport", "SyncType", "SyncType belongs inside Destination"),
+        ("Tuning", "TransactionLogs", "did you mean TransactionLog?"),
+    ],
+)
+def test_an_element_that_was_meant_to_be_a_known_one_is_refused_everywhere(
+    file: Path, parent: str, written: str, hint: str
+) -> None:
+    path = f"AMPSConfig/{parent}"
+    _, problems = check(file, nested(path, f"<{written}>x</{written}>"))
+    about = [problem for problem in problems if f"/{written}:" in problem]
+    label = f"{parent.rpartition('/')[2]}/{written}"
+    assert about == [f"amps.xml:2: error: {label}: unknown element; {hint}"]
+
+
 def test_options_of_modules_are_left_to_the_module(file: Path) -> None:
     free = [doc.path for doc in schema.elements().values() if doc.others == "any"]
     assert any(path.endswith("Do/Options") for path in free)

@@ -348,6 +348,9 @@ class ReadingOnly:
         """See `Permissions`."""
         return Permit(permission is not Permission.WRITE_TOPIC)
 
+    def is_instance(self, name: str) -> bool | None:
+        return None
+
     def leave(self) -> None:
         """See `Permissions`."""
 

@@ -224,6 +224,9 @@ class CorePeer:
         """How many messages it has been sent, as they are counted for statistics."""
         return self._session.outbox.messages_out
 
+    def is_instance(self, name: str) -> bool | None:
+        return None
+
     def leave(self) -> None:
         """Close the connection from this end."""
         self._session.intake.lost()

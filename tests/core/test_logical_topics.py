@@ -19,6 +19,9 @@ class OnlyContainer:
         """See `Permissions`."""
         return Permit(permission is Permission.LOGON or resource == "allowed")
 
+    def is_instance(self, name: str) -> bool | None:
+        return None
+
     def leave(self) -> None:
         """See `Permissions`."""
 

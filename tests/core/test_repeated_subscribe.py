@@ -109,6 +109,9 @@ class Fickle:
         reads = permission is Permission.READ_TOPIC
         return self.permits.get(resource, UNLIMITED) if reads else UNLIMITED
 
+    def is_instance(self, name: str) -> bool | None:
+        return None
+
     def leave(self) -> None:
         """See `Permissions`."""
 

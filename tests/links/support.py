@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
 from config_schema.problems import Location
@@ -29,6 +29,7 @@ from server.links.links import Links
 from server.links.replication import OwnDestination, Recollected, Replication
 from server.replication import (
     Columns,
+    Hello,
     Known,
     Recent,
     Recorded,
@@ -75,16 +76,51 @@ def destination(
     )
 
 
-def nobody_refused(_user: str, _password: str) -> None:
-    """Everybody who connects is let in."""
+class OpenGate:
+    """A transport that lets everybody in; see `Gate`.
 
+    Args:
+        admit: says why an instance is not let in, by user and password.
+        lack: why no destination may be served over the connection.
+        topics: the topics that may be replicated; None for all.
+        is_stranger: see `Gate`.
 
-def all_recorded(_topic: Topic) -> None:
-    """Whatever comes is recorded."""
+    Attributes:
+        refused: what has been written into the audit trail.
+    """
 
+    def __init__(
+        self,
+        admit: Callable[[str, str], str | None] = lambda _user, _password: None,
+        lack: str | None = None,
+        topics: Collection[str] | None = None,
+        *,
+        is_stranger: bool = False,
+    ) -> None:
+        self.is_proven = False
+        self.is_stranger = is_stranger
+        self.refused: list[tuple[str, str, str]] = []
+        self._admit = admit
+        self._lack = lack
+        self._topics = topics
 
-def nothing_lacking(_: DestinationSpec) -> None:
-    """Every destination may be served over a connection."""
+    def admit(self, hello: Hello) -> str | None:
+        return self._admit(hello.user, hello.password)
+
+    def judge(self, topic: Topic) -> str | None:
+        return None if self.may_replicate(topic) else f"{topic.name} is not for it"
+
+    def may_replicate(self, topic: Topic) -> bool:
+        return self._topics is None or topic.name in self._topics
+
+    def falls_short(self, _: DestinationSpec) -> str | None:
+        return self._lack
+
+    def doubt(self, _: DestinationSpec) -> str | None:
+        return None
+
+    def refuse(self, action: str, resource: str, reason: str) -> None:
+        self.refused.append((action, resource, reason))
 
 
 class Pipe:
@@ -336,16 +372,16 @@ class Network:
         name: str,
         target: Instance,
         *,
-        admit: Callable[[str, str], str | None] = nobody_refused,
+        admit: Callable[[str, str], str | None] = lambda _user, _password: None,
         falls_short: str | None = None,
+        gate: OpenGate | None = None,
         credentials: tuple[str, str] = ("", ""),
     ) -> tuple[Pipe, Pipe]:
         """Connect an instance, for one of its destinations, to another one."""
         ours, theirs = Pipe("localhost:1", source), Pipe("localhost:50000", target)
         ours.other, theirs.other = theirs, ours
-        theirs.link = target.links.accept(
-            theirs, "replication", admit, all_recorded, lambda _: falls_short
-        )
+        gate = gate or OpenGate(admit, falls_short)
+        theirs.link = target.links.accept(theirs, "replication", gate)
         ours.link = source.links.connect(ours, "out", name, credentials, self.outcomes.append)
         self.pipes += [ours, theirs]
         return ours, theirs

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from server.journal import Topic
 from server.links.asking import Asked, Asking
 from tests.core.support import SimulatedClock
 
@@ -28,6 +29,13 @@ class There:
 
     def say(self, peer: str, subject: str, body: bytes) -> None:
         """Nobody hears it."""
+
+    def may_have(self, peer: str, topic: Topic, path: str, body: bytes | None = None) -> bool:
+        """Nobody asks."""
+        return False
+
+    def refuse(self, peer: str, topic: Topic) -> None:
+        """Nobody asks."""
 
 
 class Questions:

@@ -15,7 +15,7 @@ from server.subscriptions.outbox import Outboxes
 from server.topics.repairing import RepairPublisher
 from tests.core.support import CorePeer
 from tests.links.members import Member, destination
-from tests.links.support import Pipe, all_recorded, nobody_refused, nothing_lacking
+from tests.links.support import OpenGate, Pipe
 from tests.sow.support import topic_spec
 
 SOW = """
@@ -69,9 +69,7 @@ class Pair:
     def connect(self) -> None:
         ours, theirs = Pipe("localhost:1"), Pipe("localhost:50000")
         ours.other, theirs.other = theirs, ours
-        theirs.link = self.b.links.accept(
-            theirs, "replication", nobody_refused, all_recorded, nothing_lacking
-        )
+        theirs.link = self.b.links.accept(theirs, "replication", OpenGate())
         ours.link = self.a.links.connect(ours, "out", "b", ("", ""), lambda _: None)
         self.ends = ours, theirs
         self.pass_time(2)

@@ -30,11 +30,9 @@ from server.replication import (
 from tests.links.support import (
     Instance,
     Network,
+    OpenGate,
     Pipe,
-    all_recorded,
     destination,
-    nobody_refused,
-    nothing_lacking,
 )
 from tests.replication.batches import packed, together
 
@@ -124,7 +122,7 @@ def test_whatever_a_peer_says_others_go_on(seed: int) -> None:
     for _ in range(5):
         near, far = Pipe("liar:1"), Pipe("A:1")
         near.other, far.other = far, near
-        far.link = a.links.accept(far, "replication", nobody_refused, all_recorded, nothing_lacking)
+        far.link = a.links.accept(far, "replication", OpenGate())
         network.pipes += [near, far]
         near.send(encode(liar.hello()))
         if liar.random.random() < 0.7:  # something that makes sense, to get further

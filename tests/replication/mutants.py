@@ -6,9 +6,8 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from server.journal import Note
-from server.replication import Ack, Begin, Branch, Cursor, Kept, Known, Receiver, Resume, Sender
+from server.replication import Ack, Begin, Cursor, Kept, Known, Receiver, Resume, Sender
 from server.replication.lanes import Backlog, UnderWay
-from server.replication.receiver import WHOLE
 from server.replication.routes import Way
 from tests.replication.instance import Instance
 
@@ -117,9 +116,9 @@ class StoresCursorTooEarly(Receiver):
 class AsksForTooLittle(Receiver):
     """After an interruption, asks for what comes behind the next entry."""
 
-    def begin(self, source: Any, frame: Begin, settled: int, branch: Branch = WHOLE) -> Any:
+    def begin(self, source: Any, frame: Begin, settled: int, *rest: Any, **options: Any) -> Any:
         self._received += self._stream == frame.stream and self._received < frame.last
-        return super().begin(source, frame, settled, branch)
+        return super().begin(source, frame, settled, *rest, **options)
 
 
 class LosesRange(Sender):
@@ -206,8 +205,8 @@ class WaitsForNothing(Sender):
 class ForgetsWhatItIsOwed(Receiver):
     """Does not say what the source has left out, when that asks where to go on."""
 
-    def begin(self, source: Any, frame: Begin, settled: int, branch: Branch = WHOLE) -> Any:
-        for one in super().begin(source, frame, settled, branch):
+    def begin(self, source: Any, frame: Begin, settled: int, *rest: Any, **options: Any) -> Any:
+        for one in super().begin(source, frame, settled, *rest, **options):
             yield Resume(one.after, one.ack) if isinstance(one, Resume) else one
 
 

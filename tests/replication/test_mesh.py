@@ -227,6 +227,27 @@ def test_what_makes_no_sense_is_passed_over(lie: bytes) -> None:
     assert set(mesh.reachable()) == {"A", "B"}
 
 
+@pytest.mark.parametrize(
+    ("name", "neighbours", "is_believed"),
+    [
+        ("B", {"B", "C"}, True),
+        ("C", {"B", "C"}, False),
+        ("C", {"B"}, True),
+    ],
+)
+def test_what_others_say_of_a_neighbour_is_not_believed(
+    name: str, neighbours: set[str], is_believed: bool
+) -> None:
+    """It says that itself. Of those behind neighbours, these tell."""
+    mesh = Mesh("A", 1)
+    mesh.renew(report("A", "B", "C"), 0)
+    have = msgspec.msgpack.encode((1, [(name, 1, 1 << 50)]))
+    assert bool(mesh.receive("B", have, 0, neighbours)) is is_believed
+    word = tell(msgspec.structs.replace(report(name), number=1 << 50))
+    mesh.receive("B", word, 0, neighbours)
+    assert (name in mesh.known) is is_believed
+
+
 def test_a_number_that_is_too_large_keeps_nobody_from_being_heard() -> None:
     mesh, other = Mesh("A", 1), Mesh("B", 2)
     mesh.receive("B", msgspec.msgpack.encode((1, [("A", 7, 1 << 61)])), 0)

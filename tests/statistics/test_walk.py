@@ -213,7 +213,7 @@ EXPECTED: Final[dict[tuple[str, str], dict[str, str]]] = {
         "is_connected": "1",
         "messages_out": "3",
         "name": "to-second",
-        "pass_through": "",
+        "pass_through": "0",
         "replication_type": "sync",
         "seconds_behind": "0",
     },

@@ -174,6 +174,10 @@ class Entered:
         """See `Permissions`."""
         return self._entry.document.permit(permission, resource)
 
+    def is_instance(self, name: str) -> bool | None:
+        """See `Permissions`."""
+        return self._entry.document.is_instance(name)
+
     def leave(self) -> None:
         """See `Permissions`."""
         if not self._has_left:

@@ -188,7 +188,8 @@ class OAuth:
 
     async def _decide(self, credentials: Credentials) -> Admission:
         try:
-            return Admission(True, await self._user(credentials), "")
+            user = await self._user(credentials)
+            return Admission(True, user, "", is_proven=self.verifier is not None)
         except (_Refused, TokenError) as error:
             return Admission(False, "", _NOT_ACCEPTED, detail=str(error))
         except (KeysError, WebError) as error:

@@ -81,6 +81,11 @@ class UserPermissions(Remembering):
         super().__init__()
         self._documents = documents
 
+    def is_instance(self, name: str) -> bool | None:
+        """See `Permissions`."""
+        found = (document.is_instance(name) for document in self._documents)
+        return next((answer for answer in found if answer is not None), None)
+
     def find(self, permission: Permission, resource: str) -> Permit | None:
         """See `Remembering`."""
         found = (document.find(permission, resource) for document in self._documents)

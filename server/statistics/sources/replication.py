@@ -44,7 +44,8 @@ class ReplicationSource:
     def _fixed_of(self, name: str, own: OwnDestination) -> tuple[Value, ...]:
         """What stays as it is for as long as nothing else is known of the destination."""
         spec = own.spec
-        values = (own.user, own.way.client, "destination", spec.name, ",".join(spec.pass_through))
+        passes_on = "1" if spec.pass_through else "0"
+        values = (own.user, own.way.client, "destination", spec.name, passes_on)
         if self._fixed.get(name) != values:
             self._fixed[name] = values
         return self._fixed[name]

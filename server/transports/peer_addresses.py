@@ -1,0 +1,67 @@
+"""Whether a connection comes from one of the addresses of a Destination.
+
+Source: AMPS User Guide, Destination Server Failover: a connection of one of the servers on the list
+is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from config_schema.spec import DestinationSpec
+
+_RESOLVE_TIMEOUT_S: Final = 3.0
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+Addresses: TypeAlias = dict[str, frozenset[Address]]
+"""By host, what its name stands for."""
+
+
+def hosts_of(destination: DestinationSpec) -> frozenset[str]:
+    """Return the hosts of the addresses of a Destination."""
+    return frozenset(
+        address.host or "localhost"
+        for transport in destination.transports
+        for address in transport.addresses
+    )
+
+
+async def resolve(hosts: Iterable[str]) -> Addresses:
+    """Return what names of hosts stand for; nothing for one that cannot be resolved in time."""
+    return {host: await _resolve(host) for host in hosts}
+
+
+async def _resolve(host: str) -> frozenset[Address]:
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(_RESOLVE_TIMEOUT_S):
+            found = await loop.getaddrinfo(host, None)
+    except (OSError, UnicodeError, TimeoutError):
+        return frozenset()
+    return frozenset(_plain(str(one[4][0])) for one in found)
+
+
+def comes_from(peer: str, hosts: Iterable[str], addresses: Addresses) -> bool:
+    """Return whether a connection comes from one of some hosts.
+
+    All loopback addresses are the same host.
+
+    Args:
+        peer: the IP address at its other end.
+        hosts: their names.
+        addresses: what these stand for.
+    """
+    at = _plain(peer)
+    known = frozenset[Address]().union(*(addresses.get(host, ()) for host in hosts))
+    return at in known or (at.is_loopback and any(one.is_loopback for one in known))
+
+
+def _plain(text: str) -> Address:
+    """Return an IP address without a zone; of one that stands for IPv4, that."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return address if mapped is None else mapped
