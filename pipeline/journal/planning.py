@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -42,9 +43,10 @@ class PlannedLog:
         self.first_txid = files[0].first_txid
         self.number = -1  # files alone do not know by which one their instance calls the log
         self.last_txid = max(ends) - 1
-        lookup = Lookup(FileTable(files), SourceCache(_NO_CACHE), lambda: self.last_txid)
+        lookup = Lookup(FileTable(files), SourceCache(_NO_CACHE), lambda: self.last_txid, log.steps)
         self.find = lookup.find
         self.first_since = lookup.first_since
+        self._has_steps = len(log.steps) > 0
 
     def span(self, bookmark: str) -> Span:
         """The part of the log that a bookmark stands for.
@@ -55,9 +57,17 @@ class PlannedLog:
         if not bookmark:
             return _EVERYTHING
         try:
-            return resolve(parse_bookmark(bookmark), self, "fail", self.last_txid)
+            span = resolve(parse_bookmark(bookmark), self, "fail", self.last_txid)
         except BookmarkError as problem:
             raise option_error("bookmark", bookmark, str(problem)) from problem
+        return self._by_txids(span) if self._has_steps else span
+
+    def _by_txids(self, span: Span) -> Span:
+        """Return a part of the log without moments, since the times of entries do not ascend."""
+        if span.before is None:
+            return replace(span, not_before=0)
+        last = self.first_since(span.before) - 1
+        return replace(span, not_before=0, last=last, before=None)
 
 
 def plan(options: JournalOptions, predicates: Sequence[Predicate]) -> list[Piece]:
@@ -119,7 +129,8 @@ def plan_log(
         return
     for file in log.files:
         start, stop = _numbers(file, span)
-        if start >= stop or not _may_have(file, start, stop, tests):
+        ascends = not log.steps.is_any_in(file.first_txid, file.end_txid or file.first_txid)
+        if start >= stop or not _may_have(file, start, stop, tests, ascends=ascends):
             continue
         names = _wanted(log.instance, _names(file, options, start, stop), options, tests)
         if not names.topics:
@@ -149,10 +160,12 @@ def _numbers(file: JournalFile, span: Span) -> tuple[int, int]:
     return max(span.after + 1 - file.first_txid, 0), stop
 
 
-def _may_have(file: JournalFile, start: int, stop: int, tests: Iterable[Predicate]) -> bool:
+def _may_have(
+    file: JournalFile, start: int, stop: int, tests: Iterable[Predicate], *, ascends: bool
+) -> bool:
     """Whether there can be entries that meet all tests, by what is known of the file."""
     ranges = {"txid": (file.first_txid + start, file.first_txid + stop - 1)}
-    if file.seal is not None:
+    if file.seal is not None and ascends:
         ranges["timestamp"] = (file.seal.first_timestamp, file.seal.last_timestamp)
     return all(test.may_hold(*ranges[test.column]) for test in tests if test.column in ranges)
 
