@@ -160,12 +160,13 @@ class Instance:
         loop.set_exception_handler(self._log_defect)
         loop.set_default_executor(DaemonThreads(_MOST_THREADS, "helper"))
         _allow_all_open_files()
-        self._clock.watch(self._engine.turns)
         self._services.signals.note(signals_in_use(self._spec.actions))
         try:
             async with contextlib.AsyncExitStack() as opened:
                 opened.callback(watch_threads(self._log))
                 await self._start(opened)
+                self._clock.watch(self._engine.turns)
+                opened.callback(self._clock.stop)
                 memory.settle()
                 opened.callback(memory.Collecting(self._engine.clock, self._ended).stop)
                 self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))

@@ -5,8 +5,9 @@ before, and a few times a second. A difference that has changed means that it wa
 at once, before anything uses the new time.
 
 A process that was paused, or whose loop was blocked, finds its timers overdue and unread data in
-its sockets. The event loop would serve the timers first. So an overdue timer lets the sockets be
-read before it, and the pause does not count as silence of a peer.
+its sockets. The event loop would serve the timers first, and work that was under way would find
+that leases have ended. So the steady clock stands still, and overdue timers wait, until the sockets
+have been read; and the pause does not count as silence of a peer.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
     from server.core.turns import Turns
 
 _TICK_S: Final = 0.25
-_PAUSE_S: Final = 0.5
-"""A timer that is later than this has found the process paused, or its loop blocked."""
+_PAUSE_S: Final = 0.75
+"""A tick that is later than this has found the process paused, or its loop blocked."""
 
 _READ_ROUND_S: Final = 0.02
-"""How long an overdue timer waits for the sockets to be read, each time."""
+"""How long timers wait for the sockets to be read, each time."""
 
-_READ_ROUNDS: Final = 50
-"""After so many rounds it does not wait for the commands that have been read any more."""
+MAX_READ_ROUNDS: Final = 50
+"""After so many rounds they do not wait for the commands that have been read any more."""
 
 _LONGEST_GAP_S: Final = 0.25
 """Readings of the wall clock that are farther apart are compared with the monotonic clock."""
@@ -47,8 +48,10 @@ class LoopClock:
         self._origin = self._last - time.monotonic()
         self.ahead = 0.0
         self._listeners: list[Callable[[float], None]] = []
+        self._latest = time.monotonic()  # as the steady clock told it
+        self._held: float | None = None  # what it tells until the sockets have been read
         self._paused = 0.0
-        self._ticked = 0.0
+        self._ticked = 0.0  # 0 while nobody watches
         self._turns: Turns | None = None
         self._cancel_tick: Callable[[], None] = _nothing
 
@@ -59,6 +62,7 @@ class LoopClock:
             turns: tells whether commands that have been read are still waiting.
         """
         self._turns = turns
+        self._loop = asyncio.get_running_loop()
         self._ticked = time.monotonic()
         self._tick()
 
@@ -76,11 +80,17 @@ class LoopClock:
 
     def steady(self) -> SteadySeconds:
         """Return the time of the steady clock. See `Clock.steady`."""
-        return SteadySeconds(self._origin + time.monotonic())
+        now = time.monotonic()
+        if self._ticked and now - self._ticked > _PAUSE_S:
+            self._hold(now)
+        if self._held is not None:
+            now = self._held
+        self._latest = now
+        return SteadySeconds(self._origin + now)
 
     def attentive(self) -> SteadySeconds:
         """Return the time of the steady clock without pauses. See `Clock.attentive`."""
-        return SteadySeconds(self._origin + time.monotonic() - self._paused)
+        return SteadySeconds(self.steady() - self._paused)
 
     def on_step(self, notify: Callable[[float], None]) -> Callable[[], None]:
         """Have a function called when the wall clock has been set. See `Clock.on_step`."""
@@ -94,11 +104,6 @@ class LoopClock:
             return loop.call_later(0, callback).cancel
         return _Timer(self, delay, callback).cancel
 
-    @property
-    def is_reading(self) -> bool:
-        """Whether commands that have been read wait for their turn."""
-        return self._turns is not None and self._turns.waiting > 0
-
     def _compare(self, now: float) -> None:
         """Tell of a wall clock that has been set."""
         step = now - time.monotonic() - self._origin - self.ahead
@@ -108,25 +113,43 @@ class LoopClock:
             for notify in tuple(self._listeners):
                 notify(step)
 
+    @property
+    def is_held(self) -> bool:
+        """Whether sockets have to be read before time goes on."""
+        self.steady()
+        return self._held is not None
+
     def _tick(self) -> None:
-        gap = time.monotonic() - self._ticked
-        self._ticked += gap
-        if gap > _PAUSE_S:
-            self._paused += gap
+        self.steady()
+        self._ticked = time.monotonic()
         self._compare(time.time())
-        self._cancel_tick = asyncio.get_running_loop().call_later(_TICK_S, self._tick).cancel
+        self._cancel_tick = self._loop.call_later(_TICK_S, self._tick).cancel
+
+    def _hold(self, now: float) -> None:
+        """Let time stand still until the sockets have been read."""
+        self._ticked = now
+        if self._held is None:
+            self._held = self._latest
+            self._loop.call_soon_threadsafe(self._loop.call_later, _READ_ROUND_S, self._go_on, 1)
+
+    def _go_on(self, rounds: int) -> None:
+        """Let time go on, unless commands that have been read wait for their turn."""
+        is_reading = self._turns is not None and self._turns.waiting > 0
+        if is_reading and rounds < MAX_READ_ROUNDS:
+            self._loop.call_later(_READ_ROUND_S, self._go_on, rounds + 1)
+        elif self._held is not None:
+            self._paused += time.monotonic() - self._held
+            self._held = None
 
 
 class _Timer:
-    """A timer that lets sockets be read first when it is overdue."""
+    """A timer that lets sockets be read first after a pause."""
 
-    __slots__ = ("_callback", "_clock", "_due", "_handle", "_rounds")
+    __slots__ = ("_callback", "_clock", "_handle")
 
     def __init__(self, clock: LoopClock, delay: float, callback: Callable[[], None]) -> None:
         self._clock = clock
         self._callback = callback
-        self._due = time.monotonic() + delay
-        self._rounds = 0
         self._handle = asyncio.get_running_loop().call_later(delay, self._fire)
 
     def cancel(self) -> None:
@@ -134,16 +157,11 @@ class _Timer:
         self._handle.cancel()
 
     def _fire(self) -> None:
-        if self._rounds == 0:
-            if time.monotonic() - self._due <= _PAUSE_S:
-                self._callback()
-                return
-        elif not self._clock.is_reading or self._rounds >= _READ_ROUNDS:
+        if self._clock.is_held:
+            loop = asyncio.get_running_loop()
+            self._handle = loop.call_later(_READ_ROUND_S, self._fire)
+        else:
             self._callback()
-            return
-        self._rounds += 1
-        loop = asyncio.get_running_loop()
-        self._handle = loop.call_later(_READ_ROUND_S, self._fire)
 
 
 def _nothing() -> None:

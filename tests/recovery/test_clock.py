@@ -218,6 +218,7 @@ def test_a_clock_that_is_set_does_not_keep_a_destination_from_being_downgraded(
     tmp_path: Path, ahead: float
 ) -> None:
     clock = WallClock(tmp_path / "clock")
+    clock.set(0.0)
     downgrade = EVERY_SECOND.format(
         "<Module>amps-action-do-downgrade-replication</Module><Options><Age>1s</Age></Options>"
     )
@@ -233,7 +234,7 @@ def test_a_clock_that_is_set_does_not_keep_a_destination_from_being_downgraded(
         assert peer.receive_header()["a"] == "persisted"
 
 
-PAUSE_SECONDS: Final = 4.0
+PAUSE_SECONDS: Final = 6.0
 """Longer than the heartbeats and leases of these tests last."""
 
 
@@ -248,7 +249,7 @@ def pause(server: RunningServer, meanwhile: Callable[[], None]) -> None:
 
 
 def test_what_came_in_a_pause_is_read_before_silence_and_leases_are_judged(tmp_path: Path) -> None:
-    given = elements({"q": {"LeasePeriod": "3s"}})
+    given = elements({"q": {"LeasePeriod": "5s"}})
     with (
         running_server(tmp_path, elements=given) as server,
         server.log_on("beating") as beating,
@@ -271,6 +272,8 @@ def test_what_came_in_a_pause_is_read_before_silence_and_leases_are_judged(tmp_p
         acknowledge = {"c": "sow_delete", "cid": "d", "t": "q", "a": "stats", "bm": marks}
         pause(server, lambda: first.send(acknowledge))
         assert first.receive_header()["records_deleted"] == 5
+        left = {"c": "unsubscribe", "cid": "u", "sub_id": "s", "a": "processed"}
+        assert first.ask(left)["status"] == "success"
         put(server, "in-q", [5])
         assert take(second, 1)[0][1] == b'{"n":5}', "nothing is given to another consumer"
         stop.set()

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -39,10 +39,6 @@ class WallClock:
     """
 
     path: Path
-    _begins: float = field(default=0.0, repr=False)
-
-    def __post_init__(self) -> None:
-        self.set(self._begins)
 
     def set(self, ahead: float) -> None:
         """Set the clock so many seconds ahead of the true time, or behind it."""
