@@ -30,7 +30,7 @@ async def take_minidump(services: Services, context: Context | None = None) -> P
     engine = services.engine
     queues = engine.topics.queues
     if queues is not None:
-        engine.log.emit("31-0010", text=report(queues, engine.clock.now()))
+        engine.log.emit("31-0010", text=report(queues, engine.clock.steady()))
     path = await services.helpers.call(services.write_minidump)
     if path is None:
         engine.log.emit("30-0011")

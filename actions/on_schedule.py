@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from actions.local_zone import local_zone
 from actions.module import ProvisionFailed, Trigger
-from actions.schedule import Schedule, ScheduleError, parse_crontab, parse_every
+from actions.schedule import Calendar, Schedule, ScheduleError, Timer, parse_crontab, parse_every
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,31 +17,41 @@ if TYPE_CHECKING:
     from server.base.clock import Clock
 
 _LONGEST_SLEEP: Final = 60.0
-"""Seconds after which the clock is looked at again: it may have been set."""
+"""Seconds after which the clock is looked at again: it may run faster or slower than timers."""
+
+MAX_CHANGE_OF_CLOCKS_S: Final = 3 * 3600.0
+"""A wall clock that is set by more than this, in seconds, is corrected; see cron(8)."""
 
 
 class OnSchedule(Trigger):
     """Runs at regular intervals, or at times of the calendar.
 
-    Firings that were missed, since the machine was suspended or its clock was set forward, are not
-    made up for.
+    Intervals are measured by the steady clock. Times of the calendar are those of the wall clock.
+    What falls into a time that the wall clock skips runs once, at once. What names its hour does
+    not run again in a time that the clock repeats; the rest goes by the new time. A clock that is
+    set by more than three hours has been wrong: then everything goes by the new time, and nothing
+    that was skipped runs.
     """
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._cancel: Callable[[], None] | None = None
         self._due: datetime | None = None
+        self._forget_clock: Callable[[], None] = _nothing
 
     @property
     def next_run(self) -> float | None:
         """The next time of the schedule."""
-        return None if self._due is None else self._due.timestamp()
+        if self._due is None:
+            return None
+        return self._due.timestamp() + (self._clock.ahead if self._is_timer else 0.0)
 
     def provision(self, services: Services, action: Runnable) -> None:
         """Read the schedule; it counts from the start of the instance."""
         try:
             self._clock: Clock = services.engine.clock
             self._schedule = read_schedule(self.options)
+            self._is_timer = isinstance(self._schedule, Timer)
             self._schedule.next_after(self._now())
         except (ScheduleError, OverflowError) as error:
             raise ProvisionFailed(str(error)) from None
@@ -56,6 +66,8 @@ class OnSchedule(Trigger):
 
     def start(self) -> None:
         """Begin to wait for the first firing."""
+        if not self._is_timer:
+            self._forget_clock = self._clock.on_step(self._clock_was_set)
         self._wait_for(self._schedule.next_after(self._now()))
 
     def close(self) -> None:
@@ -63,9 +75,24 @@ class OnSchedule(Trigger):
         if self._cancel is not None:
             self._cancel()
             self._cancel = self._due = None
+        self._forget_clock()
+        self._forget_clock = _nothing
 
     def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock.now(), UTC)
+        clock = self._clock
+        return datetime.fromtimestamp(clock.steady() if self._is_timer else clock.now(), UTC)
+
+    def _clock_was_set(self, seconds: float) -> None:
+        """Go by the new time; the clock has been set by so much."""
+        if self._cancel is None or self._due is None:
+            return
+        self._cancel()
+        is_repeated = seconds < 0 and isinstance(self._schedule, Calendar) and self._schedule.once
+        is_skipped = seconds > 0
+        if abs(seconds) <= MAX_CHANGE_OF_CLOCKS_S and (is_repeated or is_skipped):
+            self._wait_for(self._due)
+        else:
+            self._wait_for(self._schedule.next_after(self._now()))
 
     def _wait_for(self, due: datetime) -> None:
         self._due = due
@@ -82,6 +109,10 @@ class OnSchedule(Trigger):
         following = self._schedule.next_after(due)
         self._wait_for(following if following > now else self._schedule.next_after(now))
         self._action.post({}, self._cause)
+
+
+def _nothing() -> None:
+    """Forget no clock."""
 
 
 def read_schedule(options: Options) -> Schedule:

@@ -33,7 +33,7 @@ class ChangeSyncType(Step):
         """Take note of the destinations, and of when the instance began."""
         self._replication = services.replication
         self._clock = services.engine.clock
-        self._began = self._clock.now()
+        self._began = self._clock.steady()
 
     def change(self, replication: Replication, age: int) -> None:
         """Change it for the destinations concerned.
@@ -54,6 +54,6 @@ class ChangeSyncType(Step):
         grace = 0
         if self._grace_period is not None:
             grace = quantity("GracePeriod", self._grace_period, context, parse_interval)
-        is_early = self._clock.now() < self._began + grace / _NANOSECONDS
+        is_early = self._clock.steady() < self._began + grace / _NANOSECONDS
         if self._replication is not None and not is_early:
             self.change(self._replication, age // _NANOSECONDS_IN_MICROSECOND)

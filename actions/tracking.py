@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from actions.messages import message_variables
 from actions.records import OnRecords
 from config_schema.units import parse_interval
+from server.base.clock import SteadySeconds
 from server.base.octets import to_octets
 from server.sow.records import to_seconds
 from server.subscriptions.envelope import iso_timestamp
@@ -37,12 +38,12 @@ class _Tracked:
     """A record that matches.
 
     Attributes:
-        since: when it began to, in seconds since 1970.
+        since: when it began to, by the steady clock.
         client_name: who published its current state, as far as that is known.
         bookmark: of its current state; empty if it has none.
     """
 
-    since: float
+    since: SteadySeconds
     client_name: str
     bookmark: str
 
@@ -93,7 +94,7 @@ class OnTrackedRecords(OnRecords):
         if tracked is not None:
             tracked.take(message.envelope)
         elif entry not in self._timed_out:
-            tracked = self._waiting[entry] = _Tracked(self._clock.now(), "", "")
+            tracked = self._waiting[entry] = _Tracked(self._clock.steady(), "", "")
             tracked.take(message.envelope)
             self._wait()
 
@@ -110,20 +111,20 @@ class OnTrackedRecords(OnRecords):
 
     def _track_what_matches(self) -> None:
         for record in self.matching():
-            self._waiting[record.topic, record.key] = _Tracked(
-                to_seconds(record.timestamp), "", record.bookmark
-            )
+            updated = to_seconds(record.timestamp) - self._clock.ahead
+            since = SteadySeconds(min(updated, self._clock.steady()))
+            self._waiting[record.topic, record.key] = _Tracked(since, "", record.bookmark)
         self._wait()
 
     def _wait(self) -> None:
         if self._cancel is None and self._waiting:
             oldest = next(iter(self._waiting.values()))
-            delay = oldest.since + self._duration - self._clock.now()
+            delay = oldest.since + self._duration - self._clock.steady()
             self._cancel = self._clock.call_later(max(delay, 0.0), self._time_out)
 
     def _time_out(self) -> None:
         self._cancel = None
-        latest = self._clock.now() - self._duration
+        latest = self._clock.steady() - self._duration
         while self._waiting:
             entry, tracked = next(iter(self._waiting.items()))
             if tracked.since > latest:
@@ -141,7 +142,7 @@ class OnTrackedRecords(OnRecords):
         topic, key = entry
         return message_variables(topic, body) | {
             "AMPS_BOOKMARK": to_octets(tracked.bookmark),
-            "AMPS_TIMESTAMP": to_octets(iso_timestamp(tracked.since)),
+            "AMPS_TIMESTAMP": to_octets(iso_timestamp(tracked.since + self._clock.ahead)),
             "AMPS_CLIENT_NAME": to_octets(tracked.client_name),
             "AMPS_SOW_KEY": to_octets(key),
         }

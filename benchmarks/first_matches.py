@@ -18,6 +18,7 @@ from typing import Final
 
 from benchmarks.tables import print_table
 from benchmarks.topics import topic_spec
+from server.base.clock import SteadySeconds, WallSeconds
 from server.core.engine import Engine
 from server.core.entrance import Entrance, Link
 from server.core.session import Session
@@ -164,9 +165,21 @@ class _Silence:
 class _Standstill:
     """A time in which nothing falls due."""
 
-    def now(self) -> float:
-        """The same moment."""
-        return 1e9
+    ahead = 0.0
+
+    def now(self) -> WallSeconds:
+        """Return the time."""
+        return WallSeconds(1e9)
+
+    def steady(self) -> SteadySeconds:
+        """Return the same."""
+        return SteadySeconds(self.now())
+
+    attentive = steady
+
+    def on_step(self, _notify: Callable[[float], None]) -> Callable[[], None]:
+        """Forget who is to be told."""
+        return lambda: None
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - never
         """Never call back."""

@@ -22,6 +22,7 @@ from benchmarks.tables import print_table
 from config_schema.compile.references import parse_join
 from config_schema.problems import Location
 from config_schema.spec import JoinSpec, TopicRef, TopicSpec, ViewSpec
+from server.base.clock import SteadySeconds, WallSeconds
 from server.core.engine import Engine
 from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
@@ -72,9 +73,21 @@ class _Silence:
 class _Clock:
     """The wall clock; nothing is called later."""
 
-    def now(self) -> float:
-        """The time."""
-        return time.time()
+    ahead = 0.0
+
+    def now(self) -> WallSeconds:
+        """Return the time."""
+        return WallSeconds(time.time())
+
+    def steady(self) -> SteadySeconds:
+        """Return the same."""
+        return SteadySeconds(self.now())
+
+    attentive = steady
+
+    def on_step(self, _notify: Callable[[float], None]) -> Callable[[], None]:
+        """Forget who is to be told."""
+        return lambda: None
 
     def call_later(self, _delay: float, _callback: Callable[[], None]) -> Callable[[], None]:
         """Forget a call."""

@@ -128,6 +128,7 @@ def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: Log, run: Run) -> int:
         _wanted(opened.sow),
         EVENTS,
         damage.append,
+        log.steps,
     )
     while not cursor.is_caught_up:
         before = cursor.position

@@ -18,6 +18,7 @@ from typing import Final
 
 from pipeline.errors import PipelineError, option_error
 from pipeline.journal.tail import entries_written
+from server.journal.clock_steps import ClockSteps, unpack_steps
 from server.journal.files import JournalFile, open_source, read_page, salvage_header, unpack_page
 from server.journal.layout import (
     BODY_START,
@@ -28,7 +29,7 @@ from server.journal.layout import (
     Seal,
     VersionError,
 )
-from server.journal.naming import COMPRESSED, JOURNAL, instances_with_journals, journal_files
+from server.journal.naming import COMPRESSED, JOURNAL, instances_with_journals, journal_files, steps_name
 from server.journal.records import read_rows, slots
 from server.journal.storage import FileSource, Source
 
@@ -43,11 +44,13 @@ class Log:
 
     Attributes:
         instance: its name.
+        steps: where the wall clock was set.
         files: in order. All have a seal: the last one's says how far it had been written.
     """
 
     instance: str
     files: tuple[JournalFile, ...]
+    steps: ClockSteps
 
 
 Sealed = dict[Path, tuple[tuple[int, int, int], JournalFile]]
@@ -75,17 +78,28 @@ def snapshot(
     sealed = {} if sealed is None else sealed
     if directory.is_file():
         file = _describe(directory, sealed)
-        return [] if file is None else [Log(_instance_of(directory), (file,))]
+        return [] if file is None else [_log(directory.parent, _instance_of(directory), (file,))]
     if not directory.is_dir():
         raise PipelineError(f"{directory}: there is no such directory or journal file")
     if archive is not None and not archive.is_dir():
         raise option_error("archive", archive, "there is no such directory")
     names = {instance} if instance else _instances(directory, archive)
-    logs = [Log(name, _files(directory, archive, name, sealed)) for name in sorted(names)]
+    logs = [
+        _log(directory, name, _files(directory, archive, name, sealed)) for name in sorted(names)
+    ]
     if not any(log.files for log in logs):
         whose = f" of the instance {instance}" if instance else ""
         raise PipelineError(f"{directory}: has no journal files{whose}")
     return [log for log in logs if log.files]
+
+
+def _log(directory: Path, instance: str, files: tuple[JournalFile, ...]) -> Log:
+    try:
+        data = (directory / steps_name(instance)).read_bytes()
+        steps = unpack_steps(data)
+    except (OSError, FormatError):  # the times are taken as they are
+        steps = ClockSteps()
+    return Log(instance, files, steps)
 
 
 def open_journal(path: Path, archive: Path | None) -> Source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -41,10 +42,11 @@ class PlannedLog:
         ends = [file.end_txid for file in files if file.end_txid is not None]
         self.first_txid = files[0].first_txid
         self.last_txid = max(ends) - 1
-        lookup = Lookup(FileTable(files), SourceCache(_NO_CACHE), lambda: self.last_txid)
+        lookup = Lookup(FileTable(files), SourceCache(_NO_CACHE), lambda: self.last_txid, log.steps)
         self.find = lookup.find
         self.damaged_at = lookup.damaged_at
         self.first_since = lookup.first_since
+        self._has_steps = len(log.steps) > 0
 
     def is_place(self, client: int) -> bool:  # noqa: ARG002 - see `Log`
         """Return whether a number stands for the log: files do not know what it is called."""
@@ -63,9 +65,17 @@ class PlannedLog:
         if not bookmark:
             return _EVERYTHING
         try:
-            return resolve(parse_bookmark(bookmark), self, "fail", self.last_txid)
+            span = resolve(parse_bookmark(bookmark), self, "fail", self.last_txid)
         except BookmarkError as problem:
             raise option_error("bookmark", bookmark, str(problem)) from problem
+        return self._by_txids(span) if self._has_steps else span
+
+    def _by_txids(self, span: Span) -> Span:
+        """Return a part of the log without moments, since the times of entries do not ascend."""
+        if span.before is None:
+            return replace(span, not_before=0)
+        last = self.first_since(span.before) - 1
+        return replace(span, not_before=0, last=last, before=None)
 
 
 def plan(options: JournalOptions, predicates: Sequence[Predicate]) -> list[Piece]:
@@ -127,7 +137,8 @@ def plan_log(
         return
     for file in log.files:
         start, stop = _numbers(file, span)
-        if start >= stop or not _may_have(file, start, stop, tests):
+        ascends = not log.steps.is_any_in(file.first_txid, file.end_txid or file.first_txid)
+        if start >= stop or not _may_have(file, start, stop, tests, ascends=ascends):
             continue
         names = _wanted(log.instance, _names(file, options, start, stop), options, tests)
         if not names.topics:
@@ -157,10 +168,12 @@ def _numbers(file: JournalFile, span: Span) -> tuple[int, int]:
     return max(span.after + 1 - file.first_txid, 0), stop
 
 
-def _may_have(file: JournalFile, start: int, stop: int, tests: Iterable[Predicate]) -> bool:
+def _may_have(
+    file: JournalFile, start: int, stop: int, tests: Iterable[Predicate], *, ascends: bool
+) -> bool:
     """Whether there can be entries that meet all tests, by what is known of the file."""
     ranges = {"txid": (file.first_txid + start, file.first_txid + stop - 1)}
-    if file.seal is not None:
+    if file.seal is not None and ascends:
         ranges["timestamp"] = (file.seal.first_timestamp, file.seal.last_timestamp)
     return all(test.may_hold(*ranges[test.column]) for test in tests if test.column in ranges)
 

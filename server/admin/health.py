@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import msgspec
 
 from server.admin.http.messages import JSON, TEXT, Document, Refusal, Request, Response
+from server.base.clock import WallMicroseconds
 from server.links.lateness import LATE_SECONDS
 from server.statistics.sources.texts import moment
 
@@ -138,29 +139,30 @@ class Health:
         replication = self._replication
         if replication is None:
             return
-        now = replication.now
+        now = replication.elapsed
         waiting = {one.destination: one.since for one in replication.waiting()}
         waited_for = replication.acknowledgement.waited_for
         for name, own in replication.destinations.items():
             if not has_all and name not in waited_for:
                 continue
-            since = waiting.get(name, now)
+            waited = now - waiting.get(name, now)
+            since = WallMicroseconds(replication.now - waited)
             title = f"destination {name}"
             if not own.is_connected:
                 yield _not_connected(title, own, since)
-            elif now - since >= LATE_SECONDS * _MICROSECONDS:
+            elif waited >= LATE_SECONDS * _MICROSECONDS:
                 yield Check(title, "it is behind", _moment(since))
             else:
                 yield Check(title)
 
 
-def _not_connected(title: str, own: OwnDestination, since: int) -> Check:
+def _not_connected(title: str, own: OwnDestination, since: WallMicroseconds) -> Check:
     if own.disconnected_at is None:
         return Check(title, "it has never been connected since this instance started")
     return Check(title, "it is not connected", _moment(min(own.disconnected_at, since)))
 
 
-def _moment(microseconds: int) -> str:
+def _moment(microseconds: WallMicroseconds) -> str:
     return moment(microseconds / _MICROSECONDS)
 
 

@@ -31,6 +31,7 @@ from config_schema.spec import (
 )
 from server.admin.interface import AdminError, AdminInterface
 from server.assembly.dead_threads import watch_threads
+from server.assembly.loop_clock import LoopClock
 from server.assembly.provision import (
     ProvisionError,
     message_type_modules,
@@ -89,18 +90,6 @@ class StartError(Exception):
     """An instance cannot start. The text is for the person who started it."""
 
 
-class LoopClock:
-    """The wall clock, and the event loop's timers."""
-
-    def now(self) -> float:
-        """The wall-clock time in seconds since the Unix epoch."""
-        return time.time()
-
-    def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back once after `delay` seconds, unless the function returned is called before."""
-        return asyncio.get_running_loop().call_later(delay, callback).cancel
-
-
 class Instance:
     """A server instance.
 
@@ -126,6 +115,7 @@ class Instance:
         self._supervisor = supervisor or Supervisor({})
         self._log = log
         self._lookups = Lookups()
+        self._clock = LoopClock()
         self._engine = Engine(
             Settings(
                 instance_name=spec.name,
@@ -136,7 +126,7 @@ class Instance:
                 regex_topics=spec.regex_topic_support,
             ),
             log,
-            LoopClock(),
+            self._clock,
             time.perf_counter,
         )
         self._engine.switches.reset = partial(reset_entitlement, self._engine)
@@ -175,6 +165,8 @@ class Instance:
             async with contextlib.AsyncExitStack() as opened:
                 opened.callback(watch_threads(self._log))
                 await self._start(opened)
+                self._clock.watch(self._engine.turns)
+                opened.callback(self._clock.stop)
                 memory.settle()
                 opened.callback(memory.Collecting(self._engine.clock, self._ended).stop)
                 self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))

@@ -72,7 +72,7 @@ def provision_admin(
     def queue_details(message_type: str, name: str) -> dict[str, object] | None:
         queues, log = engine.topics.queues, engine.transaction_log
         queue = None if queues is None else queues.find(message_type, name)
-        return None if queue is None or log is None else details(queue, log, engine.clock.now())
+        return None if queue is None or log is None else details(queue, log, engine.clock.steady())
 
     cross_site = CrossSite(admin.access_control_allow_origin, _own_names(spec, admin))
     administrator = Administrator(

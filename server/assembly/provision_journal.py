@@ -83,6 +83,7 @@ def open_journal(
         )
     except JournalError as error:
         raise ProvisionError(log_spec, f"TransactionLog: {error}") from None
+    clock.on_step(journal.clock_was_set)
     helper = HelperThread(post, "journal-lookup")
     log = TransactionLog(journal, log_spec.topics, spec.name, helper)
     engine.use_transaction_log(log)

@@ -1,20 +1,69 @@
-"""Time as the core sees it: passed in, so that a test can drive it."""
+"""Time as the core sees it: passed in, so that a test can drive it.
+
+Two kinds of time are told apart by type. The wall clock is for what people and files read; it may
+be set at any moment, forward or back. Every duration, deadline and timeout is measured by the
+steady clock, which nobody sets. Take a difference of two moments of one kind only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, NewType, Protocol
+
+WallSeconds = NewType("WallSeconds", float)
+"""A moment of the wall clock: seconds since the Unix epoch."""
+
+SteadySeconds = NewType("SteadySeconds", float)
+"""A moment of the steady clock: the wall clock at the start, and the seconds since then."""
+
+WallMicroseconds = NewType("WallMicroseconds", int)
+"""The same in microseconds."""
+
+ElapsedMicroseconds = NewType("ElapsedMicroseconds", int)
+"""Microseconds since some moment, by a clock that nobody sets."""
+
+MIN_STEP_S: Final = 0.5
+"""A wall clock that is off by less than this, in seconds, has not been set."""
 
 
-class Clock(Protocol):
-    """Tells the time and wakes the core up."""
+class Timer(Protocol):
+    """Measures intervals and wakes the core up."""
 
-    def now(self) -> float:
-        """The wall-clock time in seconds since the Unix epoch."""
+    def steady(self) -> SteadySeconds:
+        """Return the time of the steady clock, which goes on while the process is paused."""
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back once after `delay` seconds.
 
         Returns:
             A function that cancels the call; harmless once it has been made.
+        """
+
+
+class Clock(Timer, Protocol):
+    """Tells the time as well."""
+
+    def now(self) -> WallSeconds:
+        """Return the wall-clock time."""
+
+    def attentive(self) -> SteadySeconds:
+        """Return the time of the steady clock without the pauses of this process.
+
+        The silence of a peer is measured by it: what came in a pause has not been read yet.
+        """
+
+    @property
+    def ahead(self) -> float:
+        """Seconds that the wall clock has been set ahead since the start; negative: set back.
+
+        A moment of the wall clock as it is set now, less this, is one of the steady clock.
+        """
+
+    def on_step(self, notify: Callable[[float], None]) -> Callable[[], None]:
+        """Have a function called, with the seconds, whenever the wall clock has been set.
+
+        It is called before `now` returns a time of the clock that has been set.
+
+        Returns:
+            A function after which it is not called any more.
         """

@@ -110,7 +110,7 @@ class Pulse:
 
     def _watch(self) -> None:
         session = self._session
-        rest = session.last_heard + self._patience - session.engine.clock.now()
+        rest = session.heard_at + self._patience - session.engine.clock.attentive()
         if rest <= 0 and session.intake.is_waiting:  # what it has sent has not had its turn yet
             rest = self._interval
         if rest > 0:

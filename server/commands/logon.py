@@ -238,10 +238,10 @@ def _claim_name(session: Arriving, client_name: str) -> Steps:
     engine = session.engine
     if engine.transaction_log is None:
         return
-    until = engine.clock.now() + _PATIENCE
+    until = engine.clock.steady() + _PATIENCE
     told: Holder | None = None
     while (holder := engine.client(client_name)) is not None:
-        is_late = engine.clock.now() >= until
+        is_late = engine.clock.steady() >= until
         if holder.is_open and holder.user != session.user:
             raise CommandRefused(
                 "name in use",

@@ -111,7 +111,7 @@ class PersistedAcks:
         """
         if header.sequence is None:
             own = success(header, "persisted")
-            self._add(_Waiting(self._session.last_heard, (), own, header), when_stored)
+            self._add(_Waiting(self._session.heard_at, (), own, header), when_stored)
         else:
             self.reached((b"%d" % header.sequence,), when_stored, is_certain=is_certain)
 
@@ -130,13 +130,13 @@ class PersistedAcks:
             if len(self._waiting) >= _MOST_APART:
                 self._crowd_in(sequences, when_stored)
                 return
-        self._add(_Waiting(self._session.last_heard, sequences), when_stored)
+        self._add(_Waiting(self._session.heard_at, sequences), when_stored)
 
     def _crowd_in(self, sequences: Sequence[bytes], when_stored: WhenStored) -> None:
         """Let commands wait together with those before them, of which there are many."""
         crowd = self._crowd
         if crowd is None:
-            crowd = self._crowd = _Crowd(self._session.last_heard, sequences)
+            crowd = self._crowd = _Crowd(self._session.heard_at, sequences)
             self._waiting.append(crowd)
         crowd.sequences = sequences
         crowd.waits[when_stored] = None
@@ -164,7 +164,7 @@ class PersistedAcks:
             ack: the failure ack.
             when_stored: tells when the command that came first is stored.
         """
-        self._add(_Waiting(self._session.last_heard, (), ack), when_stored)
+        self._add(_Waiting(self._session.heard_at, (), ack), when_stored)
 
     def _add(self, waiting: _Waiting, when_stored: WhenStored) -> None:
         if self._crowd is not None:
@@ -176,7 +176,7 @@ class PersistedAcks:
         settled.is_settled = True
         engine = self._session.engine
         if problem is None:
-            seconds = max(engine.clock.now() - settled.since, 0.0)
+            seconds = max(engine.clock.attentive() - settled.since, 0.0)
             engine.persisting.add(int(seconds * _MICROSECONDS))
         else:
             settled.is_told = True

@@ -14,6 +14,7 @@ from server.subscriptions.client import Client
 from server.topics.audit import Party
 
 if TYPE_CHECKING:
+    from server.base.clock import SteadySeconds, WallSeconds
     from server.base.histogram import Histogram
     from server.expressions.prepared import FilterParser
     from server.security.permissions import Permission, Permit
@@ -105,7 +106,11 @@ class Sender(Answered, Client, Protocol):
         """What its client asked for at its logon."""
 
     @property
-    def last_heard(self) -> float:
+    def heard_at(self) -> SteadySeconds:
+        """When what is being obeyed was read, by the clock that measures silence."""
+
+    @property
+    def last_heard(self) -> WallSeconds:
         """When it sent what is being obeyed, in seconds since 1970."""
 
     @property

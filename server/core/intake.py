@@ -25,6 +25,7 @@ from server.wire.compression import CompressedReader, Compression
 from server.wire.framing import FrameSource
 
 if TYPE_CHECKING:
+    from server.base.clock import SteadySeconds, WallSeconds
     from server.commands.publish_runs import PublishRuns
     from server.commands.steps import Steps
     from server.core.departed import Departed
@@ -50,9 +51,11 @@ class Obeying(Protocol):
 
     Attributes:
         last_heard: when what is being obeyed was read, in seconds since 1970.
+        heard_at: the same by the clock that measures silence; see `Clock.attentive`.
     """
 
-    last_heard: float
+    last_heard: WallSeconds
+    heard_at: SteadySeconds
 
     @property
     def engine(self) -> Surroundings:
@@ -175,6 +178,7 @@ class Intake:
         """Do what the peer has asked for until the slice is over. See `Sliced.step`."""
         session = self._session
         session.last_heard = session.engine.clock.now()
+        session.heard_at = session.engine.clock.attentive()
         try:
             has_more = session.is_open and self._obey_slice()
         except Exception:  # a defect: it must not leave a peer that nobody reads from any more

@@ -72,6 +72,7 @@ class InternalClient:
             CommandRefused: the topic cannot be published to.
         """
         self._session.last_heard = self._engine.clock.now()
+        self._session.heard_at = self._engine.clock.attentive()
         self._engine.published_inside.add(1, len(body))
         AFTER_LOGON[command](self._session, Header(command=command, topic=topic), body)
 
@@ -82,6 +83,7 @@ class InternalClient:
             CommandRefused: the topic keeps no records, or the filter cannot be used.
         """
         self._session.last_heard = self._engine.clock.now()
+        self._session.heard_at = self._engine.clock.attentive()
         header = Header(command="sow_delete", topic=topic, short_filter=filter_text)
         for _ in AFTER_LOGON[header.command](self._session, header, b"") or ():
             yield

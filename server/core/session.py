@@ -210,6 +210,7 @@ class Session:
         self._answers = self.outbox.counted(outboxes.traffic.answers)
         self.pulse = Pulse(self, 0)
         self.connected_at = self.last_heard = engine.clock.now()
+        self.heard_at = engine.clock.attentive()
         self.denied_reads = 0
         self.denied_writes = 0
         self.query_seconds = 0.0

@@ -22,7 +22,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from server.journal import clients, index, layout, queue_points, removed, side_files
+from server.journal import clients, clock_steps, index, layout, queue_points, removed, side_files
 from server.journal.files import inflate, open_source, read_page, salvage_header
 from server.journal.layout import (
     FileHeader,
@@ -40,6 +40,7 @@ from server.journal.naming import (
     queues_name,
     removed_name,
     replication_name,
+    steps_name,
 )
 
 SMALLEST: Final = 1 << 20
@@ -99,6 +100,7 @@ _SIDE_FILES: Final = {
 _CLIENTS: Final = _SideFile("clients.ack file", clients.MAGIC, clients.VERSION)
 _QUEUES: Final = _SideFile("queues.ack file", queue_points.MAGIC, queue_points.VERSION)
 _REMOVED: Final = _SideFile("removed.ack file", removed.MAGIC, removed.VERSION)
+_STEPS: Final = _SideFile("steps.ack file", clock_steps.MAGIC, clock_steps.VERSION)
 _REPLICATION: Final = _SideFile(
     "replication.ack file", side_files.REPLICATION_MAGIC, side_files.REPLICATION_VERSION
 )
@@ -135,6 +137,7 @@ def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[
         (directory / clients_name(instance), _CLIENTS),
         (directory / queues_name(instance), _QUEUES),
         (directory / removed_name(instance), _REMOVED),
+        (directory / steps_name(instance), _STEPS),
         (directory / replication_name(instance), _REPLICATION),
     ):
         if not path.exists():

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from server.journal.bookmarks import Span
 from server.journal.choosing import broken, choose
+from server.journal.clock_steps import ClockSteps
 from server.journal.entry import Entry, Kind, Topic
 from server.journal.errors import Event, JournalUnreadable, Notice, reason
 from server.journal.files import FileTable, JournalFile, SourceCache
@@ -117,6 +118,7 @@ class Cursor:
         wanted: says of a topic whether its entries are wanted; None for all.
         kinds: the kinds of entry to hand out.
         notice: told of damage.
+        steps: where in the log the wall clock was set.
 
     Attributes:
         position: the txid up to which the log has been read; what was not wanted counts as read.
@@ -132,13 +134,16 @@ class Cursor:
         wanted: Wanted | None,
         kinds: frozenset[Kind],
         notice: Callable[[Notice], None],
+        steps: ClockSteps,
     ) -> None:
+        self._correction = steps.correction
         self.position = span.after
         self.is_finished = False
         self._table = table
         self._cache = cache
         self._durable = durable
         self._span = span
+        self._not_before = span.not_before
         self._wanted = wanted
         self._kinds = kinds
         self._kinds_as_bits = sum(1 << kind for kind in kinds)
@@ -297,7 +302,7 @@ class Cursor:
     def _packed(self, most_entries: int, most_bytes: int, place: _Open, durable: int) -> Passage:
         """Entries as they lie in the file, unless each has to be looked at, or few are wanted."""
         span = self._span
-        is_limited = span.before is not None or span.not_before or span.until
+        is_limited = span.before is not None or self._not_before or span.until
         if not is_limited and not self._is_sparse(place, most_entries):
             return self._passage(most_entries, most_bytes, place, durable)
         stretch = self._stretch(most_entries, most_bytes, place, durable)
@@ -425,14 +430,16 @@ class Cursor:
     def _within_span(self, rows: Sequence[Row]) -> tuple[Sequence[Row], bool]:
         """The entries that are in the span by their moments and names; whether it ends there."""
         span = self._span
-        if span.before is None and not span.not_before and not span.until:
+        if span.before is None and not self._not_before and not span.until:
             return rows, False
         within: list[Row] = []
         for row in rows:
-            if span.before is not None and row[TIMESTAMP] >= span.before:
+            moment = row[TIMESTAMP] + self._correction(row[TXID])
+            if span.before is not None and moment >= span.before:
                 return within, True
-            if row[TIMESTAMP] < span.not_before:
+            if moment < self._not_before:
                 continue
+            self._not_before = 0  # if the clock is set back later, that hides nothing
             if (row[CLIENT], row[SEQUENCE]) in span.until:
                 if span.includes_end:
                     within.append(row)

@@ -14,6 +14,7 @@ from server.base.histogram import Histogram
 from server.journal.batches import MOST_WAITING, Commit, LiveFile
 from server.journal.bookmarks import BookmarkRequest, NotFound, Span, resolve, resolving
 from server.journal.clients import ClientsCache, Sequences, without_inactive
+from server.journal.clock_steps import ClockSteps, StepFinder, pack_steps, read_steps
 from server.journal.committer import Committer
 from server.journal.cursor import Cursor, Wanted
 from server.journal.entry import EVENTS, MESSAGES, Entry, Kind, Origin, Topic
@@ -23,9 +24,10 @@ from server.journal.handles import OriginHandle, TopicHandle
 from server.journal.layout import PAGE, RECORD_SIZE, FileHeader, FormatError, pack_header
 from server.journal.lookup import Lookup
 from server.journal.mending import Mending
-from server.journal.naming import queues_name, removed_name, replication_name
+from server.journal.naming import queues_name, removed_name, replication_name, steps_name
 from server.journal.passage import Passage
 from server.journal.queue_points import QueuesCache, pack_queues, unpack_queues
+from server.journal.records import CHUNK, columns
 from server.journal.recovery import Found, Recovery
 from server.journal.reindexing import Reindexing
 from server.journal.removed import Gone, Removed
@@ -135,6 +137,8 @@ class Journal:
             found.clients_stored_to,
             self._note_removed,
         )
+        self._steps_file = SideFile(settings.directory / steps_name(settings.instance), disk)
+        self.steps = self._read_steps(found)
         live, position = self._place_to_write(found, size, disk)
         self._writer = Writer(
             settings.instance,
@@ -147,7 +151,10 @@ class Journal:
             clock,
             self._relieve,
             self.runs,
+            self.steps,
+            self._store_steps,
         )
+        self._writer.current_time()  # it may have been set back since the last entry
         self._committer = Committer(
             self._writer,
             disk,
@@ -158,7 +165,7 @@ class Journal:
         )
         removed = SideFile(settings.directory / removed_name(settings.instance), disk)
         self._removed = Removed(removed, self.first_txid)
-        self._lookup = Lookup(self._table, self._cache, lambda: self._writer.durable)
+        self._lookup = Lookup(self._table, self._cache, lambda: self._writer.durable, self.steps)
         self.mending = Mending(self._table, self._cache, disk)
         self.restoring = Restoring(
             self._table,
@@ -179,7 +186,7 @@ class Journal:
     def _place_to_write(self, found: Found, size: int, disk: Disk) -> tuple[LiveFile, Position]:
         """The file to go on in, and where in it."""
         seals = [file.seal for file in found.files if file.seal is not None]
-        last_timestamp = max((seal.last_timestamp for seal in seals), default=0)
+        last_timestamp = seals[-1].last_timestamp if seals else 0
         if found.live is not None:
             extent = found.extent
             position = Position(found.files[-1].first_txid + extent.count)
@@ -187,13 +194,15 @@ class Journal:
             position.bodies_end = extent.bodies_end
             position.with_extras = extent.with_extras
             position.first_timestamp = extent.first_timestamp or found.files[-1].created
-            position.last_timestamp = max(extent.last_timestamp, last_timestamp)
+            last_timestamp = extent.last_timestamp or last_timestamp
+            position.last_timestamp = last_timestamp + self.steps.correction(position.next_txid - 1)
             return found.live, position
-        now = max(self._clock(), last_timestamp)
+        now = self._clock()
         # Numbers of a log that was thrown away are not used again: its bookmarks may be remembered.
         first = found.last_txid or now // _MICROSECONDS * 1_000_000_000
         position = Position(first + 1)
-        position.first_timestamp = position.last_timestamp = now
+        position.first_timestamp = now
+        position.last_timestamp = last_timestamp + self.steps.correction(first)
         if size <= _FILLED_AT_ONCE:
             self._upkeep.prepare()
         live = self._upkeep.take()
@@ -206,6 +215,37 @@ class Journal:
             JournalFile(live.number, live.path, live.size, first + 1, now, None, live.names)
         )
         return live, position
+
+    def _read_steps(self, found: Found) -> ClockSteps:
+        """Return where the wall clock was set, as far as that is known."""
+        try:
+            steps = read_steps(self._steps_file)
+        except (OSError, FormatError) as problem:
+            path, steps = self._steps_file.path, ClockSteps()
+            why = reason(problem) if isinstance(problem, OSError) else str(problem)
+            text = f"{path}: {why}; replays from a moment may begin too early or too late"
+            self._notice(Notice(Event.DAMAGED, text, str(path)))
+        if not found.files:
+            return steps
+        steps.forget(found.files[0].first_txid)
+        if found.live is not None:
+            file, finder = found.files[-1], StepFinder(steps)
+            source, count = self._cache.open(file.path), found.extent.count
+            for start in range(0, count, CHUNK):
+                block = columns(source, start, min(start + CHUNK, count))
+                block = block[block["txid"] != 0]  # others are damaged
+                finder.take(block["txid"], block["timestamp"])
+            for step in finder.found:
+                steps.add(step)
+        return steps
+
+    def _store_steps(self) -> None:
+        self._steps_file.leave(pack_steps(self.steps))
+        self._upkeep.later(self._steps_file.store_what_is_left)
+
+    def clock_was_set(self, seconds: float) -> None:
+        """Note that the wall clock has been set by so much: back if it is negative."""
+        self._writer.clock_was_set(round(seconds * _MICROSECONDS))
 
     def _reuse_names(self, live: LiveFile) -> None:
         for number, topic in live.names.topics.items():
@@ -491,6 +531,7 @@ class Journal:
             wanted,
             kinds,
             self._tell_once,
+            self.steps,
         )
 
     def _tell_once(self, notice: Notice) -> None:

@@ -8,9 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from server.journal.clock_steps import ClockSteps
 from server.journal.files import FileTable, JournalFile, SourceCache
 from server.journal.index import Span
-from server.journal.layout import CLIENT, SEQUENCE, TIMESTAMP
+from server.journal.layout import CLIENT, SEQUENCE, TIMESTAMP, TXID
 from server.journal.records import CHUNK, columns, read_intact_records, read_rows, scan_columns
 from server.journal.storage import Source
 
@@ -24,9 +25,17 @@ class Lookup:
         table: the files.
         cache: opens them.
         durable: tells the last txid that can be read.
+        steps: where in the log the wall clock was set.
     """
 
-    def __init__(self, table: FileTable, cache: SourceCache, durable: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        table: FileTable,
+        cache: SourceCache,
+        durable: Callable[[], int],
+        steps: ClockSteps,
+    ) -> None:
+        self._correction = steps.correction
         self._table = table
         self._cache = cache
         self._durable = durable
@@ -124,7 +133,7 @@ class Lookup:
         """The txid of the first entry at a moment or later.
 
         Args:
-            timestamp: microseconds since the Unix epoch.
+            timestamp: microseconds since the Unix epoch, by the wall clock as it is set now.
 
         Returns:
             The txid, or that of the next entry to come if there is none.
@@ -134,7 +143,7 @@ class Lookup:
         """
         durable = self._durable()
         files = [file for file in self._table.files if file.first_txid <= durable]
-        index = bisect_left(files, timestamp, key=lambda file: file.created)
+        index = bisect_left(files, timestamp, key=self._begin)
         # Entries of that moment may be at the end of the file before, or be the first of this one.
         for file in files[max(index - 1, 0) : index + 1]:
             source = self._open(file)
@@ -142,11 +151,21 @@ class Lookup:
                 continue
             count = self._count(file)
             number = bisect_left(
-                range(count), timestamp, key=lambda number: _time(source, file, number, count)
+                range(count), timestamp, key=lambda number: self._time(source, file, number, count)
             )
             if number < count:
                 return file.first_txid + number
         return durable + 1
+
+    def _begin(self, file: JournalFile) -> int:
+        """Return when a file was begun, as the wall clock is set now."""
+        return file.created + self._correction(file.first_txid)
+
+    def _time(self, source: Source, file: JournalFile, number: int, count: int) -> int:
+        """Return when an entry was recorded, or one soon after it if that one is damaged."""
+        rows = read_rows(source, file.first_txid, number, min(number + _NEIGHBOURS, count))
+        times = (row[TIMESTAMP] + self._correction(row[TXID]) for row in rows if row is not None)
+        return next(times, 0)
 
     def _is_at(self, txid: int, client: int, sequence: int) -> bool:
         file = self._table.covering(txid)
@@ -202,9 +221,3 @@ class Lookup:
         except FileNotFoundError:
             now = next((one for one in self._table.files if one.number == file.number), None)
             return None if now is None else self._cache.open(now.path)
-
-
-def _time(source: Source, file: JournalFile, number: int, count: int) -> int:
-    """When an entry was recorded, or one soon after it if that one is damaged."""
-    rows = read_rows(source, file.first_txid, number, min(number + _NEIGHBOURS, count))
-    return next((row[TIMESTAMP] for row in rows if row is not None), 0)

@@ -22,7 +22,7 @@ CUT: Final = ".cut-"
 """What follows, before a number, on the name of a journal for what recovery has cut off."""
 
 _KINDS: Final = "|".join(map(re.escape, (JOURNAL, COMPRESSED, *INDEXES)))
-_TABLES: Final = "(clients|queues|replication)"
+_TABLES: Final = "(clients|queues|replication|steps)"
 _UNFINISHED: Final = (
     rf"(\d{{10}}({_KINDS})|(next|now){re.escape(JOURNAL)}|{_TABLES}\.ack(\.[a-z]+)?)"
 )
@@ -52,6 +52,11 @@ def removed_name(instance: str) -> str:
 def replication_name(instance: str) -> str:
     """The name of what replication remembers."""
     return f"{_as_file_name(instance)}.replication.ack"
+
+
+def steps_name(instance: str) -> str:
+    """Return the name of the file of the wall clock's steps."""
+    return f"{_as_file_name(instance)}.steps.ack"
 
 
 def preparing_name(instance: str, what: str) -> str:

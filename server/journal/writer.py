@@ -16,6 +16,7 @@ from typing import Final
 from server.journal.batches import MOST_WAITING, LiveFile, Pipe, Stream
 from server.journal.blocks import AppendedRun, Content, Field, Place, each, of_one, part_of
 from server.journal.clients import Sequences, server_made_identity
+from server.journal.clock_steps import MIN_STEP_US, ClockStep, ClockSteps
 from server.journal.entry import NO_TOPIC, Kind
 from server.journal.errors import EntryTooLarge, JournalUnavailable
 from server.journal.files import FileTable, JournalFile
@@ -82,13 +83,17 @@ class Writer:
         clock: microseconds since the Unix epoch.
         relieve: lets what waits be written, or waits until some of it has been.
         runs: the runs of the instance; this one begins with the first entry.
+        steps: where in the log the wall clock was set.
+        on_step: called when one has been added.
 
     Attributes:
         durable: the last entry on stable storage; the committer sets it.
         refusal: why nothing can be recorded; None when all is well. The committer sets it.
         pipe: what waits for a commit.
         file: the file that is written to.
-        last_timestamp: of the last entry appended, in microseconds since the Unix epoch.
+        last_timestamp: of the last entry appended, in microseconds since the Unix epoch, by the
+            wall clock as it is set now.
+        steps: where the wall clock was set; added to here.
     """
 
     def __init__(
@@ -103,7 +108,11 @@ class Writer:
         clock: Callable[[], int],
         relieve: Callable[[], None],
         runs: Runs,
+        steps: ClockSteps,
+        on_step: Callable[[], None],
     ) -> None:
+        self.steps = steps
+        self._on_step = on_step
         self.durable = position.next_txid - 1
         self.refusal: str | None = None
         self.file = file
@@ -216,7 +225,7 @@ class Writer:
         txid = self._next_txid
         now = self._clock()
         if now < self.last_timestamp:
-            now = self.last_timestamp
+            now = self._time_after_last(now)
         flags = 0
         if sequence:
             # What comes from another instance may be what was missing here.
@@ -378,7 +387,7 @@ class Writer:
 
     def _take_sequences(self, content: Content) -> Field:
         """Keep the table of publishers up to date; returns the flags of entries in any order."""
-        now, table = max(self._clock(), self.last_timestamp), self.sequences
+        now, table = self.current_time(), self.sequences
         clients, sequences = content.clients, content.sequences
         if (
             isinstance(clients, int)
@@ -394,6 +403,24 @@ class Writer:
                 table[client] = (number, now)
             flags.append(0 if is_next else LATE)
         return flags if any(flags) else 0
+
+    def clock_was_set(self, microseconds: int) -> None:
+        """Note that the wall clock has been set by so much, before the next entry."""
+        self.steps.add(ClockStep(self._next_txid, microseconds))
+        self.last_timestamp += microseconds
+        self._on_step()
+
+    def current_time(self) -> int:
+        """Return the time for the next entry, and note a clock that has been set back."""
+        now = self._clock()
+        return now if now >= self.last_timestamp else self._time_after_last(now)
+
+    def _time_after_last(self, now: int) -> int:
+        """Return the time of an entry that would be earlier than the one before."""
+        if self.last_timestamp - now < MIN_STEP_US:
+            return self.last_timestamp
+        self.clock_was_set(now - self.last_timestamp)
+        return now
 
     def _fitting(self, handles: Handles, bodies: Sequence[bytes], start: int) -> int:
         """How many bodies can be appended in one block, without looking at anything in between."""
@@ -412,7 +439,7 @@ class Writer:
         topics, origins = _numbers_of(handles, content.names)
         place = Place(
             self._next_txid,
-            max(self._clock(), self.last_timestamp),
+            self.current_time(),
             self._bodies_end,
             topics,
             origins,
@@ -534,7 +561,7 @@ class Writer:
             self.last_timestamp,
         )
         self._table.update(self.file.number, seal=seal)
-        now = max(self._clock(), self.last_timestamp)
+        now = self.current_time()
         header = pack_header(FileHeader(file.number, file.size, txid, now, self._instance))
         self.pipe.stream.sequences = dict(self.sequences)
         self.pipe.stream.missing = tuple(self._missing.rows())

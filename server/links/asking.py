@@ -100,7 +100,7 @@ class Asking(Generic[_Thing]):
         if len(self.wanted) < MOST_WANTED:
             self.wanted.setdefault(key, thing)
             if self._wanted_first is None:
-                self._wanted_first = self._clock.now()
+                self._wanted_first = self._clock.steady()
 
     def forget(self, key: int) -> None:
         """Something is not missing any more, or cannot be had."""
@@ -111,7 +111,7 @@ class Asking(Generic[_Thing]):
         """Whether nobody who is there has something that is wanted."""
         if self.asked is not None and self.asked.key == key:
             return False
-        is_early = self._clock.now() - (self._wanted_first or 0.0) < _PATIENCE
+        is_early = self._clock.steady() - (self._wanted_first or 0.0) < _PATIENCE
         return not is_early and self._tried.get(key, set()).issuperset(self._neighbours.peers)
 
     def links_changed(self) -> None:
@@ -136,7 +136,7 @@ class Asking(Generic[_Thing]):
             for peer in peers:
                 if peer not in tried:
                     tried.add(peer)
-                    now = self._clock.now()
+                    now = self._clock.steady()
                     self.asked = Asked(key, thing, peer, now, now)
                     self._ask(self.asked)
                     return
@@ -144,7 +144,7 @@ class Asking(Generic[_Thing]):
     def wait_on(self) -> None:
         """Whoever has been asked has more to say."""
         if self.asked is not None:
-            self.asked.since = self.asked.said = self._clock.now()
+            self.asked.since = self.asked.said = self._clock.steady()
 
     def done(self) -> None:
         """Whoever has been asked has nothing more to say."""
@@ -158,7 +158,7 @@ class Asking(Generic[_Thing]):
     def _tick(self) -> None:
         """See that nobody is waited for in vain."""
         self._cancel = None
-        asked, now = self.asked, self._clock.now()
+        asked, now = self.asked, self._clock.steady()
         if asked is not None and now - asked.since > _PATIENCE:
             self.done()
         elif asked is not None and not asked.is_answered and now - asked.said > _AGAIN:

@@ -67,7 +67,7 @@ class Comings:
             key = _OTHERS
         window = self._windows.get(key)
         if window is None:
-            window = self._windows[key] = _Window(self._clock.now())
+            window = self._windows[key] = _Window(self._clock.steady())
             self._clock.call_later(SUM_UP_SECONDS, lambda: self._sum_up(key))
         window.entries += 1
         window.ended += message == _ENDED
@@ -83,6 +83,6 @@ class Comings:
                 "1E-0033",
                 client=client,
                 count=window.ended,
-                age=timedelta(seconds=max(int(self._clock.now() - window.since), 0)),
+                age=timedelta(seconds=max(int(self._clock.steady() - window.since), 0)),
                 state="connected" if window.is_up else "not connected",
             )

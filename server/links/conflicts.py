@@ -72,7 +72,7 @@ class Conflicts:
                 known.last = conflict
 
     def _begin(self, key: tuple[str, int], conflict: Conflict) -> None:
-        self._counts[key] = _Count(self._clock.now())
+        self._counts[key] = _Count(self._clock.steady())
         self._log.emit(
             "1E-0006",
             other=key[0],
@@ -87,7 +87,7 @@ class Conflicts:
         known = self._counts.pop(key)
         if known.last is None:
             return
-        now = self._clock.now()
+        now = self._clock.steady()
         self._counts[key] = _Count(now)
         self._log.emit(
             "1E-0010",

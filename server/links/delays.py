@@ -46,7 +46,7 @@ class Delays:
             path: the journal.
             end: the txid before which its entries are.
         """
-        now = self._clock.now()
+        now = self._clock.steady()
         if now < self._silent_until:
             return
         found = [one for one in self._replication.waiting() if one.destination == self._name]

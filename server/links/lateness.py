@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from server.base.clock import Clock
+    from server.base.clock import Clock, ElapsedMicroseconds
     from server.base.log import Log
     from server.links.replication import Replication
     from server.replication import Waiting
@@ -37,7 +37,9 @@ class Lateness:
         self._replication: Final = replication
         self._clock: Final = clock
         self._log: Final = log
-        self._said: dict[str, int] = {}  # by destination, since when something waits
+        self._said: dict[
+            str, ElapsedMicroseconds
+        ] = {}  # by destination, since when something waits
         self._cancel = clock.call_later(_LOOK_SECONDS, self._look)
 
     def close(self) -> None:
@@ -55,7 +57,7 @@ class Lateness:
             found[f"seconds that they have waited for {name}"] = self._age(one.since)
         return found
 
-    def _age(self, since: int) -> int:
+    def _age(self, since: ElapsedMicroseconds) -> int:
         return max(self._replication.elapsed - since, 0) // _MICROSECONDS
 
     def _look(self) -> None:
@@ -85,7 +87,7 @@ class Lateness:
             state="connected" if is_connected else "not connected",
         )
 
-    def _say_over(self, name: str, since: int, *, is_waited_for: bool) -> None:
+    def _say_over(self, name: str, since: ElapsedMicroseconds, *, is_waited_for: bool) -> None:
         self._log.emit(
             "1E-0012",
             destination=name,

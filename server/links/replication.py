@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from config_schema.together import InstanceDescription
+from server.base.clock import ElapsedMicroseconds, WallMicroseconds
 from server.base.tally import Tally
 from server.journal.runs import place_number
 from server.links.admin_addresses import NOWHERE, AdminInterface
@@ -73,8 +74,8 @@ class OwnDestination:
     sender: Sender
     way: Way
     is_connected: bool = False
-    connected_at: int | None = None
-    disconnected_at: int | None = None
+    connected_at: WallMicroseconds | None = None
+    disconnected_at: WallMicroseconds | None = None
     disconnects: int = 0
     bytes_out: int = 0
     user: str = ""
@@ -193,14 +194,14 @@ class Replication:
         )
 
     @property
-    def now(self) -> int:
-        """Microseconds since the Unix epoch."""
-        return int(self._clock.now() * _MICROSECONDS)
+    def now(self) -> WallMicroseconds:
+        """The wall-clock time: for people and for what is sent, not for durations."""
+        return WallMicroseconds(int(self._clock.now() * _MICROSECONDS))
 
     @property
-    def elapsed(self) -> int:
-        """Microseconds since some moment, never going back: tells how long somebody waits."""
-        return int(self._elapsed() * _MICROSECONDS)
+    def elapsed(self) -> ElapsedMicroseconds:
+        """The time by which is measured how long entries have waited."""
+        return ElapsedMicroseconds(int(self._elapsed() * _MICROSECONDS))
 
     @property
     def durable(self) -> int:

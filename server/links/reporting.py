@@ -16,7 +16,7 @@ from server.replication.sender import State
 
 if TYPE_CHECKING:
     from config_schema.together import InstanceDescription
-    from server.base.clock import Clock
+    from server.base.clock import Clock, ElapsedMicroseconds
     from server.links.links import Peer
     from server.links.replication import OwnDestination, Replication
     from server.links.surroundings import Neighbours
@@ -58,7 +58,7 @@ class Reporting:
         self._cancel()
 
     @property
-    def now(self) -> int:
+    def now(self) -> ElapsedMicroseconds:
         """Microseconds of the clock by which the mesh tells how old reports are."""
         return self._replication.elapsed
 

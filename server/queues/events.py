@@ -22,7 +22,7 @@ where there may be several of a name.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import msgspec
 
@@ -129,6 +129,22 @@ class Transferred(_Event, tag=8, frozen=True, gc=False, array_like=True):
 
 
 Event: TypeAlias = Acked | Deferred | Expired | Cancelled | Leased | Sent | Released | Transferred
+
+
+def shifted(event: Event, microseconds: int) -> Event:
+    """Return an event with its moments moved: from one clock to another."""
+    if not microseconds:
+        return event
+    at = event.at + microseconds
+    if isinstance(event, Cancelled):
+        retry_at = [moment + microseconds for moment in event.retry_at]
+        return msgspec.structs.replace(event, at=at, retry_at=retry_at)
+    return msgspec.structs.replace(event, at=at)
+
+
+def with_delays_from(event: Cancelled, now: int) -> Cancelled:
+    """Return an event in which no delay goes on for longer than it was to last, from now on."""
+    return cast("Cancelled", shifted(event, min(now - event.at, 0)))
 
 
 class Within(msgspec.Struct, tag=9, frozen=True, gc=False, array_like=True):

@@ -42,7 +42,7 @@ class Patience:
 
     def is_lost(self, problem: JournalUnreadable) -> bool:
         """Take note that an attempt has failed; whether the reader should give up."""
-        now = self._engine.clock.now()
+        now = self._engine.clock.steady()
         if now - self._log.unreadable_said >= _SAY_AGAIN_SECONDS:
             self._log.unreadable_said = now
             self._engine.log.emit("1D-0013", text=problem)

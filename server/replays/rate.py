@@ -68,13 +68,15 @@ class Rate:
         self._terms = terms
         self._due: float | None = None  # when the next message may be sent
         self._before: Entry | None = None  # the message before
+        self._recorded = 0
 
-    def delay(self, entry: Entry, now: float) -> float:
+    def delay(self, entry: Entry, recorded: int, now: float) -> float:
         """How many seconds a message has to wait; if that is none it counts as sent.
 
         Args:
             entry: the next message.
-            now: the time.
+            recorded: when it was recorded, in microseconds, by a clock that was never set back.
+            now: the time of the steady clock.
         """
         terms, before = self._terms, self._before
         if self._due is None or before is None:
@@ -85,7 +87,7 @@ class Rate:
             elif terms.unit == "bytes":
                 gap = len(before.body) / terms.number
             else:
-                gap = (entry.timestamp - before.timestamp) / _MICROSECONDS / terms.number
+                gap = (recorded - self._recorded) / _MICROSECONDS / terms.number
             if terms.most_gap is not None:
                 gap = min(gap, terms.most_gap)
             due = self._due + gap
@@ -93,7 +95,7 @@ class Rate:
             return due - now
         # What comes late is not made up for faster than at the rate, but for a timer's lateness.
         self._due = max(due, now - _MOST_LATE)
-        self._before = entry
+        self._before, self._recorded = entry, recorded
         return 0.0
 
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from server.topics.transaction_log import TransactionLog
 
 _NUMBERS: Final = count(1)
+_LONGEST_WAIT_S: Final = 60.0
+"""Seconds after which the wall clock is looked at again: it may have been set."""
+
 _BEHIND_SECONDS: Final = 0.01
 """Until it is looked again whether a client has read what it was sent."""
 _SLICE: Final = 256
@@ -242,18 +245,20 @@ class Reading:
         """Send one message after the other; False if some of what has been read has to wait."""
         if not self._unsent:
             self._unsent.extend(self._cursor.read(_SLICE))
-        unsent, rate, now = self._unsent, self._rate, self._engine.clock.now()
+        unsent, rate, now = self._unsent, self._rate, self._engine.clock.steady()
+        correction = self._log.journal.steps.correction
         counted = self._replays[0]
         timelines = [one.timeline for one in self._replays if one.timeline is not None]
         while unsent:
             entry = unsent[0]
-            self.moment = moment = entry.timestamp / _MICROSECONDS
+            recorded = entry.timestamp + correction(entry.txid)
+            self.moment = moment = recorded / _MICROSECONDS
             late = [one for one in timelines if not one.advance(moment)]
             if late:  # the rest of what is due before comes with the next slice
                 return True
             deliveries, envelope = self._topics.deliveries(entry)
             if deliveries:
-                if rate is not None and (delay := rate.delay(entry, now)) > 0:
+                if rate is not None and (delay := rate.delay(entry, recorded, now)) > 0:
                     self._run_later(delay)
                     return False
                 for delivery in deliveries:
@@ -281,7 +286,7 @@ class Reading:
             rest = before / _MICROSECONDS - self._engine.clock.now()
             if rest <= 0 and self._horizon() >= self._log.last_txid:
                 return self._finish()
-            self._run_later(max(rest, _BEHIND_SECONDS))
+            self._run_later(min(max(rest, _BEHIND_SECONDS), _LONGEST_WAIT_S))
         self._log.when_longer(self.run)
         return False
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from server.base.clock import SteadySeconds
+
 if TYPE_CHECKING:
     from server.base.clock import Clock
 
@@ -21,7 +23,7 @@ _AT_ONCE: Final = 16
 
 
 class Timeline:
-    """A `Clock` that goes as the replay goes.
+    """A `Timer` that goes as the replay goes.
 
     Args:
         clock: the real time.
@@ -30,15 +32,16 @@ class Timeline:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._now = 0.0
+        self._reached_at = clock.steady()  # when that was so
         self._calls: list[_Call] = []
         self._cancel_timer: Callable[[], None] = _nothing
 
-    def now(self) -> float:
-        """The time in seconds since the Unix epoch."""
-        return self._now
+    def steady(self) -> SteadySeconds:
+        """Return the time of the messages, which does not go back."""
+        return SteadySeconds(self._now)
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back once after `delay` seconds. See `Clock.call_later`."""
+        """Call back once after `delay` seconds. See `Timer.call_later`."""
         call = (self._now + delay, callback)
         self._calls.append(call)
 
@@ -59,6 +62,7 @@ class Timeline:
             first = min(self._calls, key=_due, default=None)
             if first is None or first[0] > moment:
                 self._now = max(self._now, moment)
+                self._reached_at = self._clock.steady()
                 return True
             self._calls.remove(first)
             self._now = max(self._now, first[0])
@@ -68,7 +72,8 @@ class Timeline:
     def run(self) -> None:
         """Go on by itself, with the real time, until there is another message."""
         delay = 0.0
-        if self.advance(self._clock.now()):
+        now = self._now + self._clock.steady() - self._reached_at
+        if self.advance(max(now, self._clock.now())):
             if not self._calls:
                 return
             delay = min(self._calls, key=_due)[0] - self._now

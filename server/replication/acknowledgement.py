@@ -18,6 +18,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple, Protocol
 
+from server.base.clock import ElapsedMicroseconds
 from server.journal import Topic
 
 _MOST_MOMENTS: Final = 4096
@@ -55,7 +56,7 @@ class Waiting(NamedTuple):
 
     destination: str
     after: int
-    since: int
+    since: ElapsedMicroseconds
 
 
 class Acknowledgement:
@@ -79,7 +80,7 @@ class Acknowledgement:
         destinations: Mapping[str, Progress],
         sync: frozenset[str],
         durable: int,
-        now: int,
+        now: ElapsedMicroseconds,
         least_sync: int = 0,
     ) -> None:
         self.settled = 0
@@ -96,7 +97,7 @@ class Acknowledgement:
 
     # Progress.
 
-    def recorded(self, txid: int, now: int) -> None:
+    def recorded(self, txid: int, now: ElapsedMicroseconds) -> None:
         """Take note of the last entry that has been recorded; once in a while is enough.
 
         Args:
@@ -166,7 +167,7 @@ class Acknowledgement:
         self.downgraded.discard(name)
         return True
 
-    def downgrade_late(self, age: int, now: int) -> list[str]:
+    def downgrade_late(self, age: int, now: ElapsedMicroseconds) -> list[str]:
         """Downgrade the destinations that something has waited for too long.
 
         Args:
@@ -179,7 +180,7 @@ class Acknowledgement:
         allowed = max(len(self.waited_for) - self.least_sync, 0)
         return [name for name in self.late(age, now)[:allowed] if self.downgrade(name)]
 
-    def late(self, age: int, now: int) -> list[str]:
+    def late(self, age: int, now: ElapsedMicroseconds) -> list[str]:
         """The destinations that are waited for, and have been for too long; the latest first.
 
         Args:
@@ -189,7 +190,7 @@ class Acknowledgement:
         late = [one for one in self.waiting() if now - one.since > age and self._is_waited_for(one)]
         return [one.destination for one in sorted(late, key=lambda one: one.since)]
 
-    def upgrade_recovered(self, age: int, now: int) -> list[str]:
+    def upgrade_recovered(self, age: int, now: ElapsedMicroseconds) -> list[str]:
         """Upgrade the destinations that nothing has waited for as long as that.
 
         Args:

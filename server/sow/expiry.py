@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class ExpiryQueue:
@@ -27,6 +27,21 @@ class ExpiryQueue:
                 heapq.heapify(self._heap)
         elif self._moments:
             self._moments.pop(row, None)
+
+    @property
+    def latest(self) -> int:
+        """The latest moment, 0 if nothing expires."""
+        return max(self._moments.values(), default=0)
+
+    def move(self, by: Callable[[int, int], int]) -> None:
+        """Change all moments.
+
+        Args:
+            by: gives the new moment for a row and its old one; never 0.
+        """
+        self._moments = {row: by(row, moment) for row, moment in self._moments.items()}
+        self._heap = [(moment, row) for row, moment in self._moments.items()]
+        heapq.heapify(self._heap)
 
     def next(self) -> int | None:
         """The earliest moment, None if nothing expires."""

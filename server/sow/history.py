@@ -121,6 +121,18 @@ class History:
             self._end_last(identity, record)
             self._spans.put(row, _current(record))
 
+    def shift(self, step: int, before: int = FOREVER) -> None:
+        """Move moments by so many nanoseconds, since the wall clock has been set by that much.
+
+        Args:
+            step: nanoseconds.
+            before: the place in the order of changes before which the moments are moved.
+        """
+        spans = self._spans
+        spans.begins[(spans.begins != FOREVER) & (spans.firsts < before)] += step
+        is_over = (spans.ends != FOREVER) & (spans.ends != NEVER)
+        spans.ends[is_over & (spans.untils < before)] += step
+
     def __len__(self) -> int:
         """How many past states there are, deletions included."""
         return len(self._kept)
@@ -133,7 +145,7 @@ class History:
         Returns:
             Rows that past states now have.
         """
-        kept = self._keep_state(identity, previous, record) if previous else []
+        kept = self._keep_state(identity, row, previous, record) if previous else []
         self._spans.put(row, _current(record))
         return kept
 
@@ -146,20 +158,22 @@ class History:
             Rows that past states now have.
         """
         marker = previous._replace(body=b"", timestamp=moment, expires=0, sequence=sequence)
-        kept = self._keep_state(identity, previous, marker)
+        kept = self._keep_state(identity, row, previous, marker)
         if row not in kept:
             self._spans.put(row, _NOWHERE)
         return [*kept, self._keep(Superseded(identity, marker, deleted=True))]
 
-    def _keep_state(self, identity: str, state: Record, successor: Record) -> list[int]:
-        """Keep a state that ends, or let the one before it stand for its time."""
+    def _keep_state(self, identity: str, row: int, state: Record, successor: Record) -> list[int]:
+        """Keep a state of a row that ends, or let the one before it stand for its time."""
+        begin = int(self._spans.begins[row])
         states = self._states.get(identity)
         if states and states[-1] not in self._deletions:
-            since = state.timestamp - int(self._spans.begins[states[-1]])
+            since = begin - int(self._spans.begins[states[-1]])
             if since < self._granularity:
                 self._spans.finish(states[-1], successor.timestamp, successor.sequence)
                 return []
         row = self._keep(Superseded(identity, state, deleted=False))
+        self._spans.begins[row] = begin
         self._spans.finish(row, successor.timestamp, successor.sequence)
         return [row]
 

@@ -388,6 +388,38 @@ class RecordTable:
         ]
         return min(moments, default=None)
 
+    def clock_was_set(self, step: int) -> None:
+        """Keep what is left of all intervals when the wall clock is set by so many nanoseconds."""
+        if self._expiry is not None:
+            self._expiry.move(lambda _, moment: max(moment + step, 1))
+        if self.history is not None:
+            self.history.shift(step)
+
+    def settle_clock(
+        self, now: int, default_lifetime: int, steps: Sequence[tuple[int, int]]
+    ) -> None:
+        """Correct the moments of what was stored before the start.
+
+        Args:
+            now: the time in nanoseconds since 1970.
+            default_lifetime: nanoseconds.
+            steps: where the wall clock was set: behind which sequences, by how many nanoseconds.
+        """
+        if self.history is not None:
+            for sequence, step in steps:
+                self.history.shift(step, sequence)
+        expiry, store = self._expiry, self.store
+        if expiry is None or not (steps or expiry.latest > now + default_lifetime):
+            return
+
+        def corrected(row: int, _: int) -> int:
+            record = store.record(row)
+            lifetime = record.expires - record.timestamp
+            moment = record.timestamp + sum(by for end, by in steps if record.sequence < end)
+            return max(min(moment, now) + lifetime, 1)
+
+        expiry.move(corrected)
+
     def due(self, now: int) -> Record | None:
         """A record that has expired, None if there is none."""
         row = self._expiry.due(now) if self._expiry is not None else None

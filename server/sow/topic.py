@@ -405,6 +405,14 @@ class SowTopic:
         """When `expire` has something to do next, in nanoseconds since 1970; None for never."""
         return self.table.next_expiry()
 
+    def clock_was_set(self, step: int) -> None:
+        """Keep what is left of all intervals when the wall clock is set by so many nanoseconds."""
+        self.table.clock_was_set(step)
+
+    def settle_clock(self, now: int, steps: Sequence[tuple[int, int]]) -> None:
+        """Correct the moments of what was stored before the start. See `RecordTable`."""
+        self.table.settle_clock(now, self.spec.expiration or 0, steps)
+
     def expire(self, now: int, sequence: int) -> Change | None:
         """Remove one record that has expired. Called at the start too, for what expired meanwhile.
 

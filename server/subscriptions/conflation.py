@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 from server.subscriptions.received import Key, Received
 
 if TYPE_CHECKING:
-    from server.base.clock import Clock
+    from server.base.clock import Timer
     from server.base.slices import Sliced
     from server.message_types.base import Extractor, MessageType
     from server.message_types.paths import Path
@@ -93,7 +93,7 @@ class Conflater:
         self,
         terms: ConflationTerms,
         message_type: MessageType,
-        clock: Clock,
+        clock: Timer,
         is_behind: Callable[[], bool],
         flush: Callable[[], None],
         hold: Callable[[int], None],
@@ -138,7 +138,7 @@ class Conflater:
             self._hold(earlier.size - size)
             return
         self._hold(_MESSAGE + message.size)
-        self._pending[key] = self._clock.now() + self._terms.interval, message
+        self._pending[key] = self._clock.steady() + self._terms.interval, message
         if self._cancel is None and not self._is_leaving:
             self._cancel = self._clock.call_later(self._terms.interval, self._deliver_due)
 
@@ -173,13 +173,13 @@ class Conflater:
             self._is_leaving = True
             self._queue(self)
         else:
-            if self._release_due(self._clock.now(), _AT_ONCE):
+            if self._release_due(self._clock.steady(), _AT_ONCE):
                 self._cancel = self._clock.call_later(0, self._deliver_due)
             self._flush()
 
     def step(self) -> bool:
         """Let some of what is due leave. See `Sliced.step`."""
-        self._is_leaving = self._release_due(self._clock.now(), _AT_ONCE)
+        self._is_leaving = self._release_due(self._clock.steady(), _AT_ONCE)
         return self._is_leaving
 
     def _release_due(self, now: float, most: int) -> bool:

@@ -171,7 +171,7 @@ class Backlog:
         """Seconds for which the oldest of what the socket has not taken has waited."""
         if not self.is_behind:
             return 0.0
-        now = self._clock.now()
+        now = self._clock.attentive()
         oldest = self._ages.oldest(now)
         return max(now - (oldest if self._stalled_at is None else min(oldest, self._stalled_at)), 0)
 
@@ -184,7 +184,7 @@ class Backlog:
             self.memory_held,
             self.disk_used,
             self._file is not None,
-            None if stalled_at is None else max(self._clock.now() - stalled_at, 0.0),
+            None if stalled_at is None else max(self._clock.attentive() - stalled_at, 0.0),
             pool.limits,
             pool.memory_used,
             pool.disk_used,
@@ -205,7 +205,7 @@ class Backlog:
 
     def stall(self) -> None:
         """The socket takes no more for now."""
-        self._stalled_at = self._clock.now()
+        self._stalled_at = self._clock.attentive()
 
     def resume(self) -> None:
         """The socket takes more."""
@@ -283,7 +283,7 @@ class Backlog:
 
     def _keep(self, data: bytes) -> None:
         self._pool.kept += len(data)
-        self._ages.add(len(data), self._clock.now())
+        self._ages.add(len(data), self._clock.attentive())
         self._queue.append(data)
         if self._file is not None:
             self._account(disk=len(data))
@@ -373,7 +373,7 @@ class Backlog:
         limit = self._pool.limits.age
         if limit is None or self._cancel_age_check is not None or self._is_closed:
             return
-        wait = self._ages.oldest(self._clock.now()) + limit - self._clock.now()
+        wait = self._ages.oldest(self._clock.attentive()) + limit - self._clock.now()
         self._cancel_age_check = self._clock.call_later(max(wait, 0.0), self._check_age)
 
     def _check_age(self) -> None:
@@ -381,7 +381,7 @@ class Backlog:
         limit = self._pool.limits.age
         if limit is None or not self.is_waiting:
             return
-        now = self._clock.now()
+        now = self._clock.attentive()
         if now - self._ages.oldest(now) >= limit:
             self.give_up()
         else:

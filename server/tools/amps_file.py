@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from server.base.json_lines import json_line
 from server.base.regular_files import open_regular, other_kind
-from server.journal import clients, index, layout, queue_points, removed, side_files
+from server.journal import clients, clock_steps, index, layout, queue_points, removed, side_files
 from server.journal.layout import encode_text
 from server.journal.naming import COMPRESSED, JOURNAL
 from server.program.command_line import Parser, file_name, make_parser
@@ -34,6 +34,7 @@ KINDS: Final = {
     clients.MAGIC: "clients.ack",
     queue_points.MAGIC: "queues.ack",
     removed.MAGIC: "removed.ack",
+    clock_steps.MAGIC: "steps.ack",
     side_files.REPLICATION_MAGIC: "replication.ack",
     slab_format.MAGIC: "sow",
     chain_file.MAGIC: "chained keys",

@@ -133,7 +133,7 @@ class ConflatedTopic:
         self.changes += 1
         identity = self.table.identity(change.key, self._copied_name(change.topic))
         waiting = self._pending.get(identity)
-        due = self._clock.now() + self._interval if waiting is None else waiting.due
+        due = self._clock.steady() + self._interval if waiting is None else waiting.due
         if not self._pending:
             self._clock.call_later(self._interval, self._copy_due)
         self._pending[identity] = _Pending(due, change.record, envelope, reason)
@@ -152,7 +152,7 @@ class ConflatedTopic:
         return (self._spec.topic_format or _NAME).replace(_NAME, topic)
 
     def _copy_due(self) -> None:
-        now = self._clock.now()
+        now = self._clock.steady()
         self.rounds += 1
         while self._pending:
             identity, first = next(iter(self._pending.items()))
@@ -168,7 +168,7 @@ class ConflatedTopic:
                     reason = MATCH
                     envelope = envelope.held_since(envelope.received, first.record.bookmark)
                 self._announce(self.type_name, [change], envelope, reason)
-        self.seconds += max(self._clock.now() - now, 0.0)
+        self.seconds += self._clock.steady() - now
         self._flush()
 
     def _copy(self, identity: str, record: Record | None) -> Change | None:

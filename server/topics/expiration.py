@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
+from server.base.clock import WallSeconds
 from server.sow.records import to_nanoseconds, to_seconds
 from server.sow.store import StoreError
 from server.subscriptions.envelope import Envelope
@@ -72,7 +73,7 @@ class Expiration:
         self._log = log
         self._start = start
         self._flush = flush
-        self._expires_at: float | None = None
+        self._expires_at: WallSeconds | None = None
         self._cancel: Callable[[], None] = _nothing
         self._due: deque[SowTopic] = deque()  # those of which something has to go now
         self._failed: set[SowTopic] = set()  # those of which it is said that it could not go
@@ -81,7 +82,7 @@ class Expiration:
         """Take note that a topic has changed, or is new."""
         moment = sow.next_expiry()
         if moment is not None:
-            self._look_at(to_seconds(moment))
+            self._look_at(WallSeconds(to_seconds(moment)))
 
     @property
     def doing(self) -> tuple[str, str]:
@@ -94,13 +95,18 @@ class Expiration:
             sow, now = self._due[0], self._clock.now()
             if not self._expire_some(sow, now):
                 self._due.popleft()
-                self._look_at(now + _RETRY_SECONDS)
+                self._look_at(WallSeconds(now + _RETRY_SECONDS))
             elif not self._is_due(sow, now):
                 self._due.popleft()
                 self.watch(sow)
         return bool(self._due)
 
-    def _look_at(self, moment: float) -> None:
+    def clock_was_set(self, seconds: float) -> None:
+        """Keep the moments at which to look, which are of the wall clock as it is set now."""
+        if self._expires_at is not None:
+            self._expires_at = WallSeconds(self._expires_at + seconds)
+
+    def _look_at(self, moment: WallSeconds) -> None:
         """Look for what has expired at a moment, unless that will be done earlier."""
         if self._expires_at is None or moment < self._expires_at:
             self._cancel()
@@ -123,11 +129,11 @@ class Expiration:
         self._flush()
 
     @staticmethod
-    def _is_due(sow: SowTopic, now: float) -> bool:
+    def _is_due(sow: SowTopic, now: WallSeconds) -> bool:
         moment = sow.next_expiry()
         return moment is not None and moment <= to_nanoseconds(now)
 
-    def _expire_some(self, sow: SowTopic, now: float) -> bool:
+    def _expire_some(self, sow: SowTopic, now: WallSeconds) -> bool:
         """Remove what has expired in a topic; False if that cannot be written down."""
         stores = self._stores
         moment, sequence = to_nanoseconds(now), stores.expiry_sequence(sow)

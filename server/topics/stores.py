@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from server.security.permissions import UNLIMITED
+from server.sow.records import NANOSECONDS_IN_MICROSECOND, to_nanoseconds
 from server.sow.store import Settled, StoreError
 from server.subscriptions.difference import Differ
 from server.subscriptions.envelope import Envelope
@@ -88,6 +89,7 @@ class Stores:
         self._clock = clock
         self.announce: Final = announce
         self._expiration = Expiration(self, clock, log, start, flush)
+        clock.on_step(self._clock_was_set)
         self.transaction_log: TransactionLog | None = None
         self.cascade: Final = Cascade(log)
         self._keepers: list[Keeper] = []
@@ -124,7 +126,20 @@ class Stores:
         self._commits[sow] = commit
         if not self.is_journaled(sow):
             self._sequence = max(self._sequence, sow.table.store.last_sequence)
+        sow.settle_clock(to_nanoseconds(self._clock.now()), self._steps_of(sow))
         self._expiration.watch(sow)
+
+    def _steps_of(self, sow: SowTopic) -> Sequence[tuple[int, int]]:
+        """Return where the wall clock was set, in the order of changes of a topic's records."""
+        log = self.transaction_log
+        if log is None or not self.is_journaled(sow):
+            return ()
+        return [(txid, step * NANOSECONDS_IN_MICROSECOND) for txid, step in log.journal.steps.rows]
+
+    def _clock_was_set(self, seconds: float) -> None:
+        for sow in self._topics:
+            sow.clock_was_set(to_nanoseconds(seconds))
+        self._expiration.clock_was_set(seconds)
 
     def add_derived(self, topic: DerivedKeeper) -> None:
         """Add a topic that is made from the records of others, which have been added before."""

@@ -38,7 +38,7 @@ class DescriptorReserve:
             return True
         if descriptor < allowed - min(_MOST_RESERVED, allowed // 4):
             return True
-        now = self._clock.now()
+        now = self._clock.steady()
         if now - self._said >= _SAY_AGAIN_SECONDS:
             self._said = now
             self._log.emit("11-0020", limit=allowed)

@@ -15,16 +15,6 @@ from tests.actions.support import Bench, options
 from tests.core.support import SimulatedClock
 
 
-class ClockThatIsSet(SimulatedClock):
-    """A wall clock that is set while timers, which are by another clock, go on."""
-
-    offset = 0.0
-
-    def now(self) -> float:
-        """The time on the wall."""
-        return self.time + self.offset
-
-
 class Firings:
     """An action that only notes when it ran."""
 
@@ -109,18 +99,51 @@ def test_the_name_of_a_schedule_is_in_the_log(monkeypatch: pytest.MonkeyPatch) -
     assert run(monkeypatch, start, 1, Crontab="0 * * * *").causes == {"schedule 0 * * * *"}
 
 
-def test_a_clock_that_jumps_makes_one_firing_and_no_more() -> None:
+HOUR = 3600
+
+STEPS = [
+    # option, start in local time, steps as seconds after the start and seconds of the step, runs
+    # in seconds after the start, up to two hours after it
+    ({"Every": "30m"}, "12:10", [(60, -HOUR)], [1800, 3600, 5400, 7200]),
+    ({"Every": "30m"}, "12:10", [(60, 24 * HOUR)], [1800, 3600, 5400, 7200]),
+    ({"Every": "30m"}, "12:10", [(60, -24 * HOUR), (90, 24 * HOUR)], [1800, 3600, 5400, 7200]),
+    ({"Every": "12:30"}, "12:10", [(60, HOUR)], [60]),  # skipped: runs at once, and once
+    ({"Every": "12:30"}, "12:10", [(60, 5 * HOUR)], []),  # the clock was wrong: nothing is made up
+    ({"Every": "12:30"}, "12:10", [(60, -HOUR)], [1200 + HOUR]),
+    ({"Every": "12:30"}, "12:10", [(1500, -HOUR)], [1200]),  # it does not run again
+    ({"Every": "12:30"}, "12:10", [(1500, -24 * HOUR)], [1200]),
+    ({"Every": "12:30"}, "12:10", [(1500, -4 * HOUR), (1560, 4 * HOUR - 600)], [1200, 1800]),
+    ({"Crontab": "40 * * * *"}, "12:10", [(1900, -HOUR)], [1800, 1800 + HOUR]),
+    ({"Crontab": "40 * * * *"}, "12:10", [(60, -24 * HOUR)], [1800, 1800 + HOUR]),
+    ({"Crontab": "40 * * * *"}, "12:10", [(60, HOUR)], [60, 1800, 1800 + HOUR]),
+    ({"Crontab": "40 * * * *"}, "12:10", [(60, 24 * HOUR)], [1800, 1800 + HOUR]),
+]
+
+
+@pytest.mark.parametrize(("given", "start", "steps", "expected"), STEPS)
+def test_a_clock_that_is_set_neither_stops_a_schedule_nor_makes_it_run_often(
+    monkeypatch: pytest.MonkeyPatch,
+    given: dict[str, str | list[str]],
+    start: str,
+    steps: list[tuple[float, float]],
+    expected: list[float],
+) -> None:
+    monkeypatch.setattr(on_schedule, "local_zone", lambda: UTC)
     bench = Bench()
-    bench.core.engine.clock = clock = ClockThatIsSet()
+    clock = bench.core.clock
+    begin = clock.time = datetime.fromisoformat(f"2026-05-05T{start}:00+00:00").timestamp()
     firings = Firings(clock)
-    trigger = OnSchedule(options({"Every": "10m"}))
+    trigger = OnSchedule(options(given))
     trigger.provision(bench.services, firings)
     trigger.start()
-    clock.offset = 86_400.0
-    clock.advance(120)
-    assert len(firings.at) == 1
-    clock.advance(600)
-    assert len(firings.at) == 2
+    for moment, step in steps:
+        clock.advance(begin + moment - clock.time)
+        clock.set_ahead(clock.ahead + step)
+    clock.advance(begin + 2 * HOUR - clock.time)
+    expected_at = [
+        datetime.fromtimestamp(begin + one, UTC).strftime("%Y-%m-%d %H:%M:%S") for one in expected
+    ]
+    assert firings.at == expected_at
 
 
 def test_what_lies_beyond_the_calendar_is_refused() -> None:

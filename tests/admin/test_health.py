@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -13,10 +16,11 @@ from server.admin.access import Visitor
 from server.admin.engine_side import EngineSide
 from server.admin.health import Health, Transports
 from server.admin.http.messages import Document, Request
+from server.links.lateness import LATE_SECONDS
 from server.statistics.keeper import Keeper
 from tests.admin.support import Admin, running_admin
 from tests.core.support import RecordingLog
-from tests.support.server import free_port
+from tests.support.server import CONFIGURATION, free_port, running_configuration
 from tests.support.waiting import wait_until
 
 _LOG: Final = """
@@ -94,6 +98,43 @@ def test_sync_destinations_have_to_be_there(admin: Admin) -> None:
     found = {one["name"]: one["status"] for one in everything.json["checks"]}
     assert (found["destination near"], found["destination far"]) == (trouble, trouble)
     assert admin.ask("/healthz").status == 200
+
+
+def test_a_destination_that_is_waited_for_since_a_moment_ago_is_well(tmp_path: Path) -> None:
+    link, port = free_port(), free_port()
+    incoming = (
+        "<Transport><Name>in</Name><Type>amps-replication</Type>"
+        f"<InetAddr>127.0.0.1:{link}</InetAddr></Transport>"
+    )
+    other = CONFIGURATION.format(port=port, transports=incoming, elements=_LOG, level="info")
+    (tmp_path / "near").mkdir()
+    destination = DESTINATION.format(name="near", sync="sync", port=link).replace(
+        "</Topic>", "<ExcludeValidation>replicate</ExcludeValidation></Topic>"
+    )
+    given = f"{_LOG}<Replication>{destination}</Replication>"
+    with (
+        running_configuration(
+            tmp_path / "near", other.replace("test-instance", "near"), port
+        ) as near,
+        running_admin(tmp_path, elements=given) as admin,
+        admin.server.log_on() as peer,
+    ):
+        wait_until(lambda: admin.ask("/readyz").status == 200)
+        near.process.send_signal(signal.SIGSTOP)
+        try:
+            begun, is_late = time.time(), False
+            peer.publish("orders", b"{}", s=1)
+            peer.flush()
+            while not is_late:
+                reply = admin.ask("/readyz")
+                is_late = reply.status == 503
+                assert is_late <= (time.time() - begun > LATE_SECONDS / 2), reply.text
+            since = reply.text.rpartition("since ")[2].strip()
+            moment = datetime.strptime(since, "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
+            assert abs(moment.timestamp() - begun) < LATE_SECONDS, since
+        finally:
+            near.process.send_signal(signal.SIGCONT)
+        wait_until(lambda: admin.ask("/readyz").status == 200)
 
 
 def test_what_is_asked_for_in_another_way_is_refused(admin: Admin) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from config_schema.problems import Location
 from config_schema.spec import ConflatedTopicSpec, JournaledTopicSpec, TopicSpec, ViewSpec
+from server.base.clock import SteadySeconds, WallSeconds
 from server.base.helper_thread import HelperThread
 from server.core.engine import Engine
 from server.core.entrance import Entrance, Link
@@ -66,10 +67,30 @@ class SimulatedClock:
         self._begun = self.time
         self._calls: list[tuple[float, int, Callable[[], None]]] = []
         self._made = 0
+        self._listeners: list[Callable[[float], None]] = []
 
-    def now(self) -> float:
-        """The simulated time."""
-        return self.time + self.ahead
+    def now(self) -> WallSeconds:
+        """Return the simulated time of the wall clock."""
+        return WallSeconds(self.time + self.ahead)
+
+    def steady(self) -> SteadySeconds:
+        """Return the simulated time that nobody sets."""
+        return SteadySeconds(self.time)
+
+    def attentive(self) -> SteadySeconds:
+        """Return the same: a simulated process is never paused."""
+        return SteadySeconds(self.time)
+
+    def on_step(self, notify: Callable[[float], None]) -> Callable[[], None]:
+        """Call back when the wall clock is set."""
+        self._listeners.append(notify)
+        return lambda: self._listeners.remove(notify)
+
+    def set_ahead(self, ahead: float) -> None:
+        """Set the wall clock."""
+        step, self.ahead = ahead - self.ahead, ahead
+        for notify in self._listeners:
+            notify(step)
 
     def elapsed(self) -> float:
         """Time that nobody sets; work takes none of it, unless each look at it takes some."""

@@ -198,7 +198,7 @@ def test_a_clock_that_is_set_makes_nobody_late(tmp_path: Path, ahead: int) -> No
     a = Member(tmp_path, "a", destination("b"))
     publish(a.client())
     a.core.commit()
-    a.core.clock.ahead = ahead
+    a.core.clock.set_ahead(ahead)
     assert a.replication.downgrade_late(5_000_000) == []
     a.core.clock.advance(10)
     assert a.replication.downgrade_late(5_000_000) == ["b"]

@@ -32,6 +32,7 @@ from tests.recovery.moving_publishers import (
 )
 from tests.recovery.stable_storage import Watch, fail_power
 from tests.replication.topologies import TOPOLOGIES, Topology
+from tests.support.clocks import WallClock
 from tests.support.cluster import DOWNGRADE, ORDERS, Cluster, Instance, cluster
 from tests.support.server import ServerEnded
 from tests.support.small_disk import SmallDisk, small_disk
@@ -53,25 +54,12 @@ _LARGE: Final = (300, 3000, 40_000, 200_000)
 
 
 @dataclass(frozen=True)
-class WrongClock:
-    """Prepares a process: its clock is so many seconds ahead."""
-
-    seconds: float
-
-    def __call__(self) -> None:
-        """Let this process believe that it is another time."""
-        tell, tell_ns = time.time, time.time_ns
-        time.time = lambda: tell() + self.seconds
-        time.time_ns = lambda: tell_ns() + round(self.seconds * 1e9)
-
-
-@dataclass(frozen=True)
 class Prepared:
     """What is done with the process of an instance before it runs."""
 
     disk: SmallDisk | None
     watch: Watch
-    clock: WrongClock
+    clock: WallClock
 
     def __call__(self) -> None:
         """Prepare this process."""
@@ -108,7 +96,8 @@ class Trouble:
         """
         shadows = instance.directory / "shadows"
         shadows.mkdir(exist_ok=True)
-        clock = WrongClock(self.chance.choice((0.0, 0.0, -3600.0, 86_400.0)))
+        clock = self._clock(instance)
+        clock.set(self.chance.choice((0.0, 0.0, -3600.0, 86_400.0)))
         prepared = Prepared(self.disks.get(instance.name), Watch(shadows, None), clock)
         try:
             instance.start(prepared)
@@ -126,6 +115,7 @@ class Trouble:
             self._kill,
             self._kill,
             self._freeze,
+            self._set_clock,
             self._cut,
             self._part,
             self._hang_up,
@@ -169,6 +159,15 @@ class Trouble:
         self._frozen.add(instance.name)
         instance.freeze()
         return f"{instance.name} stands still"
+
+    def _clock(self, instance: Instance) -> WallClock:
+        return WallClock(instance.directory / "clock")
+
+    def _set_clock(self) -> str:
+        instance = self._any_instance()
+        ahead = self.chance.choice((0.0, -60.0, 3600.0, -86_400.0, 86_400.0))
+        self._clock(instance).set(ahead)
+        return f"the clock of {instance.name} is set {ahead:.0f} seconds ahead"
 
     def _thaw(self, instance: Instance) -> None:
         if instance.name in self._frozen:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from server.base.clock import ElapsedMicroseconds
 from server.journal import Kind, Note, Origin, Topic, decode_note, encode_note
 from server.journal.layout import BODY_CRC, CLIENT, ORIGIN, SEQUENCE, TXID
 from server.replication import (
@@ -120,7 +121,7 @@ class Instance:
             self.senders,
             frozenset(link.destination for link in self.links if link.is_sync),
             log.durable,
-            self.world.now,
+            ElapsedMicroseconds(self.world.now),
         )
         self.released = 0  # up to here, acknowledged while not everybody was waited for
         self.is_committing = False
@@ -262,7 +263,7 @@ class Instance:
             return
         self.is_awake = False
         log = self.log
-        self.settlement.recorded(log.last_txid, self.world.now)
+        self.settlement.recorded(log.last_txid, ElapsedMicroseconds(self.world.now))
         if log.durable < log.last_txid and not self.is_committing:
             self.is_committing = True
             end = log.last_txid

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import pytest
 
+from server.base.clock import ElapsedMicroseconds
 from server.journal import Origin, Topic
 from server.journal.layout import FormatError
 from server.replication import (
@@ -46,10 +47,14 @@ class Destination:
         return self.instance == instance
 
 
+def seconds(count: int) -> ElapsedMicroseconds:
+    return ElapsedMicroseconds(count * SECOND)
+
+
 def bench(least_sync: int = 0) -> tuple[Acknowledgement, dict[str, Destination]]:
     destinations = {name: Destination(name) for name in ("B", "C", "D")}
     sync = frozenset(("B", "C"))
-    return Acknowledgement(destinations, sync, 0, 0, least_sync), destinations
+    return Acknowledgement(destinations, sync, 0, seconds(0), least_sync), destinations
 
 
 def test_sync_is_waited_for_and_async_is_not() -> None:
@@ -106,32 +111,32 @@ def test_a_downgrade_releases_at_once_and_an_upgrade_takes_nothing_back() -> Non
 
 def test_what_waits_too_long_is_downgraded_and_upgraded_when_it_has_caught_up() -> None:
     settlement, destinations = bench()
-    settlement.recorded(10, 1 * SECOND)
-    settlement.recorded(20, 4 * SECOND)
+    settlement.recorded(10, seconds(1))
+    settlement.recorded(20, seconds(4))
     destinations["B"].settled = 20
     destinations["C"].settled = 15
-    assert settlement.waiting() == [Waiting("C", 15, 4 * SECOND), Waiting("D", 0, 1 * SECOND)]
-    assert not settlement.downgrade_late(3 * SECOND, 7 * SECOND)
-    assert settlement.downgrade_late(3 * SECOND, 8 * SECOND) == ["C"]
-    assert not settlement.upgrade_recovered(2 * SECOND, 9 * SECOND)
+    assert settlement.waiting() == [Waiting("C", 15, seconds(4)), Waiting("D", 0, seconds(1))]
+    assert not settlement.downgrade_late(3 * SECOND, seconds(7))
+    assert settlement.downgrade_late(3 * SECOND, seconds(8)) == ["C"]
+    assert not settlement.upgrade_recovered(2 * SECOND, seconds(9))
     destinations["C"].settled = 20
-    assert settlement.upgrade_recovered(2 * SECOND, 9 * SECOND) == ["C"]
+    assert settlement.upgrade_recovered(2 * SECOND, seconds(9)) == ["C"]
     assert settlement.waited_for == {"B", "C"}
 
 
 def test_some_are_waited_for_however_long_that_takes() -> None:
     settlement, destinations = bench(least_sync=1)
-    settlement.recorded(10, 1 * SECOND)
-    settlement.recorded(20, 2 * SECOND)
+    settlement.recorded(10, seconds(1))
+    settlement.recorded(20, seconds(2))
     destinations["C"].settled = 10
-    assert settlement.downgrade_late(SECOND, 60 * SECOND) == ["B"], "it is later than C"
-    assert not settlement.downgrade_late(SECOND, 99 * SECOND)
+    assert settlement.downgrade_late(SECOND, seconds(60)) == ["B"], "it is later than C"
+    assert not settlement.downgrade_late(SECOND, seconds(99))
 
 
 def test_when_things_were_recorded_is_kept_within_bounds() -> None:
     settlement, destinations = bench()
     for second in range(1, 20_000):
-        settlement.recorded(second, second * SECOND)
+        settlement.recorded(second, seconds(second))
     destinations["B"].settled = 19_998
     assert abs(settlement.waiting()[0].since - 19_999 * SECOND) < 100 * SECOND
     for after in (0, 100, 9_000):

@@ -112,7 +112,7 @@ def _dump(services: Services) -> Deed:
         queues = services.engine.topics.queues
         text = "there are no queues"
         if queues is not None:
-            text = report(queues, services.engine.clock.now())
+            text = report(queues, services.engine.clock.steady())
         services.engine.log.emit("31-0010", text=text)
         return "The state of the queues has been written to the log."
 

@@ -205,7 +205,7 @@ class Gathering:
             consumer.limit,
             consumer.requested,
             consumer.is_held_back,
-            None if since is None else self._engine.clock.now() - since / _MICROSECONDS,
+            None if since is None else self._engine.clock.steady() - since / _MICROSECONDS,
         )
 
     def _costs(self, subscription: Subscription) -> Iterator[FilterCost]:

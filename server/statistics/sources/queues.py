@@ -39,7 +39,7 @@ class QueuesSource:
 
     def entries(self) -> Iterator[Entry]:
         """See `Source.entries`."""
-        now = int(self._clock.now() * _MICROSECONDS)
+        now = int(self._clock.steady() * _MICROSECONDS)
         for name, queue, fixed, expired_before in self._queues:
             yield Entry(name, fixed, _moving(queue, now, expired_before))
 

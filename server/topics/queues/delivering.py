@@ -174,10 +174,11 @@ class Delivering:
         txids = delivery.txids if is_fresh else self._still_leased(delivery)
         found = list(self._shelf.find(txids))
         there = [part for part in found if part is not None]
-        lease = lease_key(delivery.lease_until)
+        until, ahead = delivery.lease_until, self._surroundings.ahead
+        lease = lease_key(None if until is None else until + ahead)
         for alike in [there] if len(there) == 1 else _alike(there):
             self._hand_over(subscription, QueueRun(alike, lease))
-        self._unread.sent(delivery.consumer, self._surroundings.now, delivery.lease_until)
+        self._unread.sent(delivery.consumer, self._surroundings.now, until)
 
     def _still_leased(self, delivery: Delivery) -> Sequence[int]:
         """The messages of a delivery that have not been acknowledged before they are sent.

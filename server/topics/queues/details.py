@@ -19,6 +19,7 @@ from server.topics.queues.matching import Wanted
 from server.topics.queues.words import bookmark_of
 
 if TYPE_CHECKING:
+    from server.base.clock import SteadySeconds
     from server.journal.files import JournalFile
     from server.queues import Queue
     from server.queues.inspection import ConsumerStatus, QueueStatus
@@ -30,13 +31,13 @@ _MOST_MESSAGES: Final = 1_000
 _MOST_CONSUMERS: Final = 1_000
 
 
-def details(topic: QueueTopic, log: TransactionLog, moment: float) -> dict[str, object]:
+def details(topic: QueueTopic, log: TransactionLog, moment: SteadySeconds) -> dict[str, object]:
     """Describe a queue.
 
     Args:
         topic: the queue.
         log: has its messages.
-        moment: the time, in seconds since 1970.
+        moment: the time of the steady clock.
     """
     queue, now = topic.core, int(moment * _SECOND)
     found = status(queue, now)

@@ -76,6 +76,7 @@ class Entrance:
         on_failure: told when an expression fails.
         first_owner: tells which instance owns a message, by its path; empty for this one.
         strangers: knows whose messages are for other queues that the same topics feed.
+        steady: gives the steady moments of entries of the log, by their txids and timestamps.
     """
 
     def __init__(
@@ -86,7 +87,9 @@ class Entrance:
         on_failure: Failed,
         first_owner: Callable[[str], str],
         strangers: Strangers,
+        steady: Callable[[Sequence[int], Sequence[int]], Sequence[int]],
     ) -> None:
+        self._steady = steady
         self._first_owner = first_owner
         self._strangers = strangers
         self._filters = FilterSet(message_type, functions, lambda _, error: on_failure(error))
@@ -113,7 +116,7 @@ class Entrance:
             for position in range(len(run.rows)):
                 recorded, details = self.admit(recorded_of(run.entry(position)))
                 if recorded.bodies:
-                    moments = (recorded.moment,)
+                    moments = self._steady(recorded.txids, (recorded.moment,))
                     into(recorded.txids, moments, recorded.client, recorded.sequences, details)
             return
         path = run.origin.path
@@ -129,9 +132,10 @@ class Entrance:
                     sow_keys=[row[SOW_KEY] for row in rows] if has_key else None,
                     owners=[owner] * len(rows) if owner else None,
                 )
+            txids = [row[TXID] for row in rows]
             into(
-                [row[TXID] for row in rows],
-                [row[TIMESTAMP] for row in rows],
+                txids,
+                self._steady(txids, [row[TIMESTAMP] for row in rows]),
                 client,
                 [row[SEQUENCE] for row in rows],
                 details,

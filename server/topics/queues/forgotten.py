@@ -45,7 +45,7 @@ class Forgotten:
             path: the journal.
             end: the txid before which its entries are.
         """
-        entries, now = self._core.ledger.entries, self._surroundings.clock.now()
+        entries, now = self._core.ledger.entries, self._surroundings.clock.steady()
         place = entries.head
         if now < self._silent_until or place == entries.end or entries.txid(place) >= end:
             return

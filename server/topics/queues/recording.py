@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from server.journal import JournalUnavailable, Kind
 from server.journal.entry import NO_ORIGIN
 from server.queues import Expired, encode
+from server.queues.events import shifted
 
 if TYPE_CHECKING:
     from server.journal import TopicHandle
@@ -106,6 +107,7 @@ class Recording:
         while self._unrecorded:
             event = self._unrecorded[0]
             number = sequence if len(self._unrecorded) == 1 else 0
+            event = shifted(event, self._surroundings.ahead)
             body = encode(event, self._domain)
             txid = journal.append(self._handle, client, number, body, Kind.QUEUE_EVENT)
             self._unrecorded.popleft()

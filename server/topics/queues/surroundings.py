@@ -89,5 +89,16 @@ class Surroundings:
 
     @property
     def now(self) -> int:
-        """The time, in microseconds since 1970."""
-        return int(self.clock.now() * _MICROSECONDS)
+        """The time of the steady clock, in microseconds: what queues go by."""
+        return int(self.clock.steady() * _MICROSECONDS)
+
+    def steady(self, txids: Sequence[int], timestamps: Sequence[int]) -> Sequence[int]:
+        """Return the steady moments of entries of the log, none of them later than now."""
+        now, ahead = self.now, self.ahead
+        times = self.log.journal.steps.corrected(txids, timestamps)
+        return [min(time - ahead, now) for time in times]
+
+    @property
+    def ahead(self) -> int:
+        """Microseconds by which the wall clock is ahead of the steady one."""
+        return round(self.clock.ahead * _MICROSECONDS)

@@ -21,7 +21,8 @@ import msgspec
 
 from server.expressions import to_text
 from server.journal import Topic as TopicName
-from server.queues import Expired, Queue, decode_within, settings_of
+from server.queues import Cancelled, Expired, Queue, Within, decode_within, settings_of
+from server.queues.events import shifted, with_delays_from
 from server.queues.inspection import leases_of
 from server.security.permissions import UNLIMITED
 from server.subscriptions.audience import Seat
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from server.expressions.topic_names import TopicSelector
     from server.journal import Run
     from server.message_types.base import MessageType
-    from server.queues import Consumer, Within
+    from server.queues import Consumer
     from server.security.permissions import Permit
     from server.sow.store import Settled
     from server.subscriptions.delivery import Delivery, Writer
@@ -136,6 +137,7 @@ class QueueTopic(Topic):
             self._expression_failed,
             self.membership.first_owner,
             strangers,
+            surroundings.steady,
         )
         self.core: Final = Queue(
             settings_of(spec),
@@ -241,7 +243,7 @@ class QueueTopic(Topic):
         if not recorded.bodies:
             return
         self._shelf.put(recorded)
-        moments = [recorded.moment] * len(recorded.txids)
+        moments = [recorded.moment - self._surroundings.ahead] * len(recorded.txids)
         self.core.ledger.enqueue(
             recorded.txids, moments, recorded.client, recorded.sequences, details
         )
@@ -360,7 +362,13 @@ class QueueTopic(Topic):
             came: when it came from another instance, which publishes dead letters; None if it
                 happened here.
         """
-        self.membership.replay(within, came)
+        correction = self._surroundings.log.journal.steps.correction(txid)
+        correction -= self._surroundings.ahead
+        event = shifted(within.event, correction)
+        if isinstance(event, Cancelled):
+            event = with_delays_from(event, self._surroundings.now)
+        came = None if came is None else came + correction
+        self.membership.replay(Within(within.domain, event), came)
         if isinstance(within.event, Expired) and came is None:
             self.letters.take(within.event, txid)
 
