@@ -98,7 +98,9 @@ def recover_records(
         settle()
         _skip_txids(journal, max(sow.table.store.last_sequence for sow in ahead))
     shares = _Shares(begins, find)
-    for passage in journal.passages(after=min(begin.after for begin in begins.values())):
+    # The last entry of a store may be a deletion of several records, not all of which it has done.
+    after = min(begin.after for begin in begins.values())
+    for passage in journal.passages(after=max(after - 1, 0)):
         check()
         for sow, share in shares.of(passage):
             apply_passage(sow, share)
@@ -141,7 +143,9 @@ class _Shares:
             if (owner := self._owner(passage.names.topics[number])) != _NOBODY:
                 begin = self._begins[self._topics[owner]]
                 is_needed = columns["topic"] == number
-                is_needed &= columns["txid"] > begin.after
+                is_needed &= (columns["txid"] > begin.after) | (
+                    (columns["txid"] == begin.after) & (columns["kind"] == Kind.SOW_DELETE)
+                )
                 is_needed &= columns["timestamp"] >= begin.not_before
                 owners[is_needed] = owner
         positions = np.flatnonzero(owners != _NOBODY)
