@@ -1,4 +1,4 @@
-"""A crash between any two entries of a SOW file: every record and every past state is of one change.
+"""A crash between any two entries of a SOW file: records and past states are of whole changes.
 
 The file is cut behind its commit point, at every entry and within each: what a power failure leaves
 of a slab of which some pages were written.
@@ -47,7 +47,7 @@ def opened(disk: Disk, granularity: int | None) -> SowTopic:
 
 
 def work(clerk: Clerk, seed: int) -> Iterator[State]:
-    """Change records; gives the state after each change, all of which have a second of their own."""
+    """Change records, each time a second later; give the state after each change."""
     source, state = random.Random(seed), dict[int, int]()
     for value in range(30):
         number = source.randrange(3)
