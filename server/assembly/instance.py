@@ -45,9 +45,9 @@ from server.assembly.provision_replication import provision_replication, replica
 from server.assembly.provision_sow import (
     OpenTopic,
     TopicOpener,
-    check_all_keys,
     note_who_is_logged,
     recover_all_chains,
+    rekey_all_records,
 )
 from server.assembly.provision_statistics import Statistics, sources_of
 from server.assembly.source_files import source_files
@@ -218,7 +218,7 @@ class Instance:
             self._replicate(journal[1], opened, check)
             self._keep_journals(journal[1], opened)
         begin("SOW keys are checked")
-        check_all_keys(self._engine, check)
+        rekey_all_records(self._engine, committer.settle, check)
         note_who_is_logged(self._engine)
         begin("views are made")
         self._engine.stores.begin_derived()

@@ -15,10 +15,10 @@ from server.sow.chain_recovery import recover_chains
 from server.sow.chaining import ChainingKeys
 from server.sow.commit import GroupCommit
 from server.sow.file_store import open_store
-from server.sow.key_check import check_keys
 from server.sow.key_errors import KeyModuleError
 from server.sow.key_modules import create_key_generator
 from server.sow.memory_store import MemoryStore
+from server.sow.rekeying import rekey_records
 from server.sow.slab_file import OtherVersionError
 from server.sow.slab_log import not_stable
 from server.sow.store import ALWAYS, StoredChains, StoreError
@@ -40,17 +40,30 @@ _AT_ONCE: Final = 1000
 """Records that are read at a time."""
 
 
-def check_all_keys(engine: Engine, check: Callable[[], None]) -> None:
-    """See which topics have records with other SOW keys than those that they would get now.
+def rekey_all_records(
+    engine: Engine, settle: Callable[[], None], check: Callable[[], None]
+) -> None:
+    """Give records the SOW keys that their topics make now.
 
     Args:
         engine: has the topics, recovered.
+        settle: waits until every commit of a store that was asked for is done.
         check: called between some records; what it raises ends the start.
+
+    Raises:
+        ProvisionError: there is no room for a record under its new key, or one cannot be read.
     """
     for sow in engine.stores.topics:
-        strange = check_keys(sow, check)
-        if strange:
-            engine.log.emit("15-0017", topic=sow.name, message_type=sow.type_name, records=strange)
+        try:
+            done = rekey_records(sow, settle, check)
+        except StoreError as error:
+            text = f"SOW topic {sow.name}: SOW keys not made anew: {error}"
+            raise ProvisionError(sow.spec, text) from None
+        about = {"topic": sow.name, "message_type": sow.type_name}
+        if done.moved:
+            engine.log.emit("15-0032", **about, records=done.moved)
+        if done.aside:
+            engine.log.emit("15-0017", **about, records=done.aside)
 
 
 def recover_all_chains(

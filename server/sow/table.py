@@ -404,6 +404,43 @@ class RecordTable:
         self.history = self._make_history()
         return dropped
 
+    def move_all(self, moves: Iterable[tuple[str, Record]]) -> None:
+        """Give records other SOW keys, with their past states; nobody is told.
+
+        Args:
+            moves: the identity of each, and the record with its new key. The next one is asked for
+                when the one before has been made. If a record of the same sequence is there
+                already, the rest of the move is made.
+
+        Raises:
+            StoreError: the store has no room; calling this again goes on.
+        """
+        self.history = None  # what follows is no history
+        deletes = self.deletes
+        past: dict[str, list[tuple[int, Superseded]]] = {}
+        for row, one in self.store.past():
+            past.setdefault(one.identity, []).append((row, one))
+        for identity, record in moves:
+            target = identity_of(record, pattern=self.options.pattern)
+            own, others = past.pop(identity, []), past.setdefault(target, [])
+            known = {(one.record.sequence, one.deleted) for _, one in others}
+            for _, one in own:
+                if (one.record.sequence, one.deleted) not in known:
+                    copy = one._replace(identity=target, record=one.record._replace(key=record.key))
+                    row = self.store.keep(copy)
+                    self._occupy(row, PAST)
+                    self._changed(row, None)
+                    others.append((row, copy))
+            if self.store.row(target) is None:
+                self.put(record)
+            for row, _ in own:
+                self.store.drop(row)
+                self.states[row] = FREE
+                self._changed(row, None)
+            self.remove(identity, record.sequence, 0)
+        self.deletes = deletes
+        self.history = self._make_history()
+
     def _occupy(self, row: int, state: int) -> None:
         if self._key_hashes is not None:
             self._key_hashes.forget(row)
