@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -43,7 +43,13 @@ from server.assembly.provision_admin import provision_admin
 from server.assembly.provision_console import provision_console
 from server.assembly.provision_journal import open_journal, recover
 from server.assembly.provision_replication import provision_replication, replicates
-from server.assembly.provision_sow import TopicOpener, check_all_keys, note_who_is_logged
+from server.assembly.provision_sow import (
+    OpenTopic,
+    TopicOpener,
+    note_who_is_logged,
+    recover_all_chains,
+    rekey_all_records,
+)
 from server.assembly.provision_statistics import Statistics, sources_of
 from server.assembly.source_files import source_files
 from server.base.daemon_threads import DaemonThreads
@@ -187,9 +193,13 @@ class Instance:
         journal = self._open_journal(opened)
         check()
         queues = None if journal is None else self._make_queues(journal[1])
-        committer = self._open_topics(opened, check, queues)
+        committer, topics = self._open_topics(opened, check, queues)
         if queues is not None:
             self._engine.topics.use_queues(queues)
+        begin("chained ids are checked")
+        recover_all_chains(
+            topics, None if journal is None else journal[1].journal, self._engine, check
+        )
         if journal is not None:
             begin("records are brought up to date with the log")
             recover(*journal, self._engine, committer.settle, check)
@@ -200,7 +210,7 @@ class Instance:
             self._replicate(journal[1], opened, check)
             self._keep_journals(journal[1], opened)
         begin("SOW keys are checked")
-        check_all_keys(self._engine, check)
+        rekey_all_records(self._engine, committer.settle, check)
         note_who_is_logged(self._engine)
         begin("views are made")
         self._engine.stores.begin_derived()
@@ -454,7 +464,7 @@ class Instance:
         opened: contextlib.AsyncExitStack,
         check: Callable[[], None],
         queues: Queues | None,
-    ) -> GroupCommit:
+    ) -> tuple[GroupCommit, Sequence[OpenTopic]]:
         """Recover the topics with records; they take part from now on.
 
         Args:
@@ -463,7 +473,7 @@ class Instance:
             queues: the queues, which can be queried from now on; None if there are none.
 
         Returns:
-            What puts their files on stable storage.
+            What puts their files on stable storage, and the topics that have files.
 
         Raises:
             ProvisionError: a file or a key generator cannot be used, or a view's messages not made.
@@ -477,6 +487,7 @@ class Instance:
         opener = TopicOpener(
             self._spec, settings.message_types, settings.functions, committer, self._log
         )
+        topics: list[OpenTopic] = []
         if self._spec.sow:
             columns.warm_up()
         for spec in self._spec.sow:
@@ -485,13 +496,14 @@ class Instance:
                 self._supervisor.begin(f"records of {spec.name} are read")
                 topic = opener.open(spec)
                 opened.callback(topic.close)
+                topics.append(topic)
                 self._engine.stores.add(topic.sow, topic.commit)
             elif isinstance(spec, ConflatedTopicSpec | ViewSpec):
                 self._derive(spec)
             elif queues is not None and (queue := queues.find(spec.message_type, spec.name)):
                 self._engine.stores.add_queue(queue.browsing.records)
         self._lookups.open(declared_lookups(self._spec.modules), self._engine.stores.find)
-        return committer
+        return committer, topics
 
     def _derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
         try:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.assembly.provision import ProvisionError
 from server.base.data_files import FileInUseError
+from server.journal import JournalUnreadable
 from server.sow.chain_file import DamagedChainFileError
+from server.sow.chain_recovery import recover_chains
 from server.sow.chaining import ChainingKeys
 from server.sow.commit import GroupCommit
 from server.sow.file_store import open_store
-from server.sow.key_check import check_keys
 from server.sow.key_errors import KeyModuleError
 from server.sow.key_modules import create_key_generator
 from server.sow.memory_store import MemoryStore
+from server.sow.rekeying import rekey_records
 from server.sow.slab_file import OtherVersionError
 from server.sow.slab_log import not_stable
-from server.sow.store import ALWAYS
+from server.sow.store import ALWAYS, StoredChains, StoreError
 from server.sow.topic import SowTopic
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from server.base.log import Log
     from server.core.engine import Engine
     from server.expressions import Functions
+    from server.journal import Journal
     from server.message_types.base import MessageType
     from server.sow.keys import KeySource
     from server.sow.store import RecordStore, Settled
@@ -38,17 +40,73 @@ _AT_ONCE: Final = 1000
 """Records that are read at a time."""
 
 
-def check_all_keys(engine: Engine, check: Callable[[], None]) -> None:
-    """See which topics have records with other SOW keys than those that they would get now.
+def rekey_all_records(
+    engine: Engine, settle: Callable[[], None], check: Callable[[], None]
+) -> None:
+    """Give records the SOW keys that their topics make now.
 
     Args:
         engine: has the topics, recovered.
+        settle: waits until every commit of a store that was asked for is done.
         check: called between some records; what it raises ends the start.
+
+    Raises:
+        ProvisionError: there is no room for a record under its new key, or one cannot be read.
     """
     for sow in engine.stores.topics:
-        strange = check_keys(sow, check)
-        if strange:
-            engine.log.emit("15-0017", topic=sow.name, message_type=sow.type_name, records=strange)
+        try:
+            done = rekey_records(sow, settle, check)
+        except StoreError as error:
+            text = f"SOW topic {sow.name}: SOW keys not made anew: {error}"
+            raise ProvisionError(sow.spec, text) from None
+        about = {"topic": sow.name, "message_type": sow.type_name}
+        if done.moved:
+            engine.log.emit("15-0032", **about, records=done.moved)
+        if done.aside:
+            engine.log.emit("15-0017", **about, records=done.aside)
+
+
+def recover_all_chains(
+    topics: Iterable[OpenTopic],
+    journal: Journal | None,
+    engine: Engine,
+    check: Callable[[], None],
+) -> None:
+    """Add ids to chains that messages have, and the files of chained ids have lost.
+
+    Args:
+        topics: the topics, as they were opened.
+        journal: the transaction log, if there is one.
+        engine: has the topics.
+        check: called between some messages; what it raises ends the start.
+
+    Raises:
+        ProvisionError: an id cannot be stored, or the log or a record not be read.
+    """
+    stores = engine.stores
+    for topic in topics:
+        sow, chains = topic.sow, topic.chains
+        if chains is None:
+            continue
+        log = journal if stores.is_journaled(sow) else None
+        try:
+            added = recover_chains(sow, chains, log, stores.find, check)
+            if log is not None:
+                chains.file.synchronise()
+                until = max(log.last_txid, sow.table.store.last_sequence)
+                sow.table.store.note_chains(StoredChains(until, chains.file.size))
+        except (StoreError, JournalUnreadable, OSError) as error:
+            text = f"SOW topic {sow.name}: chained ids not recovered: {_words(error)}"
+            raise ProvisionError(sow.spec, text) from None
+        if added:
+            engine.log.emit(
+                "15-0031",
+                topic=sow.name,
+                message_type=sow.type_name,
+                path=chains.file.path,
+                ids=added,
+                source="the records" if log is None else "the transaction log",
+            )
 
 
 def note_who_is_logged(engine: Engine) -> None:
@@ -74,11 +132,13 @@ class OpenTopic(NamedTuple):
         sow: the topic.
         commit: asks for everything so far to be put on stable storage.
         close: lets go of its files.
+        chains: its key source, if its keys are those of chains of ids.
     """
 
     sow: SowTopic
     commit: Commit
     close: Callable[[], None]
+    chains: ChainingKeys | None = None
 
 
 class TopicOpener:
@@ -121,16 +181,9 @@ class TopicOpener:
         for _ in sow.table.build_indexes():
             pass
         if isinstance(generator, ChainingKeys):
-
-            def close() -> None:
-                store.close()
-                try:
-                    generator.file.close()
-                except OSError as error:
-                    outage(error)
-
-            commit = partial(self._commit_with_chains, outage, store, generator)
-            return OpenTopic(sow, commit, close)
+            chains = _Chains(sow, generator, self._committer, outage)
+            self._tell_of_chains(spec, generator)
+            return OpenTopic(sow, chains.commit, chains.close, generator)
         return OpenTopic(sow, store.commit, store.close)
 
     def _generator(self, spec: TopicSpec, message_type: MessageType) -> KeySource | None:
@@ -193,24 +246,67 @@ class TopicOpener:
                 other=min(found),
             )
 
-    def _commit_with_chains(
-        self,
-        outage: _Outage,
-        store: RecordStore,
-        generator: ChainingKeys,
-        then: Settled | None = None,
+    def _tell_of_chains(self, spec: TopicSpec, generator: ChainingKeys) -> None:
+        """Log what is missing of the file of chained ids."""
+        file = generator.file
+        about = {"topic": spec.name, "message_type": spec.message_type, "path": file.path}
+        if file.damage is not None:
+            offset, aside = file.damage
+            self._log.emit("15-0030", **about, offset=offset, aside=aside)
+        elif file.lost_bytes:
+            self._log.emit("15-0029", **about, lost_bytes=file.lost_bytes)
+
+
+class _Chains:
+    """Commits and closes the files of a topic whose keys are those of chains of ids.
+
+    The ids come first: records must not have keys that nobody can make again.
+
+    Args:
+        sow: the topic.
+        generator: its key source.
+        committer: the thread that synchronises files.
+        outage: told of failures.
+    """
+
+    def __init__(
+        self, sow: SowTopic, generator: ChainingKeys, committer: GroupCommit, outage: _Outage
     ) -> None:
-        """Commit the chains of ids first: records must not have keys that nobody can make again."""
+        self._store = sow.table.store
+        self._file = generator.file
+        self._committer = committer
+        self._outage = outage
+
+    def commit(self, then: Settled | None = None) -> None:
+        """Ask for everything so far to be put on stable storage."""
+        store = self._store
+        stored = StoredChains(store.last_sequence, self._file.size)
 
         def chains_tried(error: OSError | None) -> None:
             if error is None:
+                store.note_chains(max(stored, store.stored_chains))
                 store.commit(then)
                 return
-            outage(error)
+            self._outage(error)
             if then is not None:
-                then(not_stable(generator.file.path, error))
+                then(not_stable(self._file.path, error))
 
-        generator.file.commit(self._committer, chains_tried)
+        self._file.commit(self._committer, chains_tried)
+
+    def close(self) -> None:
+        """Put everything on stable storage, and let go of the files."""
+        try:
+            self._file.synchronise()
+            self._store.note_chains(
+                max(
+                    StoredChains(self._store.last_sequence, self._file.size),
+                    self._store.stored_chains,
+                )
+            )
+        except OSError as error:
+            self._outage(error)
+        self._store.close()
+        self._file.close()
 
 
 class _Outage:

@@ -41,6 +41,14 @@ def lock(descriptor: int) -> None:
         raise FileInUseError(_holder(descriptor)) from None
 
 
+def free_name(path: Path) -> Path:
+    """Return a name for a damaged file that no file has yet: `NAME.damaged-1`, or the next one."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    return aside
+
+
 def _holder(descriptor: int) -> str:
     """Who has the lock of a file, in words; what other containers and machines do is not told."""
     found = os.fstat(descriptor)

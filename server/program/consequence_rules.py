@@ -154,13 +154,14 @@ def _other_keys(case: Case) -> str:
     if after.file_name is None:
         return f"Records get other SOW keys.{refused}"
     keep = (
-        "Records that are stored keep the SOW keys that they have: a message about one of them "
-        f"becomes another record beside it. Remove {after.file_name} before the start"
+        "Records that are stored get other SOW keys at the start. Of several that would have one "
+        "key, the newest gets it, and the others are set aside under keys that no message has. "
+        f"Remove {after.file_name} before the start"
     )
     if _rebuilt(after, case.new):
         made = "to have all records made anew from the transaction log, as far as it goes back"
         return f"{keep} {made}.{refused}"
-    return f"{keep}, and publish the records again.{refused}"
+    return f"{keep} to begin with no records.{refused}"
 
 
 def _recorded(case: Case) -> str:

@@ -18,6 +18,7 @@ from server.journal import MESSAGES, Kind
 from server.journal.layout import LATE, decode_text, divided
 from server.sow.record_run import RecordRun
 from server.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, is_later
+from server.sow.rekeying import keys_now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,6 +105,68 @@ def _field(column: npt.NDArray[np.generic]) -> Field:
     return each
 
 
+class FormerKeys:
+    """Applies entries whose SOW keys may be from a time when the topic made them in another way.
+
+    Where all records are made from the log, they get the keys that the topic makes now. A deletion
+    names the keys of its time; one that no record has stands for the record that had it.
+
+    Args:
+        sow: a topic without records, which makes keys of fields; see `rekeying.py`.
+    """
+
+    def __init__(self, sow: SowTopic) -> None:
+        self._sow: Final = sow
+        self._now: Final[dict[str, str]] = {}
+
+    def apply(self, passage: Passage) -> None:
+        """Do to the records of the topic what entries of the log say, all of which are for it.
+
+        Raises:
+            StoreError: a record cannot be stored; those of the entries before it have been.
+        """
+        keys = self._keys(passage)
+        if not self._now and all(recorded == now for recorded, now in keys.values()):
+            apply_passage(self._sow, passage)
+            return
+        for position in range(len(passage)):
+            entry = passage.entry(position)
+            if position in keys:
+                recorded, now = keys[position]
+                self._now.pop(_within(entry, recorded), None)
+                if recorded != now:
+                    self._now[_within(entry, recorded)] = now
+                _put(self._sow, entry, record_of(self._sow, entry)._replace(key=now))
+            elif entry.kind == Kind.SOW_DELETE:
+                _delete(self._sow, entry, [self._key_now(entry, key) for key in _named(entry)])
+            else:
+                apply_entry(self._sow, entry)
+
+    def _keys(self, passage: Passage) -> dict[int, tuple[str, str]]:
+        """For each entry with a record: its recorded key, and the one that the topic makes now."""
+        columns, names = passage.columns(), passage.names.topics
+        bodies, _ = _with_marks(passage)
+        is_keyed = np.isin(columns["kind"], _PUBLISHES) & (columns["sow_key"] != 0)
+        keys: dict[int, tuple[str, str]] = {}
+        for number in set(columns["topic"][is_keyed].tolist()):
+            places = np.flatnonzero(is_keyed & (columns["topic"] == number)).tolist()
+            recorded = [str(columns["sow_key"][place]) for place in places]
+            of_topic = [bodies[place] for place in places]
+            now = keys_now(self._sow, names[number].name, of_topic, recorded)
+            keys |= zip(places, zip(recorded, now, strict=True), strict=True)
+        return keys
+
+    def _key_now(self, entry: Entry, key: str) -> str:
+        identity = self._sow.table.identity(key, entry.topic.name)
+        if self._sow.table.store.row(identity) is not None:
+            return key
+        return self._now.get(_within(entry, key), key)
+
+
+def _within(entry: Entry, key: str) -> str:
+    return f"{entry.topic.name}\0{key}"
+
+
 def apply_entry(sow: SowTopic, entry: Entry) -> None:
     """Do to the records of a topic what an entry of the log says.
 
@@ -111,16 +174,27 @@ def apply_entry(sow: SowTopic, entry: Entry) -> None:
         StoreError: a record cannot be stored.
     """
     if entry.kind == Kind.SOW_DELETE:
-        moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
-        keys = msgspec.json.decode(entry.body, type=list[str])
-        for record in sow.find_keys(keys, lambda name: name == entry.topic.name):
-            if not is_superseded(entry, record):
-                sow.remove(record, entry.txid, moment)
+        _delete(sow, entry, _named(entry))
     elif entry.kind in (Kind.PUBLISH, Kind.DELTA_PUBLISH):
-        record = record_of(sow, entry)
-        identity = sow.table.identity(record.key, record.topic)
-        if not entry.is_late or not is_superseded(entry, sow.table.get(identity)):
-            sow.apply(record)
+        _put(sow, entry, record_of(sow, entry))
+
+
+def _named(entry: Entry) -> list[str]:
+    """Return the SOW keys that a deletion names."""
+    return msgspec.json.decode(entry.body, type=list[str])
+
+
+def _delete(sow: SowTopic, entry: Entry, keys: Sequence[str]) -> None:
+    moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
+    for record in sow.find_keys(keys, lambda name: name == entry.topic.name):
+        if not is_superseded(entry, record):
+            sow.remove(record, entry.txid, moment)
+
+
+def _put(sow: SowTopic, entry: Entry, record: Record) -> None:
+    identity = sow.table.identity(record.key, record.topic)
+    if not entry.is_late or not is_superseded(entry, sow.table.get(identity)):
+        sow.apply(record)
 
 
 def is_superseded(entry: Entry, record: Record | None) -> bool:

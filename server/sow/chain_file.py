@@ -10,8 +10,10 @@ The file begins with a 16-byte header: the text `AMPCHAIN`, the version of the f
     16            the id, UTF-8
 
 All integers are little-endian. Entries are only appended. An entry that is not whole at the end of
-the file is what a crash left of an append, and is cut off; anywhere else it is damage, and the file
-is refused. So what a full disk leaves of an append is cut off before anything is appended to it.
+the file, also one with nothing but zeros behind it, is what a crash left of an append, and is cut
+off. So what a full disk leaves of an append is cut off before anything is appended to it. Anywhere
+else it is damage: the file is kept under another name, and a new one begins with the entries before
+the damage. In both cases chain_recovery.py adds the ids that are lost.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import google_crc32c
 
-from server.base.data_files import MODE, FileInUseError, lock, version_mismatch
+from server.base.data_files import MODE, FileInUseError, free_name, lock, version_mismatch
 from server.base.octets import from_octets, to_octets
 from server.sow.commit import GroupCommit, Job
 from server.sow.store import StoreError
@@ -43,14 +45,31 @@ class DamagedChainFileError(Exception):
     """The file's content is not what was written. The text says where."""
 
 
+class Damage(NamedTuple):
+    """Damage of a file that no interrupted append explains.
+
+    Attributes:
+        offset: where it begins, in bytes.
+        aside: where the damaged file is now.
+    """
+
+    offset: int
+    aside: Path
+
+
 class ChainFile:
     """Appends ids to a file, and reads them back at a start.
 
     Args:
         path: the file; it is created if it does not exist, with its directory.
 
+    Attributes:
+        lost_bytes: bytes that were cut off because they are no whole entries.
+        damage: see `Damage`; None if there is none.
+        is_whole: whether nothing was cut off, and the file was there.
+
     Raises:
-        DamagedChainFileError: the file is damaged, or is no chain file.
+        DamagedChainFileError: the file is no chain file, or one of another version.
         FileInUseError: another process has it.
         OSError: the file cannot be opened.
     """
@@ -63,11 +82,18 @@ class ChainFile:
         try:
             self._lock()
             content = path.read_bytes()
-            if len(content) < _HEADER.size:  # nothing, or what a crash left of the first write
+            had = len(content)
+            if had < _HEADER.size or not any(content):  # what a crash left of the first write
                 content = _HEADER.pack(MAGIC, VERSION, 0)
                 os.ftruncate(self._descriptor, 0)
                 os.write(self._descriptor, content)
+                self.lost_bytes = had
+            else:
+                self.lost_bytes = 0
             self._entries, self._end = _read(path, content)
+            self.damage = _set_aside(path, content, self._end)
+            self.lost_bytes += len(content) - self._end
+            self.is_whole: Final = had > 0 and not self.lost_bytes
             self._is_torn = True  # whether there may be something behind the last whole entry
             self._cut()
         except BaseException:
@@ -81,6 +107,11 @@ class ChainFile:
             raise FileInUseError(
                 f"{self.path} is in use by {holder}: a file of chained ids is for one topic"
             ) from None
+
+    @property
+    def size(self) -> int:
+        """Bytes of its whole entries, with the header."""
+        return self._end
 
     def load(self) -> Iterator[tuple[str, int]]:
         """The ids and keys that the file held when it was opened; can be asked once."""
@@ -126,9 +157,16 @@ class ChainFile:
         """
         committer.submit(Job(self._descriptor, lambda: None, lambda _: then(None), then))
 
-    def close(self) -> None:
-        """Put the file on stable storage and close it."""
+    def synchronise(self) -> None:
+        """Put the file on stable storage.
+
+        Raises:
+            OSError: it cannot be put there.
+        """
         os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        """Close the file."""
         os.close(self._descriptor)
 
 
@@ -149,6 +187,28 @@ def other_version(content: bytes) -> str | None:
     return version_mismatch(version, VERSION) if magic == MAGIC and version != VERSION else None
 
 
+def _set_aside(path: Path, content: bytes, end: int) -> Damage | None:
+    """Keep a copy of a damaged file.
+
+    Args:
+        path: the file.
+        content: its content.
+        end: where its whole entries end.
+
+    Returns:
+        The damage; None if an interrupted append explains everything behind these entries.
+    """
+    written = len(content.rstrip(b"\0"))
+    if written < end + _ENTRY.size:
+        return None
+    _, length, _ = _ENTRY.unpack_from(content.ljust(end + _ENTRY.size, b"\0"), end)
+    if written <= end + _ENTRY.size + length:
+        return None
+    aside = free_name(path)
+    aside.write_bytes(content)
+    return Damage(end, aside)
+
+
 def _read(path: Path, content: bytes) -> tuple[list[tuple[str, int]], int]:
     if not content.startswith(MAGIC):
         raise DamagedChainFileError(f"{path} does not begin as a file of chained ids does")
@@ -162,7 +222,7 @@ def _read(path: Path, content: bytes) -> tuple[list[tuple[str, int]], int]:
         if end > len(content):
             break
         if checksum != google_crc32c.value(content[position + _CHECKSUM.size : end]):
-            raise DamagedChainFileError(f"{path} fails its checksum at byte {position}")
+            break
         entries.append((from_octets(content[position + _ENTRY.size : end]), key))
         position = end
     return entries, position

@@ -108,6 +108,10 @@ class ChainingKeys:
         self.file: Final = file
         self._keys = {chained_id: str(key) for chained_id, key in file.load()}
 
+    def __len__(self) -> int:
+        """Return how many ids there are."""
+        return len(self._keys)
+
     def key(self, body: bytes, given: str | None) -> str:  # noqa: ARG002 - keys are generated
         """See `KeySource.key`."""
         primary, secondary = self._ids(body)

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from server.base.data_files import free_name
 from server.message_types.bulk import JoinedBodies, join
 from server.sow import slab_format as form
 from server.sow.commit import GroupCommit
@@ -36,6 +37,7 @@ from server.sow.store import (
     PutRun,
     Settled,
     Statistics,
+    StoredChains,
     StoreError,
     Superseded,
     identity_of,
@@ -188,6 +190,15 @@ class FileStore:
     def note_beside_log(self, until: int) -> None:
         """See `RecordStore.note_beside_log`."""
         self._file.note_beside_log(until)
+
+    @property
+    def stored_chains(self) -> StoredChains:
+        """See `RecordStore.stored_chains`."""
+        return self._file.stored_chains
+
+    def note_chains(self, stored: StoredChains) -> None:
+        """See `RecordStore.note_chains`."""
+        self._file.note_chains(stored)
 
     @property
     def statistics(self) -> Statistics:
@@ -556,8 +567,6 @@ def open_store(
 
 def _set_aside(path: Path) -> Path:
     """Rename a damaged file to a name that is free."""
-    number = 1
-    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
-        number += 1
+    aside = free_name(path)
     path.rename(aside)
     return aside

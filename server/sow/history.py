@@ -7,6 +7,9 @@ perhaps not the very last before that moment. A deletion is kept as a state that
 
 A state is dropped when it has not been current for longer than the window.
 
+The store has the past states that a change makes before it has the change. So a crash in between
+leaves past states too many, which the next start can tell, and never one too few.
+
 Messages that come together share a moment. Where it is known which change was the last one that
 counts (`PastPoint.sequence`), the places of changes in the instance's order decide instead.
 
@@ -16,7 +19,7 @@ Source: AMPS User Guide, Historical SOW Topic Queries.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -137,50 +140,58 @@ class History:
         """How many past states there are, deletions included."""
         return len(self._kept)
 
-    def updated(
-        self, identity: str, row: int, record: Record, previous: Record | None
-    ) -> list[int]:
-        """A record was inserted or replaced, in a row.
+    def ended_by(
+        self, identity: str, state: Record, successor: Record, *, deleted: bool
+    ) -> list[Superseded]:
+        """Return the past states that a change makes, in their order.
 
-        Returns:
-            Rows that past states now have.
+        The store has to have them before it has the change: see `find_unfinished`.
+
+        Args:
+            identity: the record's.
+            state: the record before the change.
+            successor: the record after it; of a deletion, the marker of the time without a record.
+            deleted: whether the record is deleted.
         """
-        kept = self._keep_state(identity, row, previous, record) if previous else []
-        self._spans.put(row, _current(record))
-        return kept
-
-    def deleted(
-        self, identity: str, row: int, previous: Record, moment: int, sequence: int
-    ) -> list[int]:
-        """A record was deleted, at a moment and a place in the order of changes.
-
-        Returns:
-            Rows that past states now have.
-        """
-        marker = previous._replace(body=b"", timestamp=moment, expires=0, sequence=sequence)
-        kept = self._keep_state(identity, row, previous, marker)
-        if row not in kept:
-            self._spans.put(row, _NOWHERE)
-        return [*kept, self._keep(Superseded(identity, marker, deleted=True))]
-
-    def _keep_state(self, identity: str, row: int, state: Record, successor: Record) -> list[int]:
-        """Keep a state of a row that ends, or let the one before it stand for its time."""
-        begin = int(self._spans.begins[row])
         states = self._states.get(identity)
-        if states and states[-1] not in self._deletions:
-            since = begin - int(self._spans.begins[states[-1]])
-            if since < self._granularity:
-                self._spans.finish(states[-1], successor.timestamp, successor.sequence)
-                return []
-        row = self._keep(Superseded(identity, state, deleted=False))
-        self._spans.begins[row] = begin
-        self._spans.finish(row, successor.timestamp, successor.sequence)
-        return [row]
+        row = self._store.row(identity)
+        begin = state.timestamp if row is None else int(self._spans.begins[row])
+        is_covered = (
+            states
+            and states[-1] not in self._deletions
+            and begin - int(self._spans.begins[states[-1]]) < self._granularity
+        )
+        made = [] if is_covered else [Superseded(identity, state, deleted=False)]
+        return [*made, Superseded(identity, successor, deleted=True)] if deleted else made
 
-    def _keep(self, past: Superseded) -> int:
-        row = self._store.keep(past)
-        self._file(row, past)
-        return row
+    def changed(
+        self,
+        identity: str,
+        row: int,
+        successor: Record,
+        made: Sequence[tuple[int, Superseded]],
+        *,
+        deleted: bool,
+    ) -> None:
+        """Take note of a change of a record that the store has.
+
+        Args:
+            identity: the record's.
+            row: the record's row.
+            successor: see `ended_by`.
+            made: the past states that the change made, with their rows.
+            deleted: whether the record was deleted.
+        """
+        begin = int(self._spans.begins[row])  # moved where the wall clock was set
+        self._spans.put(row, _NOWHERE if deleted else _current(successor))
+        for past_row, past in made:
+            if not past.deleted:
+                self._file(past_row, past)
+                self._spans.begins[past_row] = begin
+        self._end_last(identity, successor)
+        for past_row, past in made:
+            if past.deleted:
+                self._file(past_row, past)
 
     def _file(self, row: int, past: Superseded) -> None:
         self._states.setdefault(past.identity, deque()).append(row)
@@ -249,6 +260,45 @@ class History:
     def rows(self, identity: str) -> list[int]:
         """The rows of a record's past states."""
         return list(self._states.get(identity, ()))
+
+
+class Unfinished(NamedTuple):
+    """What a crash left of changes of which only the past states were stored.
+
+    Attributes:
+        rows: past states that end with a change that the record has not.
+        deletions: records whose deletion was stored but for the last entry, each with its sequence.
+    """
+
+    rows: list[int]
+    deletions: dict[str, int]
+
+
+def find_unfinished(store: RecordStore, past: Iterable[tuple[int, Superseded]]) -> Unfinished:
+    """Find the past states that were stored without the change that made them.
+
+    A change of a record is stored in several steps: first the state that it ends, then the marker
+    of a deletion, then the change itself. The marker has the sequence of the deletion, so a record
+    that is older than its marker is deleted. Any other past state that is not older than its record
+    is a copy of that record, whose next change is not stored.
+
+    Args:
+        store: the records.
+        past: their past states, with their rows.
+    """
+    rows: dict[int, str] = {}
+    deletions: dict[str, int] = {}
+    for row, one in past:
+        current = store.row(one.identity)
+        if current is None or one.record.sequence < (record := store.record(current)).sequence:
+            continue
+        if one.deleted and one.record.sequence > record.sequence:
+            deletions[one.identity] = one.record.sequence
+        else:
+            rows[row] = one.identity
+    return Unfinished(
+        [row for row, identity in rows.items() if identity not in deletions], deletions
+    )
 
 
 def _in_order(item: tuple[int, Superseded]) -> tuple[int, int, bool]:

@@ -103,15 +103,19 @@ class FieldKeys:
 
     A message without any of the fields is not refused: its NULLs make a key like other values do,
     so that all such messages share one record.
+
+    Attributes:
+        of_nothing: that key, as a number.
     """
 
-    __slots__ = ("_extract", "_extract_all", "_hash", "_single")
+    __slots__ = ("_extract", "_extract_all", "_hash", "_single", "of_nothing")
 
     def __init__(self, domain: str, message_type: MessageType, fields: Sequence[Path]) -> None:
         self._hash = KeyHash(domain)
         self._extract: Extractor = message_type.extractor(fields)
         self._extract_all: BulkExtractor = bulk_extractor(message_type, fields)
         self._single = len(fields) == 1
+        self.of_nothing: Final = int(self._hash.of_values([None] * len(fields)))
 
     def key(self, body: bytes, given: str | None) -> str:  # noqa: ARG002 - see above
         """See `KeySource.key`."""

@@ -11,7 +11,7 @@ from mypy_extensions import mypyc_attr
 from server.message_types.bulk import JoinedBodies, join
 from server.sow.record_run import RecordRun
 from server.sow.records import Record
-from server.sow.store import Earlier, PutRun, Settled, Statistics, Superseded
+from server.sow.store import Earlier, PutRun, Settled, Statistics, StoredChains, Superseded
 
 _Fields: TypeAlias = tuple[object, ...]
 
@@ -56,6 +56,14 @@ class MemoryStore:
 
     def note_beside_log(self, until: int) -> None:
         """See `RecordStore.note_beside_log`."""
+
+    @property
+    def stored_chains(self) -> StoredChains:
+        """See `RecordStore.stored_chains`; nothing outlives the store."""
+        return StoredChains()
+
+    def note_chains(self, stored: StoredChains) -> None:
+        """See `RecordStore.note_chains`."""
 
     @property
     def statistics(self) -> Statistics:

@@ -20,14 +20,16 @@ another state, and a record in a state that came too late is better than none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from server.journal import EVENTS, Kind, Span
-from server.sow.applying import apply_passage, is_superseded, record_of, stretches
+from server.sow.applying import FormerKeys, apply_passage, is_superseded, record_of, stretches
 from server.sow.records import NANOSECONDS_IN_MICROSECOND, Record
+from server.sow.rekeying import makes_keys_of_fields
 from server.sow.store import ALWAYS, StoreError, Superseded
 from server.sow.topic import SowTopic
 
@@ -98,10 +100,20 @@ def recover_records(
         settle()
         _skip_txids(journal, max(sow.table.store.last_sequence for sow in ahead))
     shares = _Shares(begins, find)
-    for passage in journal.passages(after=min(begin.after for begin in begins.values())):
+    appliers = {sow: _applier(sow) for sow in begins}
+    # The last entry of a store may be a deletion of several records, not all of which it has done.
+    after = min(begin.after for begin in begins.values())
+    for passage in journal.passages(after=max(after - 1, 0)):
         check()
         for sow, share in shares.of(passage):
-            apply_passage(sow, share)
+            appliers[sow](share)
+
+
+def _applier(sow: SowTopic) -> Callable[[Passage], None]:
+    """Return the function that applies entries of the log to a topic."""
+    if not sow.table.store.last_sequence and makes_keys_of_fields(sow):
+        return FormerKeys(sow).apply
+    return partial(apply_passage, sow)
 
 
 def _begin(sow: SowTopic, journal: Journal) -> Span:
@@ -141,7 +153,9 @@ class _Shares:
             if (owner := self._owner(passage.names.topics[number])) != _NOBODY:
                 begin = self._begins[self._topics[owner]]
                 is_needed = columns["topic"] == number
-                is_needed &= columns["txid"] > begin.after
+                is_needed &= (columns["txid"] > begin.after) | (
+                    (columns["txid"] == begin.after) & (columns["kind"] == Kind.SOW_DELETE)
+                )
                 is_needed &= columns["timestamp"] >= begin.not_before
                 owners[is_needed] = owner
         positions = np.flatnonzero(owners != _NOBODY)

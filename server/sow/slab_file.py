@@ -19,7 +19,7 @@ from server.base.data_files import MODE, FileInUseError, lock, version_mismatch
 from server.sow import slab_format as form
 from server.sow.map_guard import MapGuard
 from server.sow.slab_format import ENTRY, PAGE, CommitPoint, SlabHeader
-from server.sow.store import StoreError
+from server.sow.store import StoredChains, StoreError
 
 _LOST: Final = (
     "the file has been truncated or overwritten while it was in use: until the next start its topic"
@@ -212,6 +212,16 @@ class SlabFile:
     def note_beside_log(self, until: int) -> None:
         """Note which changes are in no log; it is on stable storage with the next commit."""
         self._note(form.LOG_SLOT, until)
+
+    @property
+    def stored_chains(self) -> StoredChains:
+        """See `RecordStore.stored_chains`."""
+        return StoredChains(self._note_in(form.CHAINS_SLOT), self._note_in(form.CHAINS_SIZE_SLOT))
+
+    def note_chains(self, stored: StoredChains) -> None:
+        """Note how far chained ids are stored; it is on stable storage with the next commit."""
+        self._note(form.CHAINS_SLOT, stored.until)
+        self._note(form.CHAINS_SIZE_SLOT, stored.size)
 
     def _note_in(self, slot: int) -> int:
         return form.unpack_note(self._header[slot : slot + 64])

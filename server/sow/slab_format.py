@@ -27,6 +27,10 @@ KEYS_SLOT: Final = 3072
 """Where in the file header is noted how the records' SOW keys were made."""
 LOG_SLOT: Final = 3136
 """Where in the file header is noted until when changes were in no transaction log."""
+CHAINS_SLOT: Final = 3200
+"""Where in the file header is noted up to which change chained ids are on stable storage."""
+CHAINS_SIZE_SLOT: Final = 3264
+"""Where in the file header is noted how many bytes the file of chained ids then had."""
 FIRST_ENTRY: Final = 64
 """Where in a slab the entries begin."""
 ALIGNMENT: Final = 8

@@ -100,6 +100,18 @@ class Statistics(NamedTuple):
     maps: int = 0
 
 
+class StoredChains(NamedTuple):
+    """How far the file of chained ids of a topic is on stable storage; zeros if that is unknown.
+
+    Attributes:
+        until: the sequence up to which the ids of all messages are.
+        size: bytes that the file then had.
+    """
+
+    until: int = 0
+    size: int = 0
+
+
 ALWAYS: Final = (1 << 64) - 1
 """A sequence that no change has."""
 
@@ -135,6 +147,13 @@ class RecordStore(Protocol):
 
     def note_beside_log(self, until: int) -> None:
         """Note that as long as the records are kept. See `beside_log_until`."""
+
+    @property
+    def stored_chains(self) -> StoredChains:
+        """How far chained ids were noted to be on stable storage."""
+
+    def note_chains(self, stored: StoredChains) -> None:
+        """Note that as long as the records are kept. See `stored_chains`."""
 
     @property
     def statistics(self) -> Statistics:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -19,7 +20,7 @@ from server.message_types.base import Extractor, MessageType
 from server.message_types.paths import Path
 from server.sow.expiry import ExpiryQueue
 from server.sow.hash_index import HashIndex
-from server.sow.history import History, PastPoint
+from server.sow.history import History, PastPoint, find_unfinished
 from server.sow.key_parts import KeyHashes
 from server.sow.keys import KeyHash
 from server.sow.memo_index import BLOCK, MemoIndexes
@@ -117,6 +118,7 @@ class RecordTable:
         )
 
     def _recover(self) -> None:
+        self._finish_changes()
         for row, _ in self.store.past():
             self.states[row] = PAST
         for identity, row in self.store.identities():
@@ -124,6 +126,14 @@ class RecordTable:
             if self.options.pattern:
                 self._topic_of_row[row] = self._topic_number(identity.partition("\0")[0])
         self._fill(self.hash_indexes)
+
+    def _finish_changes(self) -> None:
+        """Complete or undo the changes of which a crash left past states alone."""
+        unfinished = find_unfinished(self.store, self.store.past())
+        for identity, sequence in unfinished.deletions.items():
+            self.store.delete(identity, sequence)
+        for row in unfinished.rows:
+            self.store.drop(row)
 
     def _make_history(self) -> History | None:
         window = self.options.window
@@ -187,7 +197,7 @@ class RecordTable:
         every: list[Record] = []
         for record in records:
             identity = identity_of(record, pattern=self.options.pattern)
-            every += (one for one in (record, self.get(identity)) if one is not None)
+            every += (one for one in (self.get(identity), record) if one is not None)
         self.store.make_room(every)
 
     def make_room_for_run(
@@ -211,9 +221,11 @@ class RecordTable:
         Raises:
             StoreError: there is no room; nothing has changed.
         """
-        deletions = [record._replace(body=b"") for record in records]
-        past = () if self.history is None else (*records, *deletions)
-        self.store.make_room((*deletions, *past), to_delete=True)
+        entries: list[Record] = []
+        for record in records:
+            deletion = record._replace(body=b"")
+            entries += [deletion] if self.history is None else [record, deletion, deletion]
+        self.store.make_room(entries, to_delete=True)
 
     def put(self, record: Record) -> Change:
         """Insert or replace a record.
@@ -225,7 +237,12 @@ class RecordTable:
         identity = identity_of(record, pattern=self.options.pattern)
         row = store.row(identity)
         previous = None if row is None else store.record(row)
-        row = store.put(identity, record)
+        made = self._keep_ended(identity, previous, record, deleted=False)
+        try:
+            row = store.put(identity, record)
+        except StoreError:
+            self._give_up(made)
+            raise
         if previous is None:
             self._occupy(row, CURRENT)
             if self.options.pattern:
@@ -238,9 +255,7 @@ class RecordTable:
         if self._expiry is not None:
             self._expiry.set(row, record.expires)
         if self.history is not None:
-            for past in self.history.updated(identity, row, record, previous):
-                self._occupy(past, PAST)
-                self._changed(past, None)
+            self.history.changed(identity, row, record, made, deleted=False)
             self.trim(record.timestamp)
         return Change(record.key, record.topic, previous, record)
 
@@ -302,7 +317,13 @@ class RecordTable:
         previous = self.get(identity)
         if previous is None:
             return None
-        row = self.store.delete(identity, sequence)
+        marker = previous._replace(body=b"", timestamp=moment, expires=0, sequence=sequence)
+        made = self._keep_ended(identity, previous, marker, deleted=True)
+        try:
+            row = self.store.delete(identity, sequence)
+        except StoreError:
+            self._give_up(made)
+            raise
         self.deletes += 1
         self.states[row] = FREE
         self._changed(row, previous)
@@ -311,11 +332,41 @@ class RecordTable:
         if self._expiry is not None:
             self._expiry.set(row, 0)
         if self.history is not None:
-            for past in self.history.deleted(identity, row, previous, moment, sequence):
-                self._occupy(past, PAST)
-                self._changed(past, None)
+            self.history.changed(identity, row, marker, made, deleted=True)
             self.trim(moment)
         return Change(previous.key, previous.topic, previous, None)
+
+    def _keep_ended(
+        self, identity: str, previous: Record | None, successor: Record, *, deleted: bool
+    ) -> list[tuple[int, Superseded]]:
+        """Store the past states that a change is about to make.
+
+        Returns:
+            These states, with their rows.
+
+        Raises:
+            StoreError: one cannot be stored; nothing has changed.
+        """
+        made: list[tuple[int, Superseded]] = []
+        if self.history is None or previous is None:
+            return made
+        for past in self.history.ended_by(identity, previous, successor, deleted=deleted):
+            try:
+                row = self.store.keep(past)
+            except StoreError:
+                self._give_up(made)
+                raise
+            self._occupy(row, PAST)
+            self._changed(row, None)
+            made.append((row, past))
+        return made
+
+    def _give_up(self, made: Iterable[tuple[int, Superseded]]) -> None:
+        """Drop the past states of a change that could not be stored, the last one first."""
+        for row, _ in reversed(list(made)):
+            self.states[row] = FREE
+            with suppress(StoreError):  # the next start finds it
+                self.store.drop(row)
 
     def set_back(
         self,
@@ -352,6 +403,43 @@ class RecordTable:
                 self.put(record)
         self.history = self._make_history()
         return dropped
+
+    def move_all(self, moves: Iterable[tuple[str, Record]]) -> None:
+        """Give records other SOW keys, with their past states; nobody is told.
+
+        Args:
+            moves: the identity of each, and the record with its new key. The next one is asked for
+                when the one before has been made. If a record of the same sequence is there
+                already, the rest of the move is made.
+
+        Raises:
+            StoreError: the store has no room; calling this again goes on.
+        """
+        self.history = None  # what follows is no history
+        deletes = self.deletes
+        past: dict[str, list[tuple[int, Superseded]]] = {}
+        for row, one in self.store.past():
+            past.setdefault(one.identity, []).append((row, one))
+        for identity, record in moves:
+            target = identity_of(record, pattern=self.options.pattern)
+            own, others = past.pop(identity, []), past.setdefault(target, [])
+            known = {(one.record.sequence, one.deleted) for _, one in others}
+            for _, one in own:
+                if (one.record.sequence, one.deleted) not in known:
+                    copy = one._replace(identity=target, record=one.record._replace(key=record.key))
+                    row = self.store.keep(copy)
+                    self._occupy(row, PAST)
+                    self._changed(row, None)
+                    others.append((row, copy))
+            if self.store.row(target) is None:
+                self.put(record)
+            for row, _ in own:
+                self.store.drop(row)
+                self.states[row] = FREE
+                self._changed(row, None)
+            self.remove(identity, record.sequence, 0)
+        self.deletes = deletes
+        self.history = self._make_history()
 
     def _occupy(self, row: int, state: int) -> None:
         if self._key_hashes is not None:

@@ -1,13 +1,16 @@
-"""What records were made with: all are found when a Key has changed, and deltas keep ids."""
+"""A changed Key: records get the keys that it gives them, and none is lost; deltas keep ids."""
 
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.support.server import running_server
+from tests.support.raw import RawPeer
+from tests.support.server import RunningServer, running_server
 from tests.support.sow import query
 
 TOPIC = """
@@ -17,35 +20,115 @@ TOPIC = """
 </Topic></SOW>
 """
 ID, GROUP = "<Key>/id</Key>", "<Key>/g</Key>"
-WARNING = "warning: 15-0017"
+MOVED, ASIDE = "15-0032", "15-0017"
 
-CHANGES = {"the key": GROUP, "a domain": f"{ID}<KeyDomain>all</KeyDomain>", "nothing": ID}
+
+def publish(peer: RawPeer, topic: str, *bodies: Mapping[str, object]) -> None:
+    """Publish records."""
+    for body in bodies:
+        peer.send({"c": "p", "t": topic}, json.dumps(body).encode())
+    assert peer.ask({"c": "flush", "cid": "f", "a": "persisted"})
+
+
+def said(server: RunningServer) -> dict[str, int]:
+    """Return how many records the log says were moved, or set aside."""
+    found: dict[str, int] = {}
+    for line in server.log().splitlines():
+        for name in (MOVED, ASIDE):
+            if name in line:
+                found[name] = int(line.partition("(json): ")[2].split()[0])
+    return found
+
+
+CHANGES = {
+    "the key": (GROUP, {MOVED: 2, ASIDE: 1}),
+    "a domain": (f"{ID}<KeyDomain>all</KeyDomain>", {MOVED: 3}),
+    "a wrong key": ("<Key>/none</Key>", {ASIDE: 3}),
+    "nothing": (ID, {}),
+}
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_records_from_before_are_found_and_deleted(tmp_path: Path, change: str) -> None:
+    """Also after a further start, and back with the former Key all keys are as they were."""
     with running_server(tmp_path, elements=TOPIC.format(key=ID)) as server:
         with server.log_on("publisher") as peer:
-            for number, group in enumerate(("a", "a", "b"), start=1):
-                body = json.dumps({"id": number, "g": group}).encode()
-                peer.send({"c": "p", "t": "orders"}, body)
-            assert len(query(peer, "orders").messages) == 3
-        assert WARNING not in server.log()
-    elements = TOPIC.format(key=CHANGES[change])
-    with running_server(tmp_path, elements=elements) as server, server.log_on("reader") as peer:
-        assert (WARNING in server.log()) is (change != "nothing")
-        for group, count in {"a": 2, "b": 1}.items():
-            assert len(query(peer, "orders", filter=f"/g = '{group}'").messages) == count
-        assert len(query(peer, "orders", filter="/id IN ('1', '3')").messages) == 2
-        peer.send(
-            {"c": "sow_delete", "cid": "d", "t": "orders", "filter": "/g = 'a'", "a": "stats"}
-        )
-        assert peer.receive_header()["records_deleted"] == 2
-        peer.send({"c": "p", "t": "orders"}, b'{"id":3,"g":"a"}')
-        beside = 0 if change == "nothing" else 1
-        assert len(query(peer, "orders", filter="/id = '3'").messages) == 1 + beside
-    with running_server(tmp_path, elements=elements) as server:
-        assert (WARNING in server.log()) is (change != "nothing")
+            bodies = [{"id": number, "g": group} for number, group in enumerate("aab", start=1)]
+            publish(peer, "orders", *bodies)
+            keys = {header["k"] for header, _ in query(peer, "orders").records}
+        assert said(server) == {}
+    key, expected = CHANGES[change]
+    for again in range(2):
+        with running_server(tmp_path, elements=TOPIC.format(key=key)) as server:
+            with server.log_on("reader") as peer:
+                for group, count in {"a": 2, "b": 1}.items():
+                    assert len(query(peer, "orders", filter=f"/g = '{group}'").messages) == count
+                assert len(query(peer, "orders", filter="/id IN ('1', '3')").messages) == 2
+            assert said(server) == {
+                name: count for name, count in expected.items() if name == ASIDE or not again
+            }
+            server.stop(signal.SIGKILL if again else signal.SIGTERM)
+    with running_server(tmp_path, elements=TOPIC.format(key=ID)) as server:
+        with server.log_on("reader") as peer:
+            assert {header["k"] for header, _ in query(peer, "orders").records} == keys
+            delete = {"c": "sow_delete", "cid": "d", "t": "orders", "filter": "/g = 'a'"}
+            assert peer.ask(delete | {"a": "stats"})["records_deleted"] == 2
+        assert ASIDE not in said(server)
+
+
+OTHER = """
+<SOW>
+  <Topic>
+    <Name>plain</Name><MessageType>json</MessageType><Key>{key}</Key>
+    <FileName>plain.sow</FileName>
+  </Topic>
+  <Topic>
+    <Name>logged</Name><MessageType>json</MessageType><Key>{key}</Key>
+    <FileName>logged.sow</FileName>
+  </Topic>
+  <Topic>
+    <Name>remade</Name><MessageType>json</MessageType><Key>{key}</Key>
+    <Durability>transient</Durability>
+  </Topic>
+</SOW>
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+  <Topic><Name>^(logged|remade)$</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+
+
+def records(server: RunningServer, topic: str) -> set[tuple[int, int, int]]:
+    """Return the records of a topic."""
+    with server.log_on("reader") as peer:
+        found = query(peer, topic).messages
+    return {(record["id"], record["k"], record["v"]) for record in found}
+
+
+@pytest.mark.parametrize("topic", ["plain", "logged", "remade"])
+def test_a_message_meets_the_record_of_its_key_alone(tmp_path: Path, topic: str) -> None:
+    """A publish and a delete have nothing to do with records whose former keys are equal."""
+    elements = OTHER.format(key="/id")
+    with running_server(tmp_path, elements=elements) as server, server.log_on("p") as peer:
+        publish(peer, topic, *({"id": n, "k": 100 + n, "v": 0} for n in range(10)))
+    expected = {(n, 100 + n, 0) for n in range(10)}
+    with running_server(tmp_path, elements=OTHER.format(key="/k")) as server:
+        with server.log_on("publisher") as peer:
+            publish(peer, topic, {"id": 77, "k": 5, "v": 1}, {"id": 4, "k": 104, "v": 1})
+            delete = {"c": "sow_delete", "cid": "d", "t": topic, "a": "stats"}
+            assert peer.ask(delete, b'{"k":8}')["records_deleted"] == 0
+            assert peer.ask(delete, b'{"k":103}')["records_deleted"] == 1
+        expected |= {(77, 5, 1), (4, 104, 1)}
+        expected -= {(4, 104, 0), (3, 103, 0)}
+        assert records(server, topic) == expected
+    for _ in range(2):
+        with running_server(tmp_path, elements=OTHER.format(key="/k")) as server:
+            assert records(server, topic) == expected
+            server.stop(signal.SIGKILL)
+    for path in tmp_path.glob("*.sow"):
+        path.unlink()
+    with running_server(tmp_path, elements=OTHER.format(key="/k")) as server:
+        assert records(server, topic) == (set() if topic == "plain" else expected)
 
 
 LOGGED = """

@@ -66,7 +66,7 @@ MEANINGS: Final = {
     "other keys": (
         ("<Key>/id</Key>\n      <FileName>", "<Key>/number</Key>\n      <FileName>"),
         "data: SOW/Topic orders (json): Key\n",
-        "keep the SOW keys that they have",
+        "the newest gets it, and the others are set aside under keys that no message has",
         "Remove ./sow/orders.json.sow before the start to have all records made anew",
         "Instances that replicate it here fail the validation keys, unless they exclude that.",
     ),

@@ -219,17 +219,31 @@ def test_a_chain_file_is_committed_like_a_topic(tmp_path: Path) -> None:
     disk.close()
 
 
-def test_a_damaged_chain_file_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_chain_file_is_set_aside(tmp_path: Path) -> None:
+    """What lies before the damage is in use, and all of the file is kept."""
     path = tmp_path / "t.chain"
     file = ChainFile(path)
-    file.append(["one"], 1)
-    file.append(["two"], 2)
+    for number, text in enumerate(["one", "two", "three"], 1):
+        file.append([text], number)
     file.close()
     content = bytearray(path.read_bytes())
-    content[33] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(DamagedChainFileError, match="at byte 16"):
-        ChainFile(path)
+    content[52] ^= 1
+    for number in (1, 2):
+        path.write_bytes(content)
+        file = ChainFile(path)
+        assert list(file.load()) == [("one", 1)]
+        aside = tmp_path / f"t.chain.damaged-{number}"
+        assert file.damage == (35, aside)
+        assert aside.read_bytes() == content
+        assert not file.is_whole
+        file.close()
+    file = ChainFile(path)
+    assert file.is_whole
+    file.close()
+
+
+def test_what_is_no_chain_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.chain"
     path.write_bytes(b"x" * 40)
     with pytest.raises(DamagedChainFileError, match="does not begin as"):
         ChainFile(path)

@@ -1,0 +1,105 @@
+"""Makes chains of ids complete again at a start.
+
+A message that the transaction log has is safe with the log, but the ids that it added to a chain
+are in a file of their own, which is put on stable storage with the topic's file. A power failure
+may take ids from its end. So the topic's file notes up to which change the ids are safe; what is
+missing is in the messages after that one. The log has all of them. Of a topic that is not in the
+log, the records have the last message of each chain: those are the ones that may have been kept
+while their ids were lost.
+
+If the file of chained ids was not there, was damaged or is shorter than it was, the whole log is
+read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from server.journal import MESSAGES
+from server.journal.layout import divided
+
+if TYPE_CHECKING:
+    from server.journal import Journal
+    from server.sow.chaining import ChainingKeys
+    from server.sow.topic import SowTopic
+
+_AT_ONCE: Final = 1000
+"""Records that are read between two calls of `pause`."""
+
+Find = Callable[[str, str], object | None]
+
+
+def recover_chains(
+    sow: SowTopic,
+    chains: ChainingKeys,
+    journal: Journal | None,
+    find: Find,
+    pause: Callable[[], None],
+) -> int:
+    """Add ids that messages of a topic have, and the file of chained ids has not.
+
+    Args:
+        sow: the topic, whose records have not been brought up to date with the log yet.
+        chains: its key source.
+        journal: the log, if the topic is in it.
+        find: gives the topic that has the records of a message type and name.
+        pause: called now and then; what it raises ends the recovery.
+
+    Returns:
+        How many ids have been added.
+
+    Raises:
+        StoreError: an id cannot be stored, or a record not be read.
+    """
+    before = len(chains)
+    stored, file = sow.table.store.stored_chains, chains.file
+    after = stored.until if file.is_whole and file.size >= stored.size else 0
+    if journal is not None:
+        _learn_from_log(sow, chains, journal, after, find, pause)
+    if sow.table.store.last_sequence > after:
+        _learn_from_records(sow, chains, after, pause)
+    return len(chains) - before
+
+
+def _learn_from_log(
+    sow: SowTopic,
+    chains: ChainingKeys,
+    journal: Journal,
+    after: int,
+    find: Find,
+    pause: Callable[[], None],
+) -> None:
+    for passage in journal.passages(after=after):
+        pause()
+        columns = passage.columns()
+        topics = passage.names.topics
+        own = [
+            number
+            for number in set(columns["topic"].tolist())
+            if find(topics[number].message_type, topics[number].name) is sow
+        ]
+        wanted = np.isin(columns["topic"], own) & np.isin(columns["kind"], sorted(MESSAGES))
+        wanted &= columns["sow_key"] != 0
+        if not wanted.any():
+            continue
+        picked = passage.pick(np.flatnonzero(wanted).tolist())
+        columns = picked.columns()
+        keys, lengths = columns["sow_key"].tolist(), columns["extras_length"].tolist()
+        for data, length, key in zip(picked.data(), lengths, keys, strict=True):
+            chains.learn(divided(data, length)[0] if length else data, str(key))
+
+
+def _learn_from_records(
+    sow: SowTopic, chains: ChainingKeys, after: int, pause: Callable[[], None]
+) -> None:
+    store = sow.table.store
+    rows = (row for _, row in store.identities())
+    while some := list(islice(rows, _AT_ONCE)):
+        pause()
+        for record in store.records(some):
+            if record.sequence > after:
+                chains.learn(record.body, record.key)

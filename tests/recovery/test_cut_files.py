@@ -1,0 +1,212 @@
+"""Files that are cut as a power failure cuts them: zeros from some place on, or nothing at all.
+
+A server works, is killed, and its files are kept. For each cut a copy of them is damaged, and a
+server started from it: what it then has is what the first one had acknowledged.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from server.sow.slab_file import SlabFile
+from server.sow.slab_format import PAGE
+from server.sow.slab_scan import scan
+from tests.recovery.test_set_back import delete, publish, records_of
+from tests.support.moments import now
+from tests.support.raw import QUICK_ACKS, RawPeer
+from tests.support.server import RunningServer, running_server
+
+RECORDED: Final = """
+<SOW>
+  <Topic>
+    <Name>h</Name><MessageType>json</MessageType><Key>/id</Key><FileName>h.sow</FileName>
+    {history}
+  </Topic>
+</SOW>
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+  <Topic><Name>^h$</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+HISTORY: Final = "<History><Window>1d</Window><Granularity>0s</Granularity></History>"
+
+
+def sow_entries(path: Path) -> tuple[list[int], int]:
+    """Return where the entries of a SOW file begin, and where its first slab ends."""
+    places: list[int] = []
+    file = SlabFile(path, writable=False)
+    scan(file, lambda location, _: places.append(PAGE + location))
+    end = PAGE + file.slab_size
+    file.close()
+    return places, end
+
+
+def copy_with(source: Path, target: Path, name: str, content: bytes) -> None:
+    """Copy the files of a server, one of them with another content."""
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.log", "*.xml"))
+    (target / name).write_bytes(content)
+
+
+def states(server: RunningServer, bookmarks: Sequence[str]) -> list[dict[str, int]]:
+    """Return the records of the topic at each of some moments, and now."""
+    with server.log_on("reader") as peer:
+        past = [records_of(peer, "h", bm=bookmark) for bookmark in bookmarks]
+        return [*past, records_of(peer, "h")]
+
+
+@pytest.mark.parametrize("history", [HISTORY, ""])
+def test_a_sow_file_is_cut_between_the_entries_of_a_change(tmp_path: Path, history: str) -> None:
+    """The log completes the change, also a deletion of several records, and history knows it."""
+    elements = RECORDED.format(history=history)
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    whole.mkdir()
+    moments: list[str] = []
+    expected: list[dict[str, int]] = []
+    with (
+        running_server(whole, elements=elements) as server,
+        server.log_on("p", o=QUICK_ACKS) as peer,
+    ):
+        state: dict[str, int] = {}
+        for sequence, key in enumerate("abcda", 1):
+            publish(peer, "h", sequence, key, sequence)
+            state[key] = sequence
+        moments.append(now())
+        expected.append(dict(state))
+        delete(peer, "h", 6, "/id IN ('a', 'b', 'c')")
+        moments.append(now())
+        expected.append({"d": 4})
+        publish(peer, "h", 7, "a", 7)
+        publish(peer, "h", 8, "d", 8)
+        server.stop(signal.SIGKILL)
+    asked = moments if history else []
+    wanted = [*(expected if history else []), {"a": 7, "d": 8}]
+    content = (whole / "h.sow").read_bytes()
+    places, end = sow_entries(whole / "h.sow")
+    for place in places[4:]:
+        copy_with(whole, cut, "h.sow", content[:place] + bytes(end - place) + content[end:])
+        with running_server(cut, elements=elements) as server:
+            assert states(server, asked) == wanted, place
+            server.stop()
+
+
+CHAINED: Final = """
+<Modules>
+  <Module><Name>chain</Name><Library>libamps_id_chaining_key_generator.so</Library></Module>
+</Modules>
+<SOW>
+  <Topic>
+    <Name>h</Name><MessageType>json</MessageType><FileName>h.sow</FileName>
+    <KeyGenerator><Module>chain</Module>
+      <Options><Key>/id</Key><Key>/parent</Key><FileName>h.ids</FileName></Options>
+    </KeyGenerator>
+  </Topic>
+</SOW>
+{log}
+"""
+LOG: Final = RECORDED[RECORDED.index("<TransactionLog>") :]
+CHAINS: Final = 4
+LINKS: Final = 4
+"""Ids that each chain has."""
+
+
+def link(chain: int, place: int) -> dict[str, object]:
+    """A message of a chain, which follows the one before."""
+    body: dict[str, object] = {"id": f"{chain}-{place}", "value": place}
+    return body if place == 0 else body | {"parent": f"{chain}-{place - 1}"}
+
+
+def publish_links(peer: RawPeer, place: int) -> None:
+    """Publish a message to each chain, and wait until they are safe."""
+    for chain in range(CHAINS):
+        peer.send(
+            {"c": "publish", "t": "h", "a": "persisted"}, json.dumps(link(chain, place)).encode()
+        )
+        assert peer.receive_header()["status"] == "success"
+
+
+def zeroed(content: bytes, size: int) -> bytes:
+    """Content with zeros at its end."""
+    return content[:-size] + bytes(size)
+
+
+CHAIN_CUTS: Final[dict[str, tuple[Callable[[bytes], bytes], tuple[str, ...], int]]] = {
+    "nothing": (lambda content: content, (), 0),
+    "an_entry_is_missing": (lambda content: content[:-19], ("15-0031",), 1),
+    "half_an_entry_is_missing": (lambda content: content[:-10], ("15-0029", "15-0031"), 1),
+    "most_is_missing": (lambda content: content[:40], ("15-0029", "15-0031"), 15),
+    "zeros_at_the_end": (lambda content: zeroed(content, 70), ("15-0029", "15-0031"), 4),
+    "zeros_behind_the_end": (lambda content: content + bytes(500), ("15-0029",), 0),
+    "nothing_but_zeros": (lambda content: bytes(len(content)), ("15-0029", "15-0031"), 16),
+    "empty": (lambda _: b"", ("15-0031",), 16),
+    "a_flipped_bit": (
+        lambda content: content[:45] + b"?" + content[46:], ("15-0030", "15-0031"), 15
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def chained_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the files of a server that was killed when all messages were acknowledged."""
+    directory = tmp_path_factory.mktemp("chained")
+    with (
+        running_server(directory, elements=CHAINED.format(log=LOG)) as server,
+        server.log_on("p", o=QUICK_ACKS) as peer,
+    ):
+        for place in range(LINKS):
+            publish_links(peer, place)
+        server.stop(signal.SIGKILL)
+    return directory
+
+
+@pytest.mark.parametrize("cut", CHAIN_CUTS)
+def test_chained_ids_come_back_from_the_log(chained_files: Path, tmp_path: Path, cut: str) -> None:
+    """Chains go on with the records that they had, and the log says what was missing."""
+    change, said, lost = CHAIN_CUTS[cut]
+    directory = tmp_path / "cut"
+    copy_with(chained_files, directory, "h.ids", change((chained_files / "h.ids").read_bytes()))
+    for place in (LINKS, LINKS + 1):
+        with running_server(directory, elements=CHAINED.format(log=LOG)) as server:
+            with server.log_on("p", o=QUICK_ACKS) as peer:
+                publish_links(peer, place)
+                expected = {f"{chain}-{place}": place for chain in range(CHAINS)}
+                assert records_of(peer, "h") == expected
+            lines = server.log().splitlines()
+            found = [
+                one for line in lines for one in ("15-0029", "15-0030", "15-0031") if one in line
+            ]
+            assert found == list(said if place == LINKS else ())
+            if lost and place == LINKS:
+                assert server.logs(
+                    f"h.ids lacked {lost} chained ids; they were added from the trans"
+                )
+            server.stop(signal.SIGKILL)
+
+
+def test_chained_ids_come_back_from_the_records(tmp_path: Path) -> None:
+    """Of a topic that is not in the log: those of the last message of each chain."""
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    whole.mkdir()
+    elements = CHAINED.format(log="")
+    with (
+        running_server(whole, elements=elements) as server,
+        server.log_on("p", o=QUICK_ACKS) as peer,
+    ):
+        for place in range(LINKS):
+            publish_links(peer, place)
+        server.stop(signal.SIGKILL)
+    copy_with(whole, cut, "h.ids", zeroed((whole / "h.ids").read_bytes(), 70))
+    with running_server(cut, elements=elements) as server:
+        with server.log_on("p", o=QUICK_ACKS) as peer:
+            publish_links(peer, LINKS)
+            expected = {f"{chain}-{LINKS}": LINKS for chain in range(CHAINS)}
+            assert records_of(peer, "h") == expected
+        assert server.logs("h.ids lacked 4 chained ids; they were added from the records")
+        server.stop()
