@@ -13,6 +13,9 @@ from config_schema.compile.option_values import VARIABLE
 from server.base.octets import from_octets, to_octets
 from server.subscriptions.envelope import iso_timestamp
 
+RESERVED_PREFIX: Final = "AMPS_"
+"""Variables whose names begin like this are set by the instance alone."""
+
 _BYTES: Final = {f"AMPS_BYTE_{number:02X}": bytes([number]) for number in range(256)}
 
 
