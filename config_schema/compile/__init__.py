@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from config_schema.catalogue import Catalogue
 from config_schema.compile.actions import compile_actions
-from config_schema.compile.addresses import check_addresses
+from config_schema.compile.addresses import check_addresses, check_exposure
 from config_schema.compile.instance import (
     compile_admin,
     compile_externals,
@@ -88,6 +88,8 @@ def _instance(root: Reader) -> InstanceSpec:
     transports = compile_transports(root, scope)
     admin = compile_admin(root, scope)
     check_addresses(transports, admin, root.report)
+    authentication = compile_authentication(root, scope)
+    check_exposure(transports, admin, authentication, root.report)
     transaction_log = compile_transaction_log(root, scope)
     sow = compile_sow(root, scope)
     check_lookups(root, scope)
@@ -106,7 +108,7 @@ def _instance(root: Reader) -> InstanceSpec:
         regex_topic_support=scope.regex_topics,
         config_validation=root.flag("ConfigValidation", default=True),
         limits=compile_limits(root),
-        authentication=compile_authentication(root, scope),
+        authentication=authentication,
         entitlement=compile_entitlement(root, scope),
         modules=modules,
         message_types=message_types,
