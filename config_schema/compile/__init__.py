@@ -38,11 +38,10 @@ from config_schema.document import Node
 from config_schema.problems import Problems
 from config_schema.schema import ROOT
 from config_schema.spec import InstanceSpec
+from config_schema.spec.common import FILE_MODE
 from config_schema.validate import validates
 
 __all__ = ["Catalogue", "compile_config"]
-
-_DEFAULT_MASK = 0o640
 
 
 def compile_config(root: Node, catalogue: Catalogue, problems: Problems) -> InstanceSpec | None:
@@ -103,7 +102,7 @@ def _instance(root: Reader) -> InstanceSpec:
         description=root.text("Description"),
         environment=root.text("Environment"),
         mini_dump_directory=mini_dump_directory(root),
-        mini_dump_file_mask=root.mask("MiniDumpFileMask") or _DEFAULT_MASK,
+        mini_dump_file_mask=root.mask("MiniDumpFileMask") or FILE_MODE,
         sow_stats_interval=root.quantity("SOWStatsInterval", INTERVAL, least="1ns"),
         regex_topic_support=scope.regex_topics,
         config_validation=root.flag("ConfigValidation", default=True),
