@@ -408,7 +408,7 @@ def replicating(name: str, peer: str, topics: str = "orders") -> str:
 <TransactionLog><JournalDirectory>journal</JournalDirectory>{recorded}</TransactionLog>
 <Replication><Destination>
 <Name>{peer}</Name><PassThrough>.*</PassThrough>{recorded}
-<Transport><InetAddr>localhost:{peer}:{ports[peer]}</InetAddr></Transport>
+<Transport><InetAddr>{peer}:{ports[peer]}</InetAddr></Transport>
 </Destination></Replication>
 </AMPSConfig>
 """
