@@ -403,7 +403,7 @@ def replicating(name: str, peer: str, topics: str = "orders") -> str:
     return f"""<AMPSConfig>
 <Name>{name}</Name>
 <Transports><Transport>
-<Name>in</Name><Type>amps-replication</Type><InetAddr>localhost:{ports[name]}</InetAddr>
+<Name>in</Name><Type>amps-replication</Type><InetAddr>{name}:{ports[name]}</InetAddr>
 </Transport></Transports>
 <TransactionLog><JournalDirectory>journal</JournalDirectory>{recorded}</TransactionLog>
 <Replication><Destination>
