@@ -422,13 +422,17 @@ SHOWN = [
     ("<Header>Set-Cookie: a=b; c</Header>", "<Header>Set-Cookie: ********</Header>"),
     (
         "<Command>sshpass -p a1 ssh -p 22 h; sshpass -p 1234 x; sshpass -p 'b c' y</Command>",
-        "<Command>sshpass -p ******** ssh -p 22 h; sshpass -p ******** x; "
-        "sshpass -p '********' y</Command>",
+        (
+            "<Command>sshpass -p ******** ssh -p 22 h; sshpass -p ******** x; "
+            "sshpass -p '********' y</Command>"
+        ),
     ),
     (
-        "<Command>any -p SECRET ; any -p &quot;S&quot; ; mysql -pS ; redis-cli -a S get k</Command>",
-        "<Command>any -p ******** ; any -p ******** ; mysql -p******** ; "
-        "redis-cli -a ******** get k</Command>",
+        "<Command>any -p SECRET ; any -p &quot;S&quot; ; mysql -pS ; redis-cli -a S</Command>",
+        (
+            "<Command>any -p ******** ; any -p ******** ; mysql -p******** ; "
+            "redis-cli -a ********</Command>"
+        ),
     ),
     (
         "<Command>mkdir -p /a/b; docker run -p 127.0.0.1:1:1 i; git log -p | cat</Command>",
