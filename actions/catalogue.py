@@ -280,7 +280,7 @@ ON_MODULES: Final = _table(
     ModuleRule(
         "amps-action-on-file-change",
         "runs when the content of a file changes; not in AMPS",
-        (_required("Path", ValueKind.TEXT, "the file, which need not exist"),),
+        (_required("Path", ValueKind.FILE, "the file, which need not exist"),),
         exports=("AMPS_FILE_PATH", "AMPS_FILE_CHANGE"),
     ),
 )
@@ -295,7 +295,7 @@ IF_MODULES: Final = _table(
         "amps-action-if-file-system-usage",
         "goes on only if a file system is fuller than a threshold",
         (
-            _required("Path", ValueKind.TEXT, "a path on that file system"),
+            _required("Path", ValueKind.FILE, "a path on that file system"),
             _required("GreaterThan", ValueKind.PERCENTAGE, "how full it must be, such as 90%"),
         ),
     ),
@@ -304,7 +304,7 @@ IF_MODULES: Final = _table(
 _AGE: Final = _required("Age", ValueKind.INTERVAL, "how old it must be, such as 5d")
 _FILES: Final = (
     _AGE,
-    _required("Pattern", ValueKind.TEXT, "shell pattern of the files"),
+    _required("Pattern", ValueKind.FILE_PATTERN, "shell pattern of the files"),
     _optional("Keep", ValueKind.COUNT, "how many of these files to leave as they are"),
     _optional("Count", ValueKind.COUNT, "how many of these files to process at most"),
 )
@@ -389,7 +389,7 @@ DO_MODULES: Final = _table(
             _TYPE,
             _required("Filter", ValueKind.FILTER, "which records to look for"),
             _required("CaptureData", ValueKind.NAME, "variable that receives the record"),
-            _optional("DefaultData", ValueKind.TEXT, "value of the variable if nothing is found"),
+            _optional("DefaultData", ValueKind.BODY, "value of the variable if nothing is found"),
             _optional("OrderBy", ValueKind.ORDER_BY, "order of the records, such as /date DESC"),
             _optional("Options", ValueKind.SOW_OPTIONS, _OPTIONS_HELP),
         ),
@@ -428,7 +428,7 @@ DO_MODULES: Final = _table(
         (
             _required("Topic", ValueKind.TOPIC, "topic of the message"),
             _TYPE,
-            _required("Data", ValueKind.TEXT, "body of the message"),
+            _required("Data", ValueKind.BODY, "body of the message"),
             _optional("Delta", ValueKind.BOOLEAN, "whether it is a delta publish", "false"),
             _optional("UpdateOnly", ValueKind.BOOLEAN, "whether a delta may not insert", "false"),
         ),
@@ -472,7 +472,7 @@ DO_MODULES: Final = _table(
             ),
             OptionRule(
                 "Data",
-                ValueKind.TEXT,
+                ValueKind.BODY,
                 "the message, most often {{AMPS_DATA}}",
                 absence="there is nothing to extract values from",
             ),
@@ -512,7 +512,7 @@ DO_MODULES: Final = _table(
         "amps-action-do-execute-system",
         "runs a shell command with the rights of the server",
         (
-            _required("Command", ValueKind.TEXT, "the command"),
+            _required("Command", ValueKind.COMMAND, "the command"),
             _optional(
                 "Timeout",
                 ValueKind.INTERVAL,
@@ -533,11 +533,11 @@ DO_MODULES: Final = _table(
                 choices=PIPELINE_JOBS,
             ),
             _optional(
-                "Arguments", ValueKind.TEXT, "the job's arguments, with quotes as in a shell"
+                "Arguments", ValueKind.ARGUMENTS, "the job's arguments, with quotes as in a shell"
             ),
-            _optional("Master", ValueKind.TEXT, "where Spark runs", "local[*]"),
+            _optional("Master", ValueKind.ARGUMENTS, "where Spark runs", "local[*]"),
             OptionRule(
-                "Conf", ValueKind.TEXT, "a setting of Spark's, as NAME=VALUE", repeatable=True
+                "Conf", ValueKind.ARGUMENTS, "a setting of Spark's, as NAME=VALUE", repeatable=True
             ),
             _optional(
                 "Timeout", ValueKind.INTERVAL, "how long it may take before it is killed", "1h"

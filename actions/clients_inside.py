@@ -1,18 +1,21 @@
-"""Steps that act as a client inside the server."""
+"""Steps that act as a client inside the server, and the messages that they make."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actions.escaping import body_template
 from actions.module import ProvisionFailed
 
 if TYPE_CHECKING:
+    from actions.context import Template
     from actions.services import Services
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
     from server.core.internal_client import InternalClient
+    from server.message_types.base import MessageType
 
 
-def client_of(services: Services, options: Options, name: str) -> InternalClient:
+def client_of(services: Services, options: StepOptions, name: str) -> InternalClient:
     """Make the client for a step.
 
     Args:
@@ -23,7 +26,31 @@ def client_of(services: Services, options: Options, name: str) -> InternalClient
     Raises:
         ProvisionFailed: there is no such message type.
     """
-    message_type = options.get("MessageType") or ""
-    if message_type not in services.engine.settings.message_types:
-        raise ProvisionFailed(f"there is no message type {message_type!r}")
-    return services.client(name, message_type)
+    return services.client(name, message_type_of(services, options).name)
+
+
+def body_of(services: Services, options: StepOptions, name: str) -> Template:
+    """Return the template of an option that is a message, of the message type beside it.
+
+    Args:
+        services: the instance.
+        options: the step's options.
+        name: the option.
+
+    Raises:
+        ProvisionFailed: there is no such message type.
+    """
+    return body_template(options.get(name) or "", message_type_of(services, options))
+
+
+def message_type_of(services: Services, options: StepOptions) -> MessageType:
+    """Return the message type that a step's options name.
+
+    Raises:
+        ProvisionFailed: there is no such message type.
+    """
+    name = options.get("MessageType") or ""
+    message_type = services.engine.settings.message_types.get(name)
+    if message_type is None:
+        raise ProvisionFailed(f"there is no message type {name!r}")
+    return message_type

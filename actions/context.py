@@ -13,6 +13,9 @@ from config_schema.compile.option_values import VARIABLE
 from server.base.octets import from_octets, to_octets
 from server.subscriptions.envelope import iso_timestamp
 
+RESERVED_PREFIX: Final = "AMPS_"
+"""Variables whose names begin like this are set by the instance alone."""
+
 _BYTES: Final = {f"AMPS_BYTE_{number:02X}": bytes([number]) for number in range(256)}
 
 
@@ -83,6 +86,11 @@ _DEFAULTS: Final[Mapping[str, Callable[[Context], bytes]]] = {
 }
 
 
+def byte_of(name: str) -> bytes | None:
+    """Return the byte that a variable such as AMPS_BYTE_01 stands for; None for other names."""
+    return _BYTES.get(name)
+
+
 class Template:
     """A text with variables: `{{NAME}}`.
 
@@ -91,16 +99,25 @@ class Template:
         tail: the text after the last variable.
     """
 
-    __slots__ = ("parts", "tail")
-
     def __init__(self, text: str) -> None:
         pieces = VARIABLE.split(text)
         self.parts = tuple(zip(pieces[:-1:2], pieces[1::2], strict=True))
         self.tail = pieces[-1]
 
+    @property
+    def is_variable(self) -> bool:
+        """Whether one variable is all there is."""
+        return [before for before, _ in self.parts] == [""] and not self.tail
+
     def expand(self, context: Context) -> bytes:
         """Replace variables by their values."""
-        pieces = [piece for text, name in self.parts for piece in (to_octets(text), context[name])]
+        return self.filled(lambda _, name: context[name])
+
+    def filled(self, value: Callable[[int, str], bytes]) -> bytes:
+        """Replace each variable by what `value` returns for its number and its name."""
+        pieces: list[bytes] = []
+        for number, (text, name) in enumerate(self.parts):
+            pieces += (to_octets(text), value(number, name))
         return b"".join([*pieces, to_octets(self.tail)])
 
     def expand_text(self, context: Context) -> str:

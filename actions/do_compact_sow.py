@@ -13,7 +13,7 @@ from server.upkeep.compacting import compact
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
 
 
 class DoCompactSow(Step):
@@ -21,7 +21,7 @@ class DoCompactSow(Step):
 
     time_limit: ClassVar[float] = 3600.0
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._topic = optional(options, "Topic")
         self._message_type = optional(options, "MessageType")

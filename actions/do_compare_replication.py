@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.context import Template
 from actions.module import Step, StepFailed
-from actions.options import optional, quantity
+from actions.options import optional, quantity, required
 from config_schema.units import parse_bool
 
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
 
 
 class DoCompareReplication(Step):
@@ -26,11 +25,11 @@ class DoCompareReplication(Step):
     such a topic here.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._peer = optional(options, "Peer")
         self._topic = optional(options, "Topic")
-        self._repair = Template(options.get("Repair") or "false")
+        self._repair = required(options, "Repair")
 
     def provision(self, services: Services) -> None:
         """Take note of what compares."""

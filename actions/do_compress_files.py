@@ -34,7 +34,11 @@ class DoCompressFiles(OldFiles):
         if target.exists():
             raise FileExistsError(f"there is a {target.name} already")
         try:
-            with path.open("rb") as source, gzip.open(unfinished, "wb") as compressed:
+            with (
+                path.open("rb") as source,
+                open(unfinished, "wb", opener=_private) as target_file,
+                gzip.open(target_file, "wb") as compressed,
+            ):
                 shutil.copyfileobj(source, compressed, _CHUNK)
             shutil.copystat(path, unfinished)
             with unfinished.open("rb") as finished:
@@ -44,3 +48,8 @@ class DoCompressFiles(OldFiles):
             unfinished.unlink(missing_ok=True)
             raise
         path.unlink()
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file for its owner alone, until it has the permissions of the one that it replaces."""
+    return os.open(path, flags, 0o600)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 from actions.clients_inside import client_of
 from actions.expressions import ExpressionText
 from actions.module import Step, StepFailed
-from actions.options import required
+from actions.options import topic_of
 from server.commands.refusal import CommandRefused
 
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
 
 _ALL: Final = "1=1"
 
@@ -25,9 +25,9 @@ class DoDeleteSow(Step):
     A Filter of which its variables leave nothing fails, rather than being taken for none.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
-        self._topic = required(options, "Topic")
+        self._topic = topic_of(options)
         self._filter = ExpressionText(options.get("Filter") or _ALL)
 
     def provision(self, services: Services) -> None:
@@ -42,7 +42,9 @@ class DoDeleteSow(Step):
         """
         try:
             slices = self._client.delete_records(
-                self._topic.expand_text(context), self._filter.fill_in(context)
+                self._topic.expand_text(context),
+                self._filter.fill_in(context),
+                literal=self._topic.is_literal,
             )
             for _ in slices:
                 await asyncio.sleep(0)

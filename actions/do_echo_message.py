@@ -10,13 +10,13 @@ from actions.options import required
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
 
 
 class DoEchoMessage(Step):
     """Writes a line to the log."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._message = required(options, "Message")
 

@@ -11,13 +11,13 @@ from server.base.octets import from_octets
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
 
 
 class DoExecuteEvent(Step):
     """Runs the actions that wait for an event, with the variables of this one."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._event = optional(options, "Event")
         self._variable = options.get("EventVariable") or ""

@@ -14,8 +14,8 @@ import subprocess
 from typing import TYPE_CHECKING, Final
 
 from actions.child_process import kill, started
-from actions.context import Template
 from actions.module import Step, StepFailed
+from actions.options import required
 from config_schema.units import parse_interval
 from server.base.shell_quoting import shell_command
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from actions.context import Context
     from actions.services import Services
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
 
 _DEFAULT_LIMIT: Final = "60s"
 _NANOSECONDS: Final = 1e9
@@ -36,9 +36,9 @@ class DoExecuteSystem(Step):
     It fails if the command does not end with status 0.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
-        self._command, self._names = shell_command(Template(options.get("Command") or ""))
+        self._command, self._names = shell_command(required(options, "Command"))
         self._limit = parse_interval(options.get("Timeout") or _DEFAULT_LIMIT) / _NANOSECONDS
         self._process: subprocess.Popen[bytes] | None = None
 

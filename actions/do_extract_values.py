@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actions.clients_inside import body_of, message_type_of
 from actions.expressions import ExpressionTemplate
-from actions.module import ProvisionFailed, Step
-from actions.options import optional
+from actions.module import Step
 from server.base.octets import to_octets
 from server.expressions import Kind, parse, paths
 from server.expressions.compile_message import compile_value
@@ -17,25 +17,23 @@ if TYPE_CHECKING:
 
     from actions.context import Context
     from actions.services import Services
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
     from server.message_types.base import Value
 
 
 class DoExtractValues(Step):
     """Sets variables to values of a message; what is NULL, or cannot be read, is empty."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
-        self._data = optional(options, "Data")
         self._assignments: list[tuple[str, ExpressionTemplate[Callable[[bytes], Value]]]] = []
 
     def provision(self, services: Services) -> None:
         """Prepare the expressions."""
         settings = services.engine.settings
-        name = self.options.get("MessageType") or ""
-        message_type = settings.message_types.get(name)
-        if message_type is None:
-            raise ProvisionFailed(f"there is no message type {name!r}")
+        message_type = message_type_of(services, self.options)
+        has_data = self.options.get("Data") is not None
+        self._data = body_of(services, self.options, "Data") if has_data else None
 
         def compiled(text: str) -> Callable[[bytes], Value]:
             expr = parse(text, Kind.VALUE, settings.functions)

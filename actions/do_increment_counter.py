@@ -10,13 +10,13 @@ from actions.options import required
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
 
 
 class DoIncrementCounter(Step):
     """Adds one to a counter that begins at 0 when the instance starts."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._key = required(options, "Key")
         self._variable = options.get("Value") or ""

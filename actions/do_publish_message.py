@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.clients_inside import client_of
-from actions.context import Template
+from actions.clients_inside import body_of, client_of
 from actions.module import Step, StepFailed
 from actions.options import quantity, required
 from config_schema.units import parse_bool
@@ -17,23 +16,23 @@ from server.commands.refusal import CommandRefused
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
 
 
 class DoPublishMessage(Step):
     """Publishes a message."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._topic = required(options, "Topic")
-        self._data = required(options, "Data")
-        self._delta = Template(options.get("Delta") or "false")
-        self._update_only = Template(options.get("UpdateOnly") or "false")
+        self._delta = required(options, "Delta")
+        self._update_only = required(options, "UpdateOnly")
 
     def provision(self, services: Services) -> None:
-        """Become a client."""
+        """Become a client, and prepare the message."""
         self._client = client_of(services, self.options, "amps-action-do-publish-message")
         self._services = services
+        self._data = body_of(services, self.options, "Data")
 
     async def run(self, context: Context) -> None:
         """Publish.

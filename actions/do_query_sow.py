@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
-from actions.clients_inside import client_of
+from actions.clients_inside import body_of, client_of
 from actions.expressions import ExpressionText
 from actions.module import Step, StepFailed
-from actions.options import optional, required
+from actions.options import optional, topic_of
 from server.commands.refusal import CommandRefused
 
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
 
 
 class DoQuerySow(Step):
@@ -25,11 +25,10 @@ class DoQuerySow(Step):
 
     time_limit: ClassVar[float] = 60.0
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
-        self._topic = required(options, "Topic")
+        self._topic = topic_of(options)
         self._filter = ExpressionText(options.get("Filter") or "")
-        self._default = optional(options, "DefaultData")
         self._order_by = optional(options, "OrderBy")
         self._command_options = optional(options, "Options")
         self._variable = options.get("CaptureData") or ""
@@ -37,6 +36,8 @@ class DoQuerySow(Step):
     def provision(self, services: Services) -> None:
         """Become a client."""
         self._client = client_of(services, self.options, "amps-action-do-query-sow")
+        has_default = self.options.get("DefaultData") is not None
+        self._default = body_of(services, self.options, "DefaultData") if has_default else None
 
     async def run(self, context: Context) -> None:
         """Query, in slices between which messages get their turn.
@@ -51,6 +52,7 @@ class DoQuerySow(Step):
                 self._filter.fill_in(context),
                 None if order_by is None else order_by.expand_text(context),
                 None if options is None else options.expand_text(context),
+                literal=self._topic.is_literal,
             )
         except CommandRefused as refusal:
             raise StepFailed(str(refusal)) from None

@@ -18,13 +18,13 @@ from actions.resets import reset_entitlement
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
 
 
 class DoResetEntitlement(Step):
     """Has every permission asked for afresh, and disconnects whom that concerns."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._transport = optional(options, "Transport")
         self._user = optional(options, "AuthenticationId")

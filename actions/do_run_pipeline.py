@@ -18,14 +18,14 @@ import time
 from typing import IO, TYPE_CHECKING, Final
 
 from actions.child_process import kill, started
-from actions.context import Template
 from actions.module import ProvisionFailed, Step, StepFailed
+from actions.options import template
 from config_schema.units import parse_interval
 
 if TYPE_CHECKING:
-    from actions.context import Context
+    from actions.context import Context, Template
     from actions.services import Services
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
 
 _PROGRAM: Final = (sys.executable, "-m", "pipeline.cli", "--quiet")
 _DEFAULT_MASTER: Final = "local[*]"
@@ -41,7 +41,7 @@ class DoRunPipeline(Step):
     It fails if the job does not end with status 0.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._job = options.get("Job") or ""
         self._limit = parse_interval(options.get("Timeout") or _DEFAULT_LIMIT) / _NANOSECONDS
@@ -68,7 +68,7 @@ class DoRunPipeline(Step):
             raise ProvisionFailed(f"Arguments: {problem}") from None
         master = self.options.get("Master") or _DEFAULT_MASTER
         words = ["--master", master, *settings, self._job, *arguments]
-        self._words = [Template(word) for word in words]
+        self._words = [template(self.options, "Arguments", word) for word in words]
 
     async def run(self, context: Context) -> None:
         """Run the job and wait for its end.
@@ -76,7 +76,7 @@ class DoRunPipeline(Step):
         Raises:
             StepFailed: it failed, or a variable has a value that no argument can have.
         """
-        words = [_word(template, context) for template in self._words]
+        words = [_word(argument, context) for argument in self._words]
         began = time.monotonic()
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
             self._process = await started(self._helpers, lambda: _start(words, out, errors))
@@ -100,11 +100,11 @@ class DoRunPipeline(Step):
             kill(process)
 
 
-def _word(template: Template, context: Context) -> str:
-    word = template.expand_text(context)
+def _word(argument: Template, context: Context) -> str:
+    word = argument.expand_text(context)
     if "\0" in word:
         raise StepFailed("a variable has a zero byte, which no argument can have")
-    if word.startswith("-") and template.parts and not template.parts[0][0]:
+    if word.startswith("-") and argument.parts and not argument.parts[0][0]:
         raise StepFailed(f"a variable would become the option {word!r:.60}")
     return word
 

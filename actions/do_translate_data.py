@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.context import Template
 from actions.module import Step
-from actions.options import optional, required
+from actions.options import optional, required, template
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from config_schema.spec import Options
+    from actions.context import Context, Template
+    from actions.step_options import StepOptions
 
 
 class DoTranslateData(Step):
@@ -19,12 +18,12 @@ class DoTranslateData(Step):
     Without a default, anything else is translated into itself.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._data = required(options, "Data")
         self._variable = options.get("Value") or ""
         self._default = optional(options, "Default")
-        self._cases = [_case(text) for text in options.all("Case")]
+        self._cases = [_case(options, text) for text in options.all("Case")]
 
     async def run(self, context: Context) -> None:
         """Translate."""
@@ -40,6 +39,8 @@ class DoTranslateData(Step):
         )
 
 
-def _case(text: str) -> tuple[Template, Template]:
+def _case(options: StepOptions, text: str) -> tuple[Template, Template]:
     original, _, translated = text.partition("=")
-    return Template(original.strip()), Template(translated.strip())
+    return template(options, "Case", original.strip()), template(
+        options, "Case", translated.strip()
+    )

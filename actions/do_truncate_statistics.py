@@ -18,7 +18,7 @@ from config_schema.units import parse_interval
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
 
 _NANOSECONDS: Final = 1e9
 
@@ -28,7 +28,7 @@ class DoTruncateStatistics(Step):
 
     time_limit: ClassVar[float] = 3600.0
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._age = required(options, "Age")
 

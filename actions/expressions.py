@@ -39,7 +39,7 @@ class ExpressionText:
 
     def __init__(self, text: str) -> None:
         template = Template(text)
-        self._is_variable = [before for before, _ in template.parts] == [""] and not template.tail
+        self._is_variable = template.is_variable
         string = ""
         pieces = []
         for before, name in template.parts:

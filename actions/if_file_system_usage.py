@@ -11,7 +11,7 @@ from actions.options import required
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
 
 
 class IfFileSystemUsage(Condition):
@@ -19,7 +19,7 @@ class IfFileSystemUsage(Condition):
 
     time_limit: ClassVar[float] = 60.0
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._path = required(options, "Path")
         self._threshold = required(options, "GreaterThan")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Runnable, Services
+    from actions.step_options import StepOptions
     from config_schema.spec import Options
 
 
@@ -62,7 +63,7 @@ class _Part:
 
     time_limit: ClassVar[float | None] = None
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         self.options = options
 
     @property

@@ -15,7 +15,7 @@ from server.journal import JournalError
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
     from server.upkeep.journal_keeping import Deed
 
 _NANOSECONDS: Final = 1e9
@@ -31,7 +31,7 @@ class OldJournals(Step):
     deed: ClassVar[Deed]
     time_limit: ClassVar[float] = 3600.0
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._age = required(options, "Age")
 

@@ -9,26 +9,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from actions.context import Context, Template
+from actions.escaping import TEMPLATES, TopicTemplate
 from actions.module import StepFailed
 from config_schema.units import UnitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
 
 _Value = TypeVar("_Value")
 
 
-def required(options: Options, name: str) -> Template:
-    """An option that the catalogue says is always there."""
-    return Template(options.get(name) or "")
+def required(options: StepOptions, name: str) -> Template:
+    """Return the template of an option that is always there, or has a default."""
+    rule = options.rule(name)
+    return TEMPLATES[rule.value](options.get(name) or rule.default or "")
 
 
-def optional(options: Options, name: str) -> Template | None:
-    """An option that may be left out."""
-    text = options.get(name)
-    return None if text is None else Template(text)
+def optional(options: StepOptions, name: str) -> Template | None:
+    """Return the template of an option; None if it is left out."""
+    return None if options.get(name) is None else required(options, name)
+
+
+def topic_of(options: StepOptions) -> TopicTemplate:
+    """Return the template of the option Topic, where that may be a regular expression."""
+    return TopicTemplate(options.get("Topic") or "")
+
+
+def template(options: StepOptions, name: str, text: str) -> Template:
+    """Return the template of a part of an option."""
+    return TEMPLATES[options.rule(name).value](text)
 
 
 def quantity(

@@ -13,7 +13,7 @@ from actions.options import required
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
 
 
 class ChangeProxiedTransfer(Step):
@@ -25,7 +25,7 @@ class ChangeProxiedTransfer(Step):
 
     enabled: ClassVar[bool]
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._topic = required(options, "Topic")
         self._message_type = required(options, "MessageType")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from actions.catalogue import DO_MODULES, IF_MODULES
 from actions.do_archive_journal import DoArchiveJournal
 from actions.do_compact_sow import DoCompactSow
 from actions.do_compare_replication import DoCompareReplication
@@ -73,6 +74,7 @@ from actions.on_startup import OnStartup
 from actions.on_subscribe import OnSubscribe
 from actions.on_unsubscribe import OnUnsubscribe
 from actions.on_upgrade_replication import OnUpgradeReplication
+from actions.step_options import StepOptions
 from config_schema.spec import Options
 
 TRIGGERS: Final[Mapping[str, Callable[[Options], Trigger]]] = {
@@ -108,7 +110,7 @@ TRIGGERS: Final[Mapping[str, Callable[[Options], Trigger]]] = {
     "amps-action-on-upgrade-replication": OnUpgradeReplication,
 }
 
-STEPS: Final[Mapping[str, Callable[[Options], Step]]] = {
+STEPS: Final[Mapping[str, Callable[[StepOptions], Step]]] = {
     "amps-action-do-archive-journal": DoArchiveJournal,
     "amps-action-do-compact-sow": DoCompactSow,
     "amps-action-do-compare-replication": DoCompareReplication,
@@ -146,7 +148,19 @@ STEPS: Final[Mapping[str, Callable[[Options], Step]]] = {
     "amps-action-do-vacuum-statistics": DoVacuumStatistics,
 }
 
-CONDITIONS: Final[Mapping[str, Callable[[Options], Condition]]] = {
+CONDITIONS: Final[Mapping[str, Callable[[StepOptions], Condition]]] = {
     "amps-action-if-condition": IfCondition,
     "amps-action-if-file-system-usage": IfFileSystemUsage,
 }
+
+
+def make_part(name: str, options: Options) -> Step | Condition:
+    """Make a Do or If module.
+
+    Args:
+        name: the module's name.
+        options: its options, as configured.
+    """
+    if name in CONDITIONS:
+        return CONDITIONS[name](StepOptions(options, IF_MODULES[name]))
+    return STEPS[name](StepOptions(options, DO_MODULES[name]))

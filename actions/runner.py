@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from actions.action import Action, Part, Run
 from actions.defaults import default_actions
-from actions.module import Condition, ProvisionFailed, Step, Trigger
-from actions.registry import CONDITIONS, STEPS, TRIGGERS
+from actions.module import ProvisionFailed, Trigger
+from actions.registry import TRIGGERS, make_part
 
 if TYPE_CHECKING:
     from actions.services import Services
     from config_schema.problems import Location
-    from config_schema.spec import ActionSpec, ActionStep, InstanceSpec, ModuleUse
+    from config_schema.spec import ActionSpec, InstanceSpec, ModuleUse
 
 _SETTLE_SECONDS: Final = 5.0
 """How long a stopping instance waits for runs that have begun or are in a queue."""
@@ -144,7 +144,10 @@ class Actions:
         self._services.helpers.close()
 
     def _add(self, spec: ActionSpec) -> None:
-        parts = [Part(step.use.module, _make(step), step.use.location) for step in spec.steps]
+        parts = [
+            Part(step.use.module, make_part(step.use.module, step.use.options), step.use.location)
+            for step in spec.steps
+        ]
         action = Action(_title(spec.triggers), parts, self._services)
         self._specs.append(spec)
         self._actions.append(action)
@@ -152,13 +155,6 @@ class Actions:
         self._triggers += [
             (TRIGGERS[use.module](use.options), action, use.location) for use in spec.triggers
         ]
-
-
-def _make(step: ActionStep) -> Step | Condition:
-    use = step.use
-    if step.kind == "if":
-        return CONDITIONS[use.module](use.options)
-    return STEPS[use.module](use.options)
 
 
 def _trigger_state(use: ModuleUse) -> TriggerState:

@@ -14,7 +14,7 @@ from config_schema.units import parse_interval
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
     from server.links.replication import Replication
 
 _NANOSECONDS_IN_MICROSECOND: Final = 1000
@@ -24,7 +24,7 @@ _NANOSECONDS: Final = 1e9
 class ChangeSyncType(Step):
     """Looks how old the oldest entry is that a destination has not acknowledged."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._age = required(options, "Age")
         self._grace_period = optional(options, "GracePeriod")

@@ -11,7 +11,7 @@ from server.transports.listener import TransportError
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services, Transports
-    from config_schema.spec import Options
+    from actions.step_options import StepOptions
 
 
 class SwitchTransport(Step):
@@ -19,7 +19,7 @@ class SwitchTransport(Step):
 
     time_limit: ClassVar[float] = 60.0
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._transport = optional(options, "Transport")
 

@@ -60,6 +60,13 @@ class ValueKind(Enum):
     """What the value of a module's option is, and so how it is checked."""
 
     TEXT = "text"
+    """What is compared, written or kept as it is; a text with a syntax of its own has a kind."""
+    FILE = "path"
+    FILE_PATTERN = "shell pattern of files"
+    COMMAND = "shell command"
+    ARGUMENTS = "arguments of a command"
+    BODY = "message"
+    """Of the message type that the option MessageType beside it names."""
     INTERVAL = "interval"
     COUNT = "whole number"
     BOOLEAN = "true or false"

@@ -31,6 +31,12 @@ _NO_CREDENTIALS: Final = r"(?!(?:auth\w*|tokens?|credentials?|scheme|realm|chars
 """What `Basic` and `Bearer` are followed by in challenges and sentences."""
 
 _USER: Final = r"(?<![\w-])(?:-[uU]|--(?:proxy-)?user)[\s=]*"
+_OPTION: Final = (
+    r"(?<![\w.-])(?:(?:sshpass|mysql\w*|mariadb[\w-]*|mongo\w*)\b[^|;&\n]{0,500}?\s-p"
+    r"|redis-cli\b[^|;&\n]{0,500}?\s-a|ldap\w+\b[^|;&\n]{0,500}?\s-w)\s*"
+)
+"""Options of programs that take a password, also one that looks like a port or a path."""
+
 _QUOTE: Final = r"(?:\"|'|&quot;|&apos;)?"
 
 RULES: Final = (
@@ -46,6 +52,13 @@ RULES: Final = (
     re.compile(rf"{_USER}[^\s:\"'<>]*:(?P<{SECRET}>[^\s\"'<>]+)"),
     re.compile(rf"{_USER}\"[^:\"<>]*:(?P<{SECRET}>[^\"<]+)\""),
     re.compile(rf"{_USER}'[^:'<>]*:(?P<{SECRET}>[^'<]+)'"),
+    # sshpass -p password; mkdir -p directory and ssh -p 22 look the same, but for their values
+    re.compile(rf"{_OPTION}(?P<{SECRET}>[^\s\"'<>]+)"),
+    re.compile(rf"(?:{_OPTION}|(?<!\S)-p[\s=]+)\"(?P<{SECRET}>[^\"<]+)\""),
+    re.compile(rf"(?:{_OPTION}|(?<!\S)-p[\s=]+)'(?P<{SECRET}>[^'<]+)'"),
+    re.compile(
+        rf"(?<!\S)-p[\s=]+(?P<{SECRET}>(?!\d[\d.:]*(?!\S)|[-./~$|;]|&(?:\s|&|amp;))[^\s\"'<>]+)"
+    ),
     # X-Api-Key: ..., to the end of the header
     re.compile(
         rf"(?<![\w-]){_HEADERS}\s*:\s*(?P<{SECRET}>[^\s\"'<>](?:(?!&quot;|&apos;)[^\r\n\"'<>])*)",

@@ -142,6 +142,7 @@ def test_the_services_of_the_pair(compose: Any) -> None:
     assert services.keys() == compose["volumes"].keys() == {"east", "west"}
     ports = [port for service in services.values() for port in service["ports"]]
     assert len({port.rpartition(":")[0] for port in ports}) == len(ports)
+    assert all(port.startswith("127.0.0.1:") for port in ports), "they let everyone in"
     for name, service in services.items():
         assert (ROOT / service["build"]["dockerfile"]).exists()
         folder, data = service["volumes"]
@@ -162,8 +163,9 @@ def test_the_configurations_fit_together() -> None:
     run = amp_server("--verify-config", SAMPLES / "east.xml", SAMPLES / "west.xml")
     assert run.returncode == 0
     assert run.stderr.endswith("fit together: 0 errors, 0 warnings\n")
+    assert run.stderr.count("listen on all addresses") == 2
     single = amp_server("--verify-config", SAMPLES / "single.xml")
-    assert single.stderr.endswith("is valid: 0 errors, 0 warnings\n")
+    assert single.stderr.endswith("is valid: 0 errors, 1 warning\n")
 
 
 class Place(NamedTuple):

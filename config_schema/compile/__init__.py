@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from config_schema.catalogue import Catalogue
 from config_schema.compile.actions import compile_actions
-from config_schema.compile.addresses import check_addresses
+from config_schema.compile.addresses import check_addresses, check_exposure
 from config_schema.compile.instance import (
     compile_admin,
     compile_externals,
@@ -38,11 +38,10 @@ from config_schema.document import Node
 from config_schema.problems import Problems
 from config_schema.schema import ROOT
 from config_schema.spec import InstanceSpec
+from config_schema.spec.common import FILE_MODE
 from config_schema.validate import validates
 
 __all__ = ["Catalogue", "compile_config"]
-
-_DEFAULT_MASK = 0o640
 
 
 def compile_config(root: Node, catalogue: Catalogue, problems: Problems) -> InstanceSpec | None:
@@ -88,6 +87,8 @@ def _instance(root: Reader) -> InstanceSpec:
     transports = compile_transports(root, scope)
     admin = compile_admin(root, scope)
     check_addresses(transports, admin, root.report)
+    authentication = compile_authentication(root, scope)
+    check_exposure(transports, admin, authentication, root.report)
     transaction_log = compile_transaction_log(root, scope)
     sow = compile_sow(root, scope)
     check_lookups(root, scope)
@@ -101,12 +102,12 @@ def _instance(root: Reader) -> InstanceSpec:
         description=root.text("Description"),
         environment=root.text("Environment"),
         mini_dump_directory=mini_dump_directory(root),
-        mini_dump_file_mask=root.mask("MiniDumpFileMask") or _DEFAULT_MASK,
+        mini_dump_file_mask=root.mask("MiniDumpFileMask") or FILE_MODE,
         sow_stats_interval=root.quantity("SOWStatsInterval", INTERVAL, least="1ns"),
         regex_topic_support=scope.regex_topics,
         config_validation=root.flag("ConfigValidation", default=True),
         limits=compile_limits(root),
-        authentication=compile_authentication(root, scope),
+        authentication=authentication,
         entitlement=compile_entitlement(root, scope),
         modules=modules,
         message_types=message_types,

@@ -1,11 +1,12 @@
-"""Addresses that two listeners of one instance would both claim."""
+"""Addresses that two listeners would both claim, and those that everyone in the network can use."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from config_schema.compile.reader import Report
 from config_schema.problems import Location
-from config_schema.spec import AdminSpec, InetAddr, TransportSpec
+from config_schema.spec import AdminSpec, InetAddr, ModuleUse, TransportSpec
+from config_schema.spec.exposure import is_exposed
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,46 @@ def check_addresses(
                 break
 
 
+def check_exposure(
+    transports: Sequence[TransportSpec],
+    admin: AdminSpec | None,
+    authentication: ModuleUse | None,
+    report: Report,
+) -> None:
+    """Warn, once, about listeners on all addresses for which no credentials are checked.
+
+    Args:
+        transports: the transports.
+        admin: the admin interface, if there is one.
+        authentication: the instance's authentication, for those that have none of their own.
+        report: takes the warning.
+    """
+    claims = [
+        claim
+        for one in transports
+        if one.initial_state_enabled
+        and is_exposed(one.inet_addr, one.tls, one.authentication, authentication)
+        and (claim := _transport_claim(one)) is not None
+    ]
+    if admin is not None and admin.inet_addr is not None:
+        address = admin.inet_addr
+        if is_exposed(address, admin.tls, admin.authentication, authentication):
+            claims.append(_Claim("Admin", "Admin/InetAddr", address, True, address.location))
+    if not claims:
+        return
+    owners = [claim.owner for claim in claims]
+    listed = " and ".join(filter(None, (", ".join(owners[:-1]), owners[-1])))
+    verb, whose = ("listens", "its") if len(owners) == 1 else ("listen", "their")
+    report.warning(
+        claims[0],
+        claims[0].element,
+        f"{listed} {verb} on all addresses of this machine, and no credentials are checked: "
+        "everyone who reaches one of them can use the instance",
+        f"put a host before {whose} port, as in localhost:{_port(claims[0])}, "
+        "or configure Authentication",
+    )
+
+
 def _transport_claim(spec: TransportSpec) -> _Claim | None:
     owner = f"the transport '{spec.name}'"
     if spec.file_name is not None:
@@ -56,6 +97,10 @@ def _transport_claim(spec: TransportSpec) -> _Claim | None:
         spec.initial_state_enabled,
         spec.inet_addr.location,
     )
+
+
+def _port(claim: _Claim) -> int:
+    return claim.address.port if isinstance(claim.address, InetAddr) else 0
 
 
 def _overlap(one: InetAddr | str, other: InetAddr | str) -> bool:

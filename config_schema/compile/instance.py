@@ -10,6 +10,7 @@ from typing import Final
 from config_schema.compile.reader import INTERVAL, Reader, did_you_mean
 from config_schema.compile.scope import Scope
 from config_schema.compile.transports import (
+    ANY_ORIGIN,
     compile_authentication,
     compile_entitlement,
     compile_tls,
@@ -66,7 +67,7 @@ def compile_admin(root: Reader, scope: Scope) -> AdminSpec | None:
         anonymous_paths=reader.pattern("AnonymousPaths"),
         headers=_headers(reader),
         external_inet_addr=_external_address(reader),
-        access_control_allow_origin=reader.pattern("AccessControlAllowOrigin"),
+        access_control_allow_origin=_allowed_origin(reader),
         session_options=_session_options(reader),
         sql_transport=_sql_transport(reader, scope),
         sql_transport_inet_addr=reader.text("SQLTransportInetAddr"),
@@ -102,6 +103,12 @@ def _external_address(reader: Reader) -> str | None:
         reader.error(str(error), tag="ExternalInetAddr")
         return None
     return text
+
+
+def _allowed_origin(reader: Reader) -> str | None:
+    """Return the expression for origins; `*`, which is AMPS's default, is accepted as well."""
+    text = reader.text("AccessControlAllowOrigin")
+    return text if text == ANY_ORIGIN else reader.pattern("AccessControlAllowOrigin")
 
 
 def _session_options(reader: Reader) -> str:

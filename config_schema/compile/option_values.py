@@ -22,7 +22,13 @@ VARIABLE: Final = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESOURCE: Final = re.compile(r"[^\s/?#]+")
-_MAY_BE_EMPTY: Final = (ValueKind.TEXT, ValueKind.SUBSCRIBE_OPTIONS, ValueKind.SOW_OPTIONS)
+_MAY_BE_EMPTY: Final = (
+    ValueKind.TEXT,
+    ValueKind.ARGUMENTS,
+    ValueKind.BODY,
+    ValueKind.SUBSCRIBE_OPTIONS,
+    ValueKind.SOW_OPTIONS,
+)
 _RESERVED_SIGNALS: Final = {
     "SIGQUIT": "it is reserved for writing minidumps",
     "SIGKILL": "no process can react to it",

@@ -31,6 +31,9 @@ TLS_PROTOCOLS: Final = ("SSLv2", "SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.
 DEFAULT_TLS_PROTOCOLS: Final = ("TLSv1.2", "TLSv1.3")
 """AMPS has TLSv1.1 besides, which has to be asked for here."""
 
+ANY_ORIGIN: Final = "*"
+"""AccessControlAllowOrigin for pages of all sites."""
+
 _REPLICATION: Final = ("amps-replication", "amps-replication-secure")
 _SECURE: Final = ("tcps", "amps-replication-secure")
 TLS_ELEMENTS: Final = (
@@ -120,7 +123,7 @@ def _allowed_origins(reader: Reader) -> tuple[str, ...]:
     for origin in reader.children("AccessControlAllowOrigin"):
         if not origin.value:
             origin.error("is empty: expected a regular expression, or * for any origin")
-        elif origin.value != "*":
+        elif origin.value != ANY_ORIGIN:
             origin.checked_pattern()
     return reader.texts("AccessControlAllowOrigin")
 

@@ -2,10 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from config_schema.problems import Location
 from config_schema.units import parse_bool
+
+FILE_MODE: Final = 0o640
+"""Permissions of the files that an instance makes, also of those without messages: logs have users,
+addresses and values in filters."""
 
 
 @dataclass(frozen=True, slots=True)

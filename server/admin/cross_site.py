@@ -1,71 +1,119 @@
-"""Requests that pages of other web sites make.
+"""Requests that pages of other web sites have browsers send.
 
-Anybody's page may have a browser send a request here, with the rights of whoever sits before it.
-What such a page may read of the answer is said by Access-Control-Allow-Origin. A request that acts
-has acted by then, whether the page may read or not: so it is refused. Browsers say in Origin,
-Referer and Sec-Fetch-Site where a request comes from; programs do not, and are not meant.
+A page of any site may have a browser send a request here, with the rights of its user. Reading is
+governed by Access-Control-Allow-Origin. A request that acts has acted by the time the browser keeps
+its answer from the page, so it is refused instead.
 
-A name that somebody else owns may lead here, too (DNS rebinding). A page of that name is on the
-same site as its requests, as far as the browser knows. It has no credentials and no certificate for
-that name, so it matters only where neither is asked for: there, browsers have to use a name that is
-known to be the instance's own.
+Browsers name the page in Origin, Referer and Sec-Fetch-Site, but not always: over plain HTTP to a
+host other than localhost there is no Sec-Fetch-Site, a GET of an image, a form or a link has no
+Origin, and the page can have the Referer left out. So what a browser sends acts only if no page of
+another site can have made it: with an Origin, which all browsers add to a POST, or with the header
+X-Requested-With, for which a page of another site would need a permission that is not given.
+Programs send none of what browsers always send, and act by GET as with AMPS.
+
+A name that another party owns may lead here, too (DNS rebinding). Where neither credentials nor a
+certificate stand in the way, browsers have to use a name that is known to be the instance's own.
 
 Source: AMPS User Guide, Configuring Monitoring, AccessControlAllowOrigin; Fetch Standard; W3C
-Fetch Metadata Request Headers.
+Fetch Metadata Request Headers; OWASP, Cross-Site Request Forgery Prevention.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
 from server.admin.http.messages import Refusal, Request, Response
 from server.transports.origins import Origins
+from server.transports.own_hosts import OwnHosts
+
+SCRIPT_HEADER: Final = "x-requested-with"
+"""A header that a page of another site cannot have a browser send without our permission."""
 
 _OWN_SITE: Final = ("same-origin", "none")
-"""What Sec-Fetch-Site says of our own pages, and of what somebody has typed."""
+"""Values of Sec-Fetch-Site for our own pages, and for an address that the user has typed."""
 
 _METHODS: Final = "GET, HEAD, POST, OPTIONS"
+
+_OF_BROWSERS: Final = (
+    "accept-language",
+    "origin",
+    "purpose",
+    "referer",
+    "upgrade-insecure-requests",
+)
+"""Headers of browsers; a page can leave out some of them, but not all."""
 
 
 class CrossSite:
     """Decides on requests from other sites.
 
     Args:
-        pattern: AccessControlAllowOrigin; None if there is none.
-        names: what the host is called by those who may have something done; None if whoever comes
-            has to log on, or speaks to us over TLS.
+        pattern: AccessControlAllowOrigin; `*` lets pages of all sites read, and none act; None if
+            there is none.
+        hosts: the names of this host.
+        is_open: whether no credentials are checked.
+        is_encrypted: whether requests come over TLS.
 
     Raises:
-        ValueError: that is no regular expression.
+        ValueError: the pattern is no regular expression.
     """
 
-    def __init__(self, pattern: str | None, names: Collection[str] | None = None) -> None:
+    def __init__(
+        self,
+        pattern: str | None,
+        hosts: OwnHosts | None = None,
+        *,
+        is_open: bool = False,
+        is_encrypted: bool = False,
+    ) -> None:
         self._origins = None if pattern is None else Origins([pattern])
-        self._names = None if names is None else {name.lower() for name in names}
+        self._allows_all = pattern == "*"
+        self._hosts = hosts or OwnHosts()
+        self._is_open = is_open
+        self._needs_known_name = is_open and not is_encrypted
 
-    def grant(self, request: Request, response: Response) -> None:
-        """Say in an answer which pages may read it."""
+    def refuse_reader(self, request: Request) -> None:
+        """Refuse a page of another site where no credentials are checked.
+
+        Raises:
+            Refusal: AccessControlAllowOrigin does not name the site.
+        """
         origin = request.headers.get("origin")
-        if self._origins is None:
+        if origin is not None and request.method != "OPTIONS" and not self._may_read(request):
+            raise Refusal(
+                403,
+                f"A page of {origin} asks for this. Where nobody has to log on, only pages of this "
+                "host and of the browser's own machine may read; AccessControlAllowOrigin in "
+                "Admin says which others may.",
+            )
+
+    def grant(self, request: Request, response: Response, *, is_public: bool = False) -> None:
+        """Add to an answer which pages may read it.
+
+        Args:
+            request: the request.
+            response: the answer.
+            is_public: whether pages of all sites may, unless AccessControlAllowOrigin is set.
+        """
+        if self._allows_all or (self._origins is None and (is_public or not self._is_open)):
             response.headers.append(("Access-Control-Allow-Origin", "*"))
             return
-        is_allowed = origin is not None and self._origins.allow(origin)
-        granted = origin if is_allowed else _own_origin(request)
-        response.headers += [("Access-Control-Allow-Origin", granted or ""), ("Vary", "Origin")]
-        if is_allowed and request.method == "OPTIONS":
+        origin = request.headers.get("origin", "")
+        granted = origin if origin and self._may_read(request) else _own_origin(request)
+        response.headers += [("Access-Control-Allow-Origin", granted), ("Vary", "Origin")]
+        is_named = bool(origin) and self._is_named(origin)
+        if is_named and request.method == "OPTIONS":
             response.headers += [
                 ("Access-Control-Allow-Methods", _METHODS),
-                ("Access-Control-Allow-Headers", "Authorization"),
+                ("Access-Control-Allow-Headers", "Authorization, X-Requested-With"),
                 ("Access-Control-Max-Age", "600"),
             ]
 
     def refuse_foreign(self, request: Request) -> None:
-        """Let a request pass that acts, or asks for much, unless it is made for another site.
+        """Refuse a request that a browser says to be made for a page of another site.
 
-        Those that AccessControlAllowOrigin names may; that everybody may read, as without it, is
+        Sites that AccessControlAllowOrigin names may; that everyone may read, as without it, is
         not enough.
 
         Raises:
@@ -73,14 +121,14 @@ class CrossSite:
         """
         headers = request.headers
         origin = headers.get("origin") or _origin_of(headers.get("referer", ""))
-        if origin and self._origins is not None and self._origins.allow(origin):
+        if origin and self._is_named(origin):
             return
-        if self._names is not None and _is_a_browsers(request) and not self._knows(request):
+        host = headers.get("host", "")
+        if self._needs_known_name and _is_of_browser(request) and not self._hosts.has(host):
             raise Refusal(
                 403,
-                f"A browser asks for this by the name {headers.get('host', '')!r}, which may be "
-                "anybody's. Use the address, or name this in ExternalInetAddr or "
-                "AccessControlAllowOrigin.",
+                f"A browser asks for this by the name {host!r}, which may be anybody's. Use the "
+                "address, or name this in ExternalInetAddr or AccessControlAllowOrigin.",
             )
         site = headers.get("sec-fetch-site", "none")
         is_foreign = bool(origin) and origin != _own_origin(request)
@@ -91,32 +139,37 @@ class CrossSite:
                 "sites. AccessControlAllowOrigin says which sites may.",
             )
 
-    def _knows(self, request: Request) -> bool:
-        """Whether a request was sent to one of our names, or to an address."""
-        try:
-            host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-        except ValueError:
-            return False
-        if host in (self._names or ()) or host == "localhost" or host.endswith(".localhost"):
+    def is_forgeable(self, request: Request) -> bool:
+        """Return whether a page of another site may have made a request that was not refused."""
+        headers = request.headers
+        return _is_of_browser(request) and not headers.keys() & {"origin", SCRIPT_HEADER}
+
+    def _is_named(self, origin: str) -> bool:
+        """Return whether AccessControlAllowOrigin names the site."""
+        return self._origins is not None and self._origins.name(origin)
+
+    def _may_read(self, request: Request) -> bool:
+        origin = request.headers["origin"]
+        if self._origins is not None:
+            return self._origins.allow(origin)
+        if not self._is_open:
             return True
-        try:
-            ip_address(host)
-        except ValueError:
-            return False
-        return True
+        host = request.headers.get("host", "")
+        return origin == _own_origin(request) or self._hosts.has_page(origin, host)
 
 
-def _is_a_browsers(request: Request) -> bool:
-    """Whether a browser has sent a request: some of what it says no page can have it leave out."""
+def _is_of_browser(request: Request) -> bool:
+    """Return whether a browser has sent a request: no page can have it leave out all of these."""
     headers = request.headers
-    said = ("origin", "referer", "accept-language", "sec-fetch-site")
     return (
-        any(name in headers for name in said) or "mozilla" in headers.get("user-agent", "").lower()
+        any(name in headers for name in _OF_BROWSERS)
+        or any(name.startswith("sec-") for name in headers)
+        or "mozilla" in headers.get("user-agent", "").lower()
     )
 
 
 def _own_origin(request: Request) -> str:
-    """Where a request was sent to, as a browser names it."""
+    """Return the origin of this server's pages, as the browser that sent a request names it."""
     scheme = "https" if request.is_encrypted else "http"
     return f"{scheme}://{request.headers.get('host', '')}"
 

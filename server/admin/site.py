@@ -36,12 +36,14 @@ class Route:
         answer: answers requests for it; it asks `Access` whether the visitor may see that.
         leads_on: whether it is for all paths below as well, with or without a form at the end.
         methods: those that it has.
+        is_public: whether pages of all sites may read it, also where nobody has to log on.
     """
 
     names: tuple[str, ...]
     answer: Callable[[Request, Visitor], Awaitable[Response]]
     leads_on: bool = False
     methods: Sequence[str] = READING
+    is_public: bool = False
 
     def is_for(self, segments: Sequence[str]) -> bool:
         """Whether a path is its own."""
@@ -74,20 +76,28 @@ class Site:
 
     async def answer(self, request: Request) -> Response:
         """Answer a request; what is refused is an answer, too."""
+        is_public = False
         try:
-            response = await self._answer(request)
+            route = next((one for one in self._routes if one.is_for(request.segments)), None)
+            is_public = route is not None and route.is_public
+            response = await self._answer(request, route)
         except Refusal as refusal:
             response = say(refusal.status, str(refusal), refusal.headers)
-        self._cross_site.grant(request, response)
+        self._cross_site.grant(request, response, is_public=is_public)
         return response
 
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, request: Request, route: Route | None) -> Response:
         """Answer a request.
+
+        Args:
+            request: the request.
+            route: the route of its path; None if there is none.
 
         Raises:
             Refusal: it is not answered as asked for.
         """
-        route = next((one for one in self._routes if one.is_for(request.segments)), None)
+        if route is None or not route.is_public:
+            self._cross_site.refuse_reader(request)
         methods = READING if route is None else route.methods
         allowed = ("Allow", ", ".join([*methods, "OPTIONS"]))
         if request.method == "OPTIONS":

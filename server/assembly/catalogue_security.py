@@ -5,15 +5,38 @@ Source: AMPS User Guide, Securing AMPS.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-from config_schema.catalogue import LibraryRule, ModuleKind, ModuleRule, OptionRule, ValueKind
+from config_schema.catalogue import (
+    LibraryRule,
+    ModuleKind,
+    ModuleRule,
+    OptionProblem,
+    OptionRule,
+    ValueKind,
+)
+from config_schema.spec import Options
 from server.assembly.catalogue_authenticators import EXEC, MULTI
 from server.assembly.catalogue_directories import MULTI_AUTHENTICATION
 from server.assembly.catalogue_http import HTTP_ENTITLEMENT
 from server.assembly.catalogue_oauth import OAUTH
 from server.assembly.catalogue_users import USERS
 from server.security import simple_access
+
+_TOPICS: Final = ("AllowedTopics", "DeniedTopics")
+
+
+def _without_topics(options: Options, inherited: Options) -> Iterator[OptionProblem]:
+    """Warn where nothing is named: AMPS requires one of the two."""
+    if not any(given.get(name) for given in (options, inherited) for name in _TOPICS):
+        yield OptionProblem(
+            _TOPICS[0],
+            f"is missing, and so is {_TOPICS[1]}: everything is allowed to everyone",
+            "AMPS requires one of the two",
+            is_warning=True,
+        )
+
 
 _SIMPLE_ACCESS: Final = LibraryRule(
     simple_access.LIBRARY,
@@ -40,6 +63,7 @@ _SIMPLE_ACCESS: Final = LibraryRule(
                     choices=("read", "write"),
                 ),
             ),
+            check=_without_topics,
         )
     },
     open_options=True,  # AMPS needs none where it is loaded, and says nothing of those it is given

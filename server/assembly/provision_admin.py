@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from config_schema.units import parse_external_address
+from config_schema.spec.exposure import accepts_everyone
 from server.admin.access import Access
 from server.admin.administrator.administrator import ADMINISTRATOR, METHODS, Administrator
 from server.admin.administrator.groups import groups_of
@@ -32,6 +30,7 @@ from server.statistics.histograms import distributions
 from server.statistics.resources import CLIENTS
 from server.topics.queues.details import details
 from server.transports.descriptors import DescriptorReserve
+from server.transports.own_hosts import OwnHosts, own_names
 
 if TYPE_CHECKING:
     from actions.services import Services
@@ -74,7 +73,12 @@ def provision_admin(
         queue = None if queues is None else queues.find(message_type, name)
         return None if queue is None or log is None else details(queue, log, engine.clock.steady())
 
-    cross_site = CrossSite(admin.access_control_allow_origin, _own_names(spec, admin))
+    cross_site = CrossSite(
+        admin.access_control_allow_origin,
+        OwnHosts(own_names(admin)),
+        is_open=accepts_everyone(admin.authentication, spec.authentication),
+        is_encrypted=admin.tls is not None,
+    )
     administrator = Administrator(
         groups_of(services), access, cross_site, engine_side, trail, engine.log
     )
@@ -99,8 +103,8 @@ def provision_admin(
         Route((*instance, FILTERS), explaining.filters, leads_on=True),
         Route((PATH,), metrics.answer),
         Route((PATH, DETAILED_PATH), metrics.detailed),
-        *(Route((HEALTH_PATH + form,), health.lives) for form in ("", ".json")),
-        *(Route((READY_PATH + form,), health.is_ready) for form in ("", ".json")),
+        *(Route((HEALTH_PATH + form,), health.lives, is_public=True) for form in ("", ".json")),
+        *(Route((READY_PATH + form,), health.is_ready, is_public=True) for form in ("", ".json")),
         Route((ROOT, ADMINISTRATOR), administrator.answer, leads_on=True, methods=METHODS),
     ]
     site = Site(routes, access, cross_site)
@@ -138,16 +142,3 @@ def _make_access(
     authenticator = None if authentication is None else standing[0]
     sessions = engine.switches.sessions
     return Access(admin, authenticator, permissions, engine_side, trail, engine.log, sessions)
-
-
-def _own_names(spec: InstanceSpec, admin: AdminSpec) -> list[str] | None:
-    """What the host is called; None if nobody can do anything by a name of somebody else's."""
-    if admin.tls is not None or admin.authentication is not None or spec.authentication is not None:
-        return None
-    names = [platform.node()]
-    if admin.inet_addr is not None and admin.inet_addr.host is not None:
-        names.append(admin.inet_addr.host)
-    if admin.external_inet_addr is not None:
-        _, where = parse_external_address(admin.external_inet_addr)
-        names.append(urlsplit(f"//{where}").hostname or "")
-    return names

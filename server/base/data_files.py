@@ -1,8 +1,8 @@
 """What all files have in common that an instance keeps: who may read and write them, how they say
 in which version of their format they are, and that one process has them at a time.
 
-Files with messages are readable for their owner and group, for nobody else: the umask takes away
-more, but a lax one opens nothing.
+Files are readable for their owner and group, and for no others: the umask takes away more, but a
+lax one opens nothing.
 
 Whoever has a lock is found in what the system tells of locks. A process id that was written to a
 file would be that of somebody else after a crash, or in another container.
@@ -17,8 +17,10 @@ import os
 from pathlib import Path
 from typing import Final
 
-MODE: Final = 0o640
-"""Permissions of journals, SOW files, tables of publishers and files of chained keys."""
+from config_schema.spec.common import FILE_MODE
+
+MODE: Final = FILE_MODE
+"""Permissions of journals, SOW files, tables of publishers, chained keys, and statistics."""
 
 _LOCKS: Final = Path("/proc/locks")
 _SOMEBODY: Final = "another process"

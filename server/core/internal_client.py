@@ -8,7 +8,7 @@ Source: AMPS User Guide, Publish Message; On Message Published to AMPS.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from server.commands import aggregated
 from server.commands.dispatch import AFTER_LOGON
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from server.subscriptions.presentation import Presentation
     from server.subscriptions.sink import Sink
     from server.subscriptions.subscription import Subscription
+
+_LITERAL: Final = "non_regex_topic"
+"""The option by which a topic is a name, whatever its characters."""
 
 
 class InternalClient:
@@ -76,15 +79,27 @@ class InternalClient:
         self._engine.published_inside.add(1, len(body))
         AFTER_LOGON[command](self._session, Header(command=command, topic=topic), body)
 
-    def delete_records(self, topic: str, filter_text: str) -> Iterator[None]:
+    def delete_records(
+        self, topic: str, filter_text: str, *, literal: bool = False
+    ) -> Iterator[None]:
         """Delete the records of a topic, or of all that a regular expression matches, in slices.
+
+        Args:
+            topic: the topic.
+            filter_text: which records.
+            literal: whether the topic is a name, whatever its characters.
 
         Raises:
             CommandRefused: the topic keeps no records, or the filter cannot be used.
         """
         self._session.last_heard = self._engine.clock.now()
         self._session.heard_at = self._engine.clock.attentive()
-        header = Header(command="sow_delete", topic=topic, short_filter=filter_text)
+        header = Header(
+            command="sow_delete",
+            topic=topic,
+            short_filter=filter_text,
+            short_options=_LITERAL if literal else None,
+        )
         for _ in AFTER_LOGON[header.command](self._session, header, b"") or ():
             yield
 
@@ -97,9 +112,22 @@ class InternalClient:
             return False
 
     def first_record(
-        self, topic: str, filter_text: str, order_by: str | None, options: str | None
+        self,
+        topic: str,
+        filter_text: str,
+        order_by: str | None,
+        options: str | None,
+        *,
+        literal: bool = False,
     ) -> Iterator[bytes | None]:
         """Look for the first record that a query finds.
+
+        Args:
+            topic: the topic.
+            filter_text: what the record must match.
+            order_by: the order that decides which one is the first.
+            options: options of the command.
+            literal: whether the topic is a name, whatever its characters.
 
         Returns:
             The record's body in the form that the options ask for, once it is found; before that,
@@ -109,6 +137,8 @@ class InternalClient:
             CommandRefused: something about the query cannot be.
         """
         session = self._session
+        if literal:
+            options = ",".join(filter(None, (options, _LITERAL)))
         header = Header(
             command="sow",
             topic=topic,

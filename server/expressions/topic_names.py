@@ -28,6 +28,12 @@ _LONGEST_KEPT: Final = 256
 
 _compiled: Final = WeakValueDictionary[str, Regex]()
 
+AUDIT: Final = "/AMPS/Audit"
+"""The topic of the audit trail. AMPS does not have it, so that programs written for AMPS that
+subscribe to `.*` do not expect it: an expression means it only if it names /AMPS."""
+
+_OWN_TOPICS: Final = "/AMPS"
+
 
 class TopicError(ValueError):
     """A topic name cannot be used where it stands. The text says why."""
@@ -41,11 +47,13 @@ class TopicSelector:
         text: the name or regular expression, as sent.
         pattern: the compiled regular expression, None for a literal name.
         needle: what all names contain that it matches.
+        left_out: a name that is none of those meant, whatever the expression matches.
     """
 
     text: str
     pattern: Regex | None
     needle: str = ""
+    left_out: str = ""
 
     @property
     def is_regex(self) -> bool:
@@ -75,7 +83,9 @@ class TopicSelector:
         """
         if self.pattern is None:
             return self.text == topic
-        return self.needle in topic and self.pattern.decide(topic, effort)
+        if self.needle not in topic or topic == self.left_out:
+            return False
+        return self.pattern.decide(topic, effort)
 
 
 def has_regex_characters(name: str) -> bool:
@@ -110,4 +120,4 @@ def select_topics(text: str, *, literal: bool = False) -> TopicSelector:
             pattern = _compiled[text] = compile_regex(text, BRIEF_STEPS)
         except PatternRefused as refusal:
             raise TopicError(f"{text!r}: {refusal}") from None
-    return TopicSelector(text, pattern, needle(text))
+    return TopicSelector(text, pattern, needle(text), "" if _OWN_TOPICS in text else AUDIT)

@@ -17,7 +17,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from server.base.data_files import FileInUseError, lock, version_mismatch
+from server.base.data_files import MODE, FileInUseError, lock, version_mismatch
 from server.statistics import layout, takeover
 from server.statistics.resources import LIFETIMES
 from server.statistics.sample import Entry, Snapshot
@@ -38,7 +38,6 @@ _LONGEST_LOG: Final = 16 << 20
 _VACUUM_PAGES: Final = 512
 """Given back to the file system in one step."""
 
-_FILE_MODE: Final = 0o644  # like SQLite's
 
 _MOST_LIFETIMES: Final = 1_000
 
@@ -367,7 +366,7 @@ def _claim(path: str) -> int:
         sqlite3.Error: somebody else records in it, or it cannot be written to.
     """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
     except OSError as error:
         raise sqlite3.OperationalError(error.strerror) from None
     try:

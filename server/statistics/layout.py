@@ -54,11 +54,21 @@ def later_version(header: bytes) -> str | None:
 
     Source: SQLite, Database File Format, 1.3 The Database Header.
     """
+    version = version_of(header)
+    is_later = version is not None and version > FORMAT
+    return version_mismatch(version or 0, FORMAT) if is_later else None
+
+
+def version_of(header: bytes) -> int | None:
+    """Return the version of a statistics database; None for any other file.
+
+    Args:
+        header: its first `HEADER_SIZE` bytes.
+    """
     if len(header) < HEADER_SIZE:
         return None
     magic, version, application = _HEADER.unpack_from(header)
-    is_later = (magic, application) == (_SQLITE, APPLICATION_ID) and version > FORMAT
-    return version_mismatch(version, FORMAT) if is_later else None
+    return int(version) if (magic, application) == (_SQLITE, APPLICATION_ID) else None
 
 
 def static(resource: Resource) -> str:

@@ -21,6 +21,7 @@ from server.journal.naming import COMPRESSED, JOURNAL
 from server.program.command_line import Parser, file_name, make_parser
 from server.program.console import say
 from server.sow import chain_file, slab_format
+from server.statistics.layout import version_of as statistics_version
 from server.tools.command import command
 from server.tools.journal_text import write_out
 
@@ -84,6 +85,8 @@ def identify(path: Path) -> Identity:
         kind = KINDS.get(start[place : place + 8])
         if kind is not None:
             return Identity(kind, int.from_bytes(start[place + 8 : place + 10], "little"))
+    if (version := statistics_version(start)) is not None:
+        return Identity("statistics database", version)
     if path.name.endswith((JOURNAL, COMPRESSED)) and start and not any(start):
         return Identity("AMPS journal, not yet used")
     return Identity("not an AMPS file")

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.base.complaints import Complaints, host_of
+from server.expressions.topic_names import AUDIT
 from server.subscriptions.envelope import iso_timestamp
 from server.topics.events import EventField, EventTopic, EventTypes
-from server.topics.transaction_log import AUDIT
 
 if TYPE_CHECKING:
     from server.base.clock import Clock

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from server.expressions.topic_names import AUDIT
 from server.journal import (
     EVENTS,
     BookmarkError,
@@ -45,8 +46,7 @@ Place: TypeAlias = Span | BookmarkError
 """A part of the log, or why there is none."""
 
 _RESERVED: Final = "/AMPS/"
-AUDIT: Final = "/AMPS/Audit"
-"""The one topic of the server's own that can be recorded."""
+"""How topics of the server's own begin, of which only that of the audit trail can be recorded."""
 _RELEASED_AT_ONCE: Final = 128
 """Of those who wait for stable storage; each has an ack or so to send."""
 _MOST_DAMAGED: Final = 1_000

@@ -31,6 +31,7 @@ from server.security.authentication import (
 from server.security.later import Later, mapped
 from server.security.negotiation import proof
 from server.transports.origins import Origins
+from server.transports.own_hosts import OwnHosts
 from server.transports.trusted_admin import TrustedAdmin
 
 _PROTOCOLS: Final = ("amps", "json", "websocket")
@@ -80,12 +81,15 @@ class Doorkeeper:
         www_authenticate: the challenge for requests without credentials (WWWAuthenticate); None
             if credentials may as well come with the logon.
         origins: the web pages that may connect (AccessControlAllowOrigin).
+        own_hosts: the hosts whose pages alone may connect, since nothing is configured and no
+            credentials are checked; None where that does not hold.
         trusted_admin: knows who has logged on to the admin interface; None if that does not matter.
     """
 
     message_types: Collection[str]
     www_authenticate: str | None
     origins: Origins
+    own_hosts: OwnHosts | None
     trusted_admin: TrustedAdmin | None
 
     def admit(
@@ -122,6 +126,15 @@ class Doorkeeper:
             if not self.origins.allow(origin):
                 raise HandshakeRefused(
                     HTTPStatus.FORBIDDEN, f"Pages of {origin[:200]!r} may not connect."
+                )
+            own = self.own_hosts
+            if own is not None and not own.has_page(origin, headers.get("Host", "")):
+                raise HandshakeRefused(
+                    HTTPStatus.FORBIDDEN,
+                    f"Pages of {origin[:200]!r} may not connect: where nobody has to log on, only "
+                    "pages of this host and of the browser's own machine may. "
+                    "AccessControlAllowOrigin of a Protocol says which others may; a name of this "
+                    "host belongs into ExternalInetAddr of Admin.",
                 )
 
     def _message_type(self, path: str, fixed: str | None) -> str | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from config_schema.spec import InstanceSpec, ProtocolSpec, SlowClientLimits, TransportSpec
+from config_schema.spec.exposure import accepts_everyone
 from config_schema.units import parse_external_address
 from server.base.complaints import Complaints
 from server.core.engine import Engine
@@ -31,6 +32,7 @@ from server.transports.legacy import LegacyConnection, make_dialect
 from server.transports.listener import Listener, TransportError
 from server.transports.origins import Origins
 from server.transports.outgoing import Outgoing
+from server.transports.own_hosts import OwnHosts, own_names
 from server.transports.replication import AcceptedReplication, ReplicatingUsers
 from server.transports.stream import StreamConnection
 from server.transports.tls import watch_files
@@ -250,8 +252,10 @@ class TransportTable:
             if variant is None
             else (*variant.http_headers, *transport.http_headers)
         )
+        allowed = () if variant is None else variant.allowed_origins
+        is_open = accepts_everyone(transport.authentication, self._spec.authentication)
         try:
-            origins = Origins(() if variant is None else variant.allowed_origins)
+            origins = Origins(allowed)
         except ValueError as error:
             raise TransportError(f"{transport.location}: {error}") from None
         return WebsocketSettings(
@@ -259,6 +263,7 @@ class TransportTable:
                 self._engine.settings.message_types,
                 challenge,
                 origins,
+                OwnHosts(own_names(self._spec.admin)) if is_open and not allowed else None,
                 None if variant is None else self._trusted_admin(variant, origins),
             ),
             headers=tuple(_header(line) for line in lines),

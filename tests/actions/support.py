@@ -10,7 +10,7 @@ from typing import Any
 
 from actions.action import Action, Part
 from actions.module import Trigger
-from actions.registry import CONDITIONS, STEPS, TRIGGERS
+from actions.registry import TRIGGERS, make_part
 from actions.services import Services
 from config_schema.problems import Location
 from config_schema.spec import Option, Options
@@ -90,8 +90,7 @@ class Bench:
         """Add an action, and provision it."""
         parts = []
         for name, given in steps:
-            make = STEPS.get(name) or CONDITIONS[name]
-            parts.append(Part(name, make(options(given)), HERE))
+            parts.append(Part(name, make_part(name, options(given)), HERE))
         return self.add_parts(on, parts)
 
     def add_parts(self, on: Use | None, parts: Sequence[Part]) -> Action:

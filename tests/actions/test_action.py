@@ -12,9 +12,13 @@ from actions import action as limits
 from actions.action import Part
 from actions.context import Context
 from actions.module import Step
+from actions.step_options import StepOptions
+from config_schema.catalogue import ModuleRule
 from config_schema.spec import Options
 from tests.actions.support import HERE, Bench, Use, echo, on_publish, publish
 from tests.support.waiting import wait_until
+
+NO_OPTIONS = StepOptions(Options(), ModuleRule("none", "has no options"))
 
 
 class Waits(Step):
@@ -118,14 +122,14 @@ def test_a_failing_step_stops_the_action_with_one_entry(step: Use, reason: str) 
 
 def test_a_step_has_only_so_much_time() -> None:
     bench = Bench()
-    bench.add_parts(None, [Part("waits", Waits(Options()), HERE)])
+    bench.add_parts(None, [Part("waits", Waits(NO_OPTIONS), HERE)])
     bench.perform()
     assert "longer than 0.05 seconds" in str(bench.entries("29-0101")[0]["reason"])
 
 
 def test_a_defect_costs_one_run_and_is_said() -> None:
     bench = Bench()
-    bench.add_parts(None, [Part("breaks", Breaks(Options()), HERE)])
+    bench.add_parts(None, [Part("breaks", Breaks(NO_OPTIONS), HERE)])
     bench.post_all([{}] * 3)
     assert ["ZeroDivisionError" in str(entry["error"]) for entry in bench.entries("01-0004")] == [
         True
@@ -135,7 +139,7 @@ def test_a_defect_costs_one_run_and_is_said() -> None:
 def test_messages_do_not_wait_for_an_action() -> None:
     """While an action hangs, what is published is delivered, and other actions run."""
     bench = Bench()
-    bench.add_parts(on_publish("orders"), [Part("waits", Waits(Options()), HERE)])
+    bench.add_parts(on_publish("orders"), [Part("waits", Waits(NO_OPTIONS), HERE)])
     bench.add(on_publish("orders"), echo("{{AMPS_DATA}}"))
     subscriber, publisher = bench.core.log_on("s"), bench.core.log_on("p")
     subscriber.send({"c": "subscribe", "t": "orders", "sub_id": "1"})

@@ -9,13 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from actions.catalogue import DO_MODULES
 from actions.do_compress_files import DoCompressFiles
 from actions.module import StepFailed
 from actions.old_files import Choice, tidy_up
+from actions.step_options import StepOptions
 from config_schema.spec import Options
 from tests.actions.support import Bench, echo
 
 AGES = {"a.log": 50, "b.log": 40, "c.log": 30, "young.log": 0, "other.txt": 90}
+
+OPTIONS = StepOptions(Options(), DO_MODULES["amps-action-do-compress-files"])
 
 
 @pytest.fixture
@@ -70,7 +74,7 @@ def test_a_journal_stays_and_the_step_fails(logs: Path, name: str) -> None:
 
 def test_one_file_that_cannot_be_processed_does_not_keep_the_others(logs: Path) -> None:
     (logs / "a.log.gz").write_text("in the way")
-    step = DoCompressFiles(Options())
+    step = DoCompressFiles(OPTIONS)
     with pytest.raises(StepFailed, match=r"a\.log: .*already"):
         tidy_up(Choice(str(logs / "?.log"), 86_400, None, None), step.process)
     assert (logs / "a.log").exists()
@@ -81,7 +85,7 @@ def test_one_file_that_cannot_be_processed_does_not_keep_the_others(logs: Path) 
 def test_a_compressed_file_is_as_old_as_it_was_and_not_compressed_again(logs: Path) -> None:
     (logs / "a.log").chmod(0o600)
     changed = (logs / "a.log").stat().st_mtime
-    step = DoCompressFiles(Options())
+    step = DoCompressFiles(OPTIONS)
     for _ in range(2):
         tidy_up(Choice(str(logs / "a.log*"), 86_400, None, None), step.process)
     status = (logs / "a.log.gz").stat()
@@ -94,11 +98,11 @@ def test_as_a_step_with_variables(logs: Path) -> None:
     given: dict[str, str | list[str]] = {
         "Age": "{{AGE}}",
         "Pattern": f"{logs}/{{{{P}}}}.log",
-        "Keep": "1",
+        "Keep": "0",
         "Count": "10",
     }
     bench.add(None, ("amps-action-do-remove-files", given), echo("done"))
-    bench.perform(AGE=b"35d", P=b"?")
+    bench.perform(AGE=b"35d", P=b"a")
     assert bench.echoes() == ["done"]
     assert {"b.log", "c.log"} <= set(os.listdir(logs))
     assert not (logs / "a.log").exists()

@@ -16,6 +16,7 @@ from config_schema.configuration_text import shown
 from server.admin.cross_site import CrossSite
 from server.admin.http.messages import Document, Refusal, Request, Response
 from server.security.cookies import COOKIE, Sessions
+from server.transports.own_hosts import OwnHosts
 from tests.admin.support import Admin, running_admin
 from tests.support.waiting import WAIT_SECONDS
 
@@ -256,6 +257,40 @@ READING = [
 ]
 
 
+OPEN_READING = [
+    (None, {}, "http://here:8085", False),
+    (None, {"origin": "http://here:8085"}, "http://here:8085", False),
+    (None, {"origin": "http://here:3000"}, "http://here:3000", False),
+    (None, {"origin": "https://plant"}, "https://plant", False),
+    (None, {"origin": "http://localhost:3000"}, "http://localhost:3000", False),
+    (None, {"origin": "http://127.0.0.1:3000"}, "http://127.0.0.1:3000", False),
+    (None, {"origin": "http://[::1]:3000"}, "http://[::1]:3000", False),
+    (None, {"origin": "http://10.0.0.1:3000"}, "http://here:8085", True),
+    (None, {"origin": "https://evil.example"}, "http://here:8085", True),
+    (None, {"origin": "http://localhost.evil.example"}, "http://here:8085", True),
+    (None, {"origin": "http://[broken"}, "http://here:8085", True),
+    (None, {"origin": "null"}, "http://here:8085", True),
+    ("*", {"origin": "https://evil.example"}, "*", False),
+    (PATTERN, {"origin": "https://nyc.us.my.com"}, "https://nyc.us.my.com", False),
+    (PATTERN, {"origin": "https://evil.example"}, "http://here:8085", True),
+]
+
+
+@pytest.mark.parametrize(("pattern", "headers", "granted", "is_refused"), OPEN_READING)
+def test_pages_that_may_read_where_nobody_logs_on(
+    pattern: str | None, headers: dict[str, str], granted: str, is_refused: bool
+) -> None:
+    cross_site = CrossSite(pattern, OwnHosts(["plant", "here"]), is_open=True)
+    response = Response(Document(b"", ""))
+    cross_site.grant(request(**headers), response)
+    assert dict(response.headers)["Access-Control-Allow-Origin"] == granted
+    if is_refused:
+        with pytest.raises(Refusal, match="AccessControlAllowOrigin"):
+            cross_site.refuse_reader(request(**headers))
+    else:
+        cross_site.refuse_reader(request(**headers))
+
+
 @pytest.mark.parametrize(("pattern", "headers", "granted"), READING)
 def test_who_may_read(pattern: str | None, headers: dict[str, str], granted: str) -> None:
     response = Response(Document(b"", ""))
@@ -313,7 +348,8 @@ def test_who_may_act(pattern: str | None, headers: dict[str, str], may: bool) ->
 )
 def test_browsers_act_under_a_known_name_where_nobody_logs_on(host: str, may: bool) -> None:
     """A name that leads here may be anybody's, and its pages are on one site with us."""
-    guarded, open_to_all = CrossSite(None, ["plant"]), CrossSite(None)
+    guarded = CrossSite(None, OwnHosts(["plant"]), is_open=True)
+    open_to_all = CrossSite(None)
     for headers in ({"accept_language": "en"}, {"user_agent": "Mozilla/5.0"}):
         asked = request(host=host, **headers)
         open_to_all.refuse_foreign(asked)
@@ -323,6 +359,28 @@ def test_browsers_act_under_a_known_name_where_nobody_logs_on(host: str, may: bo
             with pytest.raises(Refusal, match="ExternalInetAddr"):
                 guarded.refuse_foreign(asked)
     guarded.refuse_foreign(request(host=host, user_agent="curl/7.88"))
+
+
+FORGEABLE = [
+    ({}, False),  # curl
+    ({"user_agent": "python-requests/2.31", "accept_encoding": "gzip"}, False),
+    ({"user_agent": "Mozilla/5.0"}, True),
+    ({"accept_language": "*"}, True),
+    ({"upgrade_insecure_requests": "1"}, True),
+    ({"sec_purpose": "prefetch"}, True),
+    ({"sec_fetch_site": "none"}, True),
+    ({"referer": "http://here:8085/amps"}, True),
+    ({"user_agent": "Mozilla/5.0", "origin": "http://here:8085"}, False),
+    ({"user_agent": "Mozilla/5.0", "x_requested_with": "x"}, False),
+]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(("headers", "expected"), FORGEABLE)
+def test_requests_that_any_page_can_have_a_browser_send(
+    method: str, headers: dict[str, str], expected: bool
+) -> None:
+    assert CrossSite(None).is_forgeable(request(method, **headers)) is expected
 
 
 def test_a_server_tells_which_sites_may_read(tmp_path: Path) -> None:
@@ -362,6 +420,24 @@ SHOWN = [
     ("<Header>X-Api-Key: a b</Header>", "<Header>X-Api-Key: ********</Header>"),
     ("<Header>Vary: Accept</Header>", "<Header>Vary: Accept</Header>"),
     ("<Header>Set-Cookie: a=b; c</Header>", "<Header>Set-Cookie: ********</Header>"),
+    (
+        "<Command>sshpass -p a1 ssh -p 22 h; sshpass -p 1234 x; sshpass -p 'b c' y</Command>",
+        (
+            "<Command>sshpass -p ******** ssh -p 22 h; sshpass -p ******** x; "
+            "sshpass -p '********' y</Command>"
+        ),
+    ),
+    (
+        "<Command>any -p SECRET ; any -p &quot;S&quot; ; mysql -pS ; redis-cli -a S</Command>",
+        (
+            "<Command>any -p ******** ; any -p ******** ; mysql -p******** ; "
+            "redis-cli -a ********</Command>"
+        ),
+    ),
+    (
+        "<Command>mkdir -p /a/b; docker run -p 127.0.0.1:1:1 i; git log -p | cat</Command>",
+        "<Command>mkdir -p /a/b; docker run -p 127.0.0.1:1:1 i; git log -p | cat</Command>",
+    ),
     (
         """<Command>curl -u me:a --header "Authorization: Bearer b" -o c</Command>""",
         """<Command>curl -u me:******** --header "Authorization: ********" -o c</Command>""",

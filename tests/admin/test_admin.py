@@ -121,7 +121,7 @@ def test_answers_have_the_headers_of_the_configuration_and_protect_browsers(admi
         assert headers["x-frame-options"] == "DENY"
         assert headers["x-content-type-options"] == "nosniff"
         assert "default-src 'none'" in headers["content-security-policy"]
-        assert headers["access-control-allow-origin"] == "*"
+        assert headers["access-control-allow-origin"] == f"http://127.0.0.1:{admin.port}"
 
 
 def test_the_style_of_pages_is_what_the_policy_allows(admin: Admin) -> None:

@@ -6,6 +6,7 @@ import http.client
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+from xml.etree import ElementTree
 
 import pytest
 
@@ -206,7 +207,11 @@ def test_full_journals_are_listed_and_done_with_all_older_ones(admin: Admin) -> 
 
 def test_an_action_runs_with_the_parameters_of_the_request(admin: Admin) -> None:
     (listed,) = below(admin.ask(f"{TOP}/actions.json").json)["actions"]
-    assert (listed["id"], listed["name"]) == ("say", "Says something")
+    assert (listed["id"], listed["name"], listed["description"]) == (
+        "say",
+        "Saying",
+        "Says something",
+    )
     missing = admin.ask(f"{TOP}/actions/say?what=nothing")
     assert (missing.status, "What" in missing.text) == (400, True)
     assert admin.ask(f"{TOP}/actions/say?What=one&other=two").status == 200
@@ -247,12 +252,50 @@ def test_pages_of_other_sites_have_nothing_done(admin: Admin, headers: dict[str,
     "headers",
     [
         {"Origin": "https://friend.example", "Sec_Fetch_Site": "cross-site"},
-        {"Sec_Fetch_Site": "none"},
-        {"Sec_Fetch_Site": "same-origin"},
+        {"Sec_Fetch_Site": "same-origin", "X_Requested_With": "console"},
+        {"User_Agent": "curl/8.5.0"},
     ],
 )
 def test_our_pages_and_those_that_are_allowed_do(admin: Admin, headers: dict[str, str]) -> None:
     assert admin.ask(f"{TOP}/actions/say?What=fine", **headers).status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Sec_Fetch_Site": "none"}, {"Sec_Fetch_Site": "same-origin"}, {"User_Agent": "Mozilla/5.0"}],
+)
+def test_a_browser_is_shown_a_form_instead_of_acting(admin: Admin, headers: dict[str, str]) -> None:
+    """Any page can have it send a GET; the form's POST has an Origin."""
+    reply = admin.ask(f"{TOP}/actions/say?other=%22form%3E", **headers)
+    assert (reply.status, reply.headers["allow"]) == (405, "POST")
+    assert f'<form method="post" action="{TOP}/actions/say">' in reply.text
+    assert 'name="other" value="&quot;form&gt;"' in reply.text
+    assert '<input name="What">' in reply.text
+    refused = admin.ask(f"{TOP}/actions/say.json?What=fine", **headers)
+    assert (refused.status, "X-Requested-With" in refused.text) == (405, True)
+    assert 'form"' not in admin.server.log()
+
+
+@pytest.mark.parametrize("name", ["AMPS_INSTANCE_NAME", "AMPS_BYTE_22", "AMPS_MINIDUMP_PATH"])
+def test_a_request_sets_no_variables_of_the_instance(admin: Admin, name: str) -> None:
+    reply = admin.ask(f"{TOP}/actions/say?What=fine&{name}=evil")
+    assert (reply.status, name in reply.text) == (409, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("", "<resource id='actions'><name></name>"),
+        ("/actions", "<resource id='say'><name>Saying</name><description>Says something</desc"),
+        ("/diagnostics/dump", "<diagnostics><dump>The state of the queues has been written"),
+    ],
+)
+def test_what_can_be_done_as_xml(admin: Admin, path: str, expected: str) -> None:
+    reply = admin.ask(f"{TOP}{path}.xml")
+    assert reply.headers["content-type"].startswith("application/xml")
+    assert ElementTree.fromstring(reply.text).tag == "amps"
+    assert "<administrator>" in reply.text
+    assert expected in reply.text
 
 
 @pytest.mark.parametrize(

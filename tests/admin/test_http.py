@@ -245,6 +245,21 @@ def test_a_head_is_what_a_get_has_without_its_body(peer: Peer, path: str) -> Non
     connection.close()
 
 
+@pytest.mark.parametrize(
+    "garbage",
+    [b"hello\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"\x16\x03\x01\r\n\r\n"],
+)
+def test_what_is_no_request_is_refused_behind_a_head(peer: Peer, garbage: bytes) -> None:
+    """The refusal has a body again; without one, its Content-Length would be wrong."""
+    first, second = peer.exchange(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n" + garbage).split(
+        b"\r\n\r\nHTTP/1.1 "
+    )
+    assert first.startswith(b"HTTP/1.1 200 ")
+    head, body = second.split(b"\r\n\r\n")
+    assert head.startswith(b"400 ")
+    assert f"content-length: {len(body)}".encode() in head.lower()
+
+
 def test_a_stream_comes_in_chunks_and_to_old_programs_until_the_end(peer: Peer) -> None:
     reply = peer.exchange(request("GET /stream HTTP/1.1", "Host: a"))
     assert b"transfer-encoding: chunked" in reply.lower()

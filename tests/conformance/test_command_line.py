@@ -194,13 +194,13 @@ def test_a_check_tells_what_a_start_would_not_find(tmp_path: Path) -> None:
         """<AMPSConfig>
 <Name>n</Name>
 <Transports>
-<Transport><Name>a</Name><Type>tcps</Type><InetAddr>9007</InetAddr>
+<Transport><Name>a</Name><Type>tcps</Type><InetAddr>localhost:9007</InetAddr>
 <Certificate>missing.crt</Certificate>
 <PrivateKey>missing.key</PrivateKey>
 <VerifyClient>true</VerifyClient>
 <CAFile>missing.pem</CAFile>
 </Transport>
-<Transport><Name>b</Name><Type>tcps</Type><InetAddr>9017</InetAddr>
+<Transport><Name>b</Name><Type>tcps</Type><InetAddr>localhost:9017</InetAddr>
 <Certificate>there.pem</Certificate><PrivateKey>there.pem</PrivateKey>
 <CAFile>nobody_reads_it.pem</CAFile>
 </Transport>
@@ -403,7 +403,7 @@ def replicating(name: str, peer: str, topics: str = "orders") -> str:
     return f"""<AMPSConfig>
 <Name>{name}</Name>
 <Transports><Transport>
-<Name>in</Name><Type>amps-replication</Type><InetAddr>{ports[name]}</InetAddr>
+<Name>in</Name><Type>amps-replication</Type><InetAddr>{name}:{ports[name]}</InetAddr>
 </Transport></Transports>
 <TransactionLog><JournalDirectory>journal</JournalDirectory>{recorded}</TransactionLog>
 <Replication><Destination>

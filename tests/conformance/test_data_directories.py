@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.support.server import running_server
+from tests.support.server import (
+    CONFIGURATION,
+    free_port,
+    running_configuration,
+    running_server,
+)
 from tests.support.sow import CHAINED_TOPIC, CHAINING
 
 TOPICS = """
@@ -51,14 +56,28 @@ def allow_everything() -> None:
     os.umask(0)
 
 
-def test_files_with_messages_are_not_for_everybody(tmp_path: Path) -> None:
-    """Whatever the umask says; the configuration and the log are not ours to close."""
-    with running_server(tmp_path, elements=ALL_KINDS, prepare=allow_everything) as server:
+TARGETS = """
+<Target><Protocol>file</Protocol><FileName>plain.log</FileName><Level>info</Level></Target>
+<Target><Protocol>gzip</Protocol><FileName>packed.log.gz</FileName><Level>info</Level></Target>
+"""
+
+STATISTICS = """
+<Admin><InetAddr>127.0.0.1:0</InetAddr><FileName>stats.db</FileName><Interval>1s</Interval></Admin>
+"""
+
+
+def test_files_are_not_for_everybody(tmp_path: Path) -> None:
+    """Whatever the umask says; what the shell makes of standard output is not ours to close."""
+    port, elements = free_port(), ALL_KINDS + STATISTICS
+    text = CONFIGURATION.format(port=port, elements=elements, transports="", level="info")
+    text = text.replace("</Logging>", f"{TARGETS}</Logging>")
+    with running_configuration(tmp_path, text, port, allow_everything) as server:
         with server.log_on() as peer:
             ack = peer.ask({"c": "publish", "t": "chained", "s": 1, "a": "persisted"}, b'{"id": 1}')
             assert ack["status"] == "success"
         assert server.stop() == 0
-    files = [tmp_path / "chained.sow", tmp_path / "ids.chain", *(tmp_path / "journal").iterdir()]
+    ours = ["chained.sow", "ids.chain", "plain.log", "packed.log.gz", "stats.db"]
+    files = [*(tmp_path / name for name in ours), *(tmp_path / "journal").iterdir()]
     assert {path.suffix for path in files} >= {".sow", ".chain", ".journal", ".ack"}
     assert {f"{path.name}: {path.stat().st_mode & 0o777:o}" for path in files} == {
         f"{path.name}: 640" for path in files

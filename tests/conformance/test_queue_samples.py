@@ -19,8 +19,8 @@ def sample(directory: Path, name: str) -> Iterator[str]:
     """Run a sample; gives the URI of its transport."""
     port = free_port()
     text = (SAMPLES / name).read_text("utf-8")
-    assert "<InetAddr>9007<" in text
-    text = text.replace("<InetAddr>9007<", f"<InetAddr>127.0.0.1:{port}<")
+    assert "<InetAddr>localhost:9007<" in text
+    text = text.replace("<InetAddr>localhost:9007<", f"<InetAddr>127.0.0.1:{port}<")
     text = text.replace("localhost:8085", f"localhost:{free_port()}")
     with running_configuration(directory, text, port) as server:
         yield f"tcp://127.0.0.1:{port}/amps/json"

@@ -64,7 +64,7 @@ def instances(directory: Path, *names: str) -> Iterator[Mapping[str, RunningServ
     try:
         for name in names:
             path = directory / "sample_configs" / "replication" / f"{name}.xml"
-            port = re.search(r"<InetAddr>(\d+)<", path.read_text())
+            port = re.search(r"<InetAddr>localhost:(\d+)<", path.read_text())
             assert port is not None
             log = directory / f"{name}.log"
             process = ForkedProcess(directory, path, log, None)

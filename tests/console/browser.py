@@ -216,18 +216,19 @@ class Browser:
 
 
 @contextmanager
-def running_browser(directory: Path) -> Iterator[Browser]:
+def running_browser(directory: Path, *more: str) -> Iterator[Browser]:
     """A browser, ended in the end.
 
     Args:
         directory: for what it keeps.
+        more: further options of its command line.
     """
     from selenium.webdriver import Chrome, ChromeOptions
     from selenium.webdriver.chrome.service import Service
 
     options = ChromeOptions()
     options.binary_location = shutil.which(CHROMIUM) or CHROMIUM
-    for option in (*_OPTIONS, f"--user-data-dir={directory}"):
+    for option in (*_OPTIONS, *more, f"--user-data-dir={directory}"):
         options.add_argument(option)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = Chrome(options, Service(shutil.which(DRIVER) or DRIVER))

@@ -11,13 +11,18 @@ import pytest
 from tests.console.browser import CHROMIUM, DRIVER, Browser, running_browser
 
 
-@pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One browser for all tests of a process."""
+def require_chromium() -> None:
+    """Skip a test where there is no browser."""
     for program in (CHROMIUM, DRIVER):
         if shutil.which(program) is None:
             pytest.skip(f"there is no {program} here, which shows the console")
     pytest.importorskip("selenium")
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One browser for all tests of a process."""
+    require_chromium()
     with running_browser(tmp_path_factory.mktemp("chromium")) as browser:
         yield browser
 

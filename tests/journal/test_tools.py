@@ -14,6 +14,7 @@ from server.journal.queue_points import QueuePoint, QueuesCache, pack_queues, un
 from server.journal.times import iso_timestamp, raw_timestamp
 from server.sow.chain_file import ChainFile
 from server.sow.slab_file import SlabFile
+from server.statistics.database import Database
 from server.tools import (
     amps_client_ack_dump,
     amps_file,
@@ -223,6 +224,7 @@ KINDS = {
     "orders.sow": "AMPS sow 1.0",
     "chains": "AMPS chained keys 1.0",
     "other": "not an AMPS file",
+    "stats.db": "AMPS statistics database 1.0",
 }
 
 
@@ -231,6 +233,7 @@ def test_kinds_of_files(journals: Path, capsys: pytest.CaptureFixture[str]) -> N
     (journals / "TEST.queues.ack").write_bytes(pack_queues(QUEUES, 0))
     SlabFile(journals / "orders.sow", 4096).close()
     ChainFile(journals / "chains").close()
+    Database(str(journals / "stats.db")).close()
     assert amps_file.main([str(journals / "*")]) == 0
     lines = dict(line.split(": ") for line in capsys.readouterr().out.splitlines())
     assert lines == KINDS

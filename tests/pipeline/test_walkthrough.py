@@ -47,7 +47,7 @@ def test_the_walkthrough_prints_what_it_says(
     (tmp_path / "docs").mkdir()
     (tmp_path / "sample_configs").mkdir()
     text = (ROOT / "sample_configs" / "pipeline.xml").read_text("utf-8")
-    listening = text.replace("<InetAddr>9007<", f"<InetAddr>127.0.0.1:{port}<")
+    listening = text.replace("<InetAddr>localhost:9007<", f"<InetAddr>127.0.0.1:{port}<")
     (tmp_path / "sample_configs" / "pipeline.xml").write_text(listening)
     monkeypatch.chdir(tmp_path / "docs")
     names: dict[str, Any] = {}
@@ -73,7 +73,7 @@ def test_the_page_of_topics_works(
     port = free_port()
     text = (ROOT / "sample_configs" / "pipeline.xml").read_text("utf-8")
     text = text.replace("</SOW>", f"{POSITIONS}</SOW>")
-    text = text.replace("<InetAddr>9007<", f"<InetAddr>127.0.0.1:{port}<")
+    text = text.replace("<InetAddr>localhost:9007<", f"<InetAddr>127.0.0.1:{port}<")
     frame = spark.createDataFrame(
         [('{"symbol": "IBM", "qty": 200, "price": 2}', "1")], "body STRING, sow_key STRING"
     )

@@ -281,6 +281,28 @@ def plain(tmp_path: Path) -> Iterator[RunningServer]:
         yield server
 
 
+@pytest.mark.parametrize(
+    ("topic", "is_meant"),
+    [(".*", False), ("^/A", False), ("Audit$", False), ("^/AMPS/", True), ("/AMPS/A.*", True)],
+)
+def test_an_expression_means_the_trail_if_it_names_it(
+    plain: RunningServer, topic: str, is_meant: bool
+) -> None:
+    """Programs written for AMPS, which has no such topic, meet no unknown messages."""
+    with plain.log_on("reader") as reader, plain.log_on("writer") as writer:
+        reader.subscribe("mark", "1")
+        reader.send({"c": "subscribe", "cid": "2", "sub_id": "2", "t": topic, "a": "processed"})
+        while reader.receive()[0].get("cid") != "2":
+            pass  # the subscription is an event that it may hear of
+        with plain.log_on("other"):
+            pass
+        writer.send({"c": "publish", "t": "mark"}, b"{}")
+        heard = set()
+        while "mark" not in heard:
+            heard.add(reader.receive()[0].get("t"))
+    assert ("/AMPS/Audit" in heard) is is_meant
+
+
 @pytest.mark.parametrize("message_type", ["xml", "fix", "nvfix", "bson", "msgpack"])
 def test_the_trail_is_there_in_other_types(plain: RunningServer, message_type: str) -> None:
     with plain.log_on("reader", message_type) as reader:

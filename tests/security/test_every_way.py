@@ -364,8 +364,10 @@ def test_only_messages_that_may_be_seen_are_acknowledged(scene: Scene, which: st
                 reader.send({"c": "sow_delete", "t": "limited/queue", "bm": one["bm"]})
             header |= {"bm": "1|1|"}
         ack = reader.ask(header)
+        again = reader.ask(header)
     deleted = 0 if which == "one by one" else len(there) - len(left)
     assert ack["records_deleted"] == ack["topic_matches"] == deleted
+    assert again["matches"] == again["records_deleted"] == 0, "they have left the queue"
     with scene.server.log_on("everyone", user_id="root") as consumer:
         consumer.send(subscription)
         assert _distinct(gather(consumer, left)) == left

@@ -46,7 +46,7 @@ FULL = f"""
   <MessageTypes><MessageType><Name>own</Name><Module>types</Module></MessageType></MessageTypes>
   <Transports>
     <Transport>
-      <Name>session</Name><Type>tcp</Type><InetAddr>9010</InetAddr>
+      <Name>session</Name><Type>tcp</Type><InetAddr>localhost:9010</InetAddr>
       <Protocol>fix-session</Protocol><MessageType>fix</MessageType>
     </Transport>
     <Transport>
@@ -87,7 +87,7 @@ SMALL = """
 <AMPSConfig>
   <Name>small</Name>
   <Transports><Transport>
-    <Name>any</Name><Type>tcp</Type><InetAddr>9007</InetAddr><Protocol>amps</Protocol>
+    <Name>any</Name><Type>tcp</Type><InetAddr>localhost:9007</InetAddr><Protocol>amps</Protocol>
   </Transport></Transports>
   <SOW><Topic>
     <Name>orders</Name><MessageType>json</MessageType><Key>/id</Key>

@@ -529,3 +529,14 @@ def test_a_disk_without_room_for_two_more_files_is_wrong(tmp_path: Path) -> None
     found = Examination()
     disks.examine([Place("journals", tmp_path, needs=1 << 60)], found, kernel(tmp_path))
     assert found.findings[0].verdict is Verdict.WRONG
+
+
+def test_directories_on_one_disk_are_one_line(tmp_path: Path) -> None:
+    found = Examination()
+    places = [Place("journals", tmp_path / "a"), Place("records", tmp_path / "b")]
+    disks.examine(places, found, kernel(tmp_path))
+    (room,) = (one for one in found.findings if "free (" in one.value)
+    assert room.name == f"journals: {tmp_path}/a; records: {tmp_path}/b"
+    facts = found.facts["disks"]
+    assert isinstance(facts, list)
+    assert [one["for"] for one in facts] == ["journals", "records"]

@@ -52,6 +52,10 @@ def test_what_is_installed(image: Path) -> None:
         assert "@PREFIX@" not in text
     assert not (image / INIT_SCRIPT).exists()
     assert not (image / PROGRAM / "lib/python3.11/site-packages/pyspark").exists()
+    pages = {path.name for path in (ROOT / "man").iterdir()}
+    manual = image / PROGRAM / "share/man"
+    assert {path.name for path in manual.glob("man?/*")} == pages
+    assert (manual / "man5/amps-config.5").exists()
 
 
 @pytest.mark.parametrize(
@@ -77,9 +81,14 @@ def test_where_paths_begin_is_what_the_units_say(
 def test_the_copy_runs_by_itself(image: Path, tmp_path: Path) -> None:
     """Nothing of where it was copied from is in it, but for the interpreter."""
     for command in (image / PROGRAM / "bin").iterdir():
-        if not command.is_symlink():
+        if command.suffix == ".sh":
+            assert command.read_bytes() == (ROOT / "scripts" / command.name).read_bytes()
+            assert os.access(command, os.X_OK)
+        elif not command.is_symlink():
             assert command.read_text().startswith("#!/opt/amps/bin/python\n")
     python = image / PROGRAM / "bin/python"
+    scripts = {path.name for path in (image / PROGRAM / "bin").glob("*.sh")}
+    assert scripts == {"install-amps-daemon.sh", "uninstall-amps-daemon.sh"}
     answer = run(python, "-c", "import server.cli; print(server.cli.__file__)", cwd=tmp_path)
     assert answer.startswith(str(image))
     config = tmp_path / "config.xml"

@@ -241,7 +241,13 @@ def test_paths_before_the_protocol_do_not_matter(web: WebServer, path: str) -> N
         ("portal", "https://" + "a" * 400 + "!", False),
         ("portal", "https://" + "localhost" * 200, False),
         ("everywhere", "https://evil.org", True),
-        ("any", "https://evil.org", True),
+        ("any", None, True),
+        ("any", "http://localhost:3000", True),
+        ("any", "http://127.0.0.1", True),
+        ("any", "http://[::1]:8085", True),
+        ("any", "https://evil.org", False),
+        ("any", "http://localhost.evil.org", False),
+        ("any", "null", False),
     ],
 )
 def test_pages_of_other_origins_are_refused(
@@ -257,7 +263,7 @@ def test_pages_of_other_origins_are_refused(
         pass
     assert raised.value.response.status_code == 403
     assert origin is not None
-    assert web.server.logs(f"Pages of {origin[:200]!r} may not connect.")
+    assert web.server.logs(f"Pages of {origin[:200]!r} may not connect")
 
 
 def test_a_logon_cannot_contradict_the_path(web: WebServer) -> None:

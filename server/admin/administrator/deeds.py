@@ -27,6 +27,7 @@ class Deed:
         do: does it.
         needs: parameters that a request must have.
         ends_sessions: whether everybody has to log on to the admin interface again.
+        title: the name to display; that of the path without one.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Deed:
     do: Do
     needs: tuple[str, ...] = ()
     ends_sessions: bool = False
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)

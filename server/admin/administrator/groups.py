@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from actions.context import RESERVED_PREFIX
 from actions.minidumps import take_minidump
 from actions.resets import reset_authentication, reset_entitlement
 from server.admin.administrator.deeds import Deed, Group, Parameters, Undone
@@ -58,6 +59,11 @@ def _requested(actions: Iterable[RequestedAction]) -> Group:
         by_path.setdefault(action.path, []).append(action)
 
     async def post(those: Sequence[RequestedAction], _id: str, parameters: Parameters) -> str:
+        if own := [name for name in parameters if name.startswith(RESERVED_PREFIX)]:
+            raise Undone(
+                f"Variables that begin with {RESERVED_PREFIX} are set by the instance, and not by "
+                f"parameters of a request: {', '.join(own)}."
+            )
         values = {name: to_octets(value) for name, value in parameters.items()}
         for action in those:
             action.post(values)
@@ -66,9 +72,10 @@ def _requested(actions: Iterable[RequestedAction]) -> Group:
     deeds = (
         Deed(
             path,
-            "; ".join(action.description or action.name for action in those),
+            "; ".join(action.description for action in those if action.description),
             partial(post, those),
             tuple(dict.fromkeys(name for action in those for name in action.needs)),
+            title=" and ".join(action.name for action in those),
         )
         for path, those in by_path.items()
     )

@@ -177,6 +177,7 @@ class Connection:
             h11.RemoteProtocolError: it is none.
         """
         self.awaits_peer = True
+        self._method = "GET"  # until it is known: a refusal has a body, unless it is for a HEAD
         loop = asyncio.get_running_loop()
         arrival = self._limits.arrival
         has_begun = bool(self._http.trailing_data[0])

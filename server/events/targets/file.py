@@ -18,6 +18,7 @@ from typing import Final
 
 from config_schema.problems import Problems
 from config_schema.spec import LogTargetSpec
+from config_schema.spec.common import FILE_MODE
 from server.events.targets.base import Line, Target
 from server.events.targets.streams import GzipStream, PlainStream, Stream, complete_gzip, plain_size
 
@@ -150,7 +151,8 @@ class FileTarget(Target):
             self._size = self._format.prepare(self.path)
         # Appending in any case: an external tool may truncate the file while it is being written.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (0 if append else os.O_TRUNC)
-        descriptor = os.open(self.path, flags | os.O_NONBLOCK, 0o666)  # a pipe may have no reader
+        flags |= os.O_NONBLOCK  # a pipe may have no reader
+        descriptor = os.open(self.path, flags, FILE_MODE)
         os.set_blocking(descriptor, True)
         try:
             self._stream = self._format.stream(descriptor)

@@ -15,6 +15,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Final, Protocol
 
+from config_schema.spec.common import FILE_MODE
+
 GZIP: Final = 31
 """zlib's window parameter for the gzip format with the largest window."""
 
@@ -143,7 +145,7 @@ def complete_gzip(path: str) -> int:
 
 def _repair(path: str) -> int:
     repaired = f"{path}.repair"
-    stream = GzipStream(os.open(repaired, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666))
+    stream = GzipStream(os.open(repaired, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE))
     size, last = 0, b"\n"
     try:
         with contextlib.suppress(

@@ -78,14 +78,15 @@ def _compare(
     server_date: str, asked_at: float, found: Examination, facts: dict[str, object]
 ) -> None:
     try:
-        difference = parsedate_to_datetime(server_date).timestamp() - asked_at
+        second = parsedate_to_datetime(server_date).timestamp()
     except ValueError:
         return
+    difference = round(second + 0.5 - asked_at)  # the header Date leaves out parts of seconds
     facts["server_ahead"] = difference
     found.judge(
         AREA,
         "the server's clock",
-        f"{difference:+.0f} s against this machine's",
+        f"{difference:+d} s against this machine's",
         Verdict.LOOK if abs(difference) > _LARGE_DIFFERENCE else Verdict.OK,
         "the clocks of the two machines differ",
         "synchronise both",

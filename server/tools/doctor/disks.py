@@ -42,37 +42,54 @@ def examine(wanted: Sequence[Place], found: Examination, root: Path = ROOT) -> N
         root: below which the kernel shows what is mounted.
     """
     mounts = _mounts(root)
-    facts = []
+    disks: dict[int, list[tuple[Place, Path]]] = {}
     for place in wanted:
         there = _existing(place.path)
-        mount = _mount_of(there, mounts)
-        room = os.statvfs(there)
-        free, size = room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize
-        title = f"{place.what}: {place.path}"
-        kind = "" if mount is None else f", {mount.kind}"
-        _judge_room(title, kind, free, size, place, found)
-        if room.f_files and room.f_favail / room.f_files < _FEW_INODES:
-            found.look(
-                AREA,
-                f"{title}: inodes",
-                f"{room.f_favail:,} of {room.f_files:,} free",
-                "without one, no file can be made, however much room there is",
-                "remove small files from that file system",
-            )
-        _judge_kind(title, mount, place, found)
-        _judge_access(title, there, place, found)
-        facts.append(
-            {
-                "for": place.what,
-                "directory": str(place.path),
-                "exists": there == place.path,
-                "free": free,
-                "size": size,
-                "inodes_free": room.f_favail,
-                "file_system": mount and mount._asdict(),
-            }
+        disks.setdefault(os.stat(there).st_dev, []).append((place, there))
+    found.facts[AREA] = [
+        fact for places in disks.values() for fact in _examine_disk(places, mounts, found)
+    ]
+
+
+def _examine_disk(
+    places: Sequence[tuple[Place, Path]], mounts: Sequence[_Mount], found: Examination
+) -> list[dict[str, object]]:
+    """Look at one file system, and return the facts of each directory on it."""
+    (_, first), *_ = places
+    mount, room = _mount_of(first, mounts), os.statvfs(first)
+    free, size = room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize
+    titles = [f"{place.what}: {place.path}" for place, _ in places]
+    title = "; ".join(titles)
+    whole = Place(
+        title,
+        first,
+        max(place.needs for place, _ in places),
+        any(place.is_kept for place, _ in places),
+    )
+    _judge_room(title, "" if mount is None else f", {mount.kind}", free, size, whole, found)
+    if room.f_files and room.f_favail / room.f_files < _FEW_INODES:
+        found.look(
+            AREA,
+            f"{title}: inodes",
+            f"{room.f_favail:,} of {room.f_files:,} free",
+            "without one, no file can be made, however much room there is",
+            "remove small files from that file system",
         )
-    found.facts[AREA] = facts
+    _judge_kind(title, mount, whole, found)
+    for name, (place, there) in zip(titles, places, strict=True):
+        _judge_access(name, there, place, found)
+    return [
+        {
+            "for": place.what,
+            "directory": str(place.path),
+            "exists": there == place.path,
+            "free": free,
+            "size": size,
+            "inodes_free": room.f_favail,
+            "file_system": mount and mount._asdict(),
+        }
+        for place, there in places
+    ]
 
 
 def _judge_room(

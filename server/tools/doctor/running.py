@@ -72,7 +72,8 @@ def identify(admin: AdminInterface, found: Examination) -> Identity | None:
             "look at the address: Admin/InetAddr of the configuration",
         )
         return None
-    found.good(AREA, admin.url, f"instance {identity.name}, up {about.get('uptime', '')}")
+    uptime = str(about.get("uptime", "")).partition(".")[0]
+    found.good(AREA, admin.url, f"instance {identity.name}, up {uptime} at its last sample")
     return identity
 
 

@@ -25,6 +25,10 @@ _PACKAGES: Final = ("amperage", "server", "client", "config_schema", "actions", 
 _LEFT_OUT: Final = frozenset({"pipeline", "spark", "docs", "dev"})
 """Extras that no service needs."""
 
+_MANUAL: Final = re.compile(r".*/share/man/man\d/[^/]+\.\d")
+"""A manual page among the files of a distribution."""
+_SCRIPTS: Final = ("install-amps-daemon.sh", "uninstall-amps-daemon.sh")
+
 _REQUIREMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _EXTRA: Final = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 _NOT_NEEDED: Final = shutil.ignore_patterns("__pycache__", "*.c", "*.pyx", "*.pxd")
@@ -72,6 +76,7 @@ def copy_installation(target: Path, *, known_as: Path) -> None:
         for distribution in _needed():
             _copy_distribution(distribution, packages)
         _copy_packages(packages)
+        _copy_manual(new / "share" / "man")
         _write_commands(new / "bin", known_as / "bin" / "python")
         if target.exists():
             target.rename(old)
@@ -213,8 +218,23 @@ def _shared() -> Iterator[Path]:
         yield share
 
 
+def _copy_manual(target: Path) -> None:
+    """Copy the manual pages, which a checkout has in a directory of its own."""
+    files = metadata.distribution(_DISTRIBUTION).files or ()
+    installed = [Path(str(file.locate())) for file in files if _MANUAL.fullmatch(file.as_posix())]
+    for page in installed or sorted((_HOME / "man").glob("*.[0-9]")):
+        section = target / f"man{page.suffix[1:]}"
+        section.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(page, section / page.name)
+
+
 def _write_commands(directory: Path, python: Path) -> None:
     for entry in metadata.distribution(_DISTRIBUTION).entry_points.select(group="console_scripts"):
         command = directory / entry.name
         command.write_text(_SCRIPT.format(python=python, module=entry.module, function=entry.attr))
         command.chmod(0o755)
+    here = Path(sysconfig.get_path("scripts"))
+    for name in _SCRIPTS:
+        source = here / name
+        shutil.copyfile(source if source.exists() else _HOME / "scripts" / name, directory / name)
+        (directory / name).chmod(0o755)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from server.expressions import to_text
 from server.journal import JournalUnavailable
 from server.queues.inspection import everything
+from server.queues.states import GONE, SENT
 from server.topics.queues.matching import Wanted
 from server.topics.queues.recording import NOBODY
 
@@ -129,10 +130,18 @@ class Acknowledging:
         return Acknowledged(len(marks), done, done)
 
     def find_marks(self, marks: Sequence[Mark]) -> Iterator[Found]:
-        """Find the messages with some bookmarks, little by little."""
+        """Find the messages with some bookmarks that are in the queue, little by little."""
+        entries = self._core.ledger.entries
         for some in _batches(iter(marks)):
-            there = map(self._core.ledger.entries.find, some)
-            yield Found(len(some), [place for place in there if place is not None])
+            there = map(entries.find, some)
+            yield Found(
+                len(some),
+                [
+                    one
+                    for one in there
+                    if one is not None and entries.state(one) not in (GONE, SENT)
+                ],
+            )
 
     def find_matching(self, expr: Expr) -> Iterator[Found]:
         """Find the messages that match a filter, whoever has them, little by little.

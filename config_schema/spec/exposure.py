@@ -1,0 +1,37 @@
+"""Which listeners accept everyone who connects.
+
+The default and the implicit module accept every logon, so that naming one of them does not
+authenticate anybody. Source: AMPS User Guide, Authentication.
+"""
+
+from typing import Final
+
+from config_schema.spec.common import InetAddr, ModuleUse, TlsSpec
+
+ACCEPTING_MODULES: Final = frozenset(
+    ("amps-default-authentication-module", "amps-implicit-authentication-module")
+)
+"""Authentication modules that check no credentials."""
+
+
+def accepts_everyone(*uses: ModuleUse | None) -> bool:
+    """Return whether no credentials are checked.
+
+    Args:
+        uses: the Authentication elements that may apply; the first one that is there does.
+    """
+    use = next((one for one in uses if one is not None), None)
+    return use is None or use.module in ACCEPTING_MODULES
+
+
+def is_exposed(address: InetAddr | None, tls: TlsSpec | None, *uses: ModuleUse | None) -> bool:
+    """Return whether everyone in the network can use what listens on an address.
+
+    Args:
+        address: where it listens; None for a unix socket.
+        tls: its TLS settings; certificates of clients count as credentials.
+        uses: see `accepts_everyone`.
+    """
+    if address is None or address.host not in (None, "0.0.0.0", "::"):  # noqa: S104 - compared
+        return False
+    return not (tls is not None and tls.verify_client) and accepts_everyone(*uses)
