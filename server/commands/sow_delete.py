@@ -21,7 +21,7 @@ from server.commands.acks import acknowledge, wants
 from server.commands.options import check_delete_options, split_options
 from server.commands.publish import acknowledge_stored
 from server.commands.query_terms import read_keys
-from server.commands.queue_acks import acknowledge_messages, queue_of
+from server.commands.queue_acks import acknowledge_messages, queue_named
 from server.commands.refusal import CommandRefused
 from server.commands.refuse import refuse_duplicate
 from server.commands.selection import may_read, read_filter, read_topic, records_of, require_topic
@@ -134,8 +134,9 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
             go, or a deletion cannot be stored.
     """
     options = split_options(header.options or "")
-    selector = read_topic(session, header, options)
-    queue = queue_of(session, selector)
+    queue = queue_named(session, header.topic)
+    names_record = bool(body) and isinstance(session.find_topic(header.topic or ""), StoredTopic)
+    selector = read_topic(session, header, options, literal=queue is not None or names_record)
     if queue is None or not may_read(
         session, selector
     ):  # whatever the topic is, this is said first
