@@ -48,7 +48,11 @@ QUEUES: dict[str, Options] = {
     "repeated": {},
     "many": {"MaxPerSubscriptionBacklog": 10_000},
     "jobs.high": {"UnderlyingTopic": "in-high", "LeasePeriod": "1h"},
-    "queue://jobs.(low)": {"element": "LocalQueue", "UnderlyingTopic": "in-local", "LeasePeriod": "1h"},
+    "queue://jobs.(low)": {
+        "element": "LocalQueue",
+        "UnderlyingTopic": "in-local",
+        "LeasePeriod": "1h",
+    },
     "jobs.once": {"UnderlyingTopic": "in-once", "Semantics": "at-most-once"},
     "jobs.[": {"UnderlyingTopic": "in-bracket"},
 }
