@@ -341,6 +341,19 @@ class AsyncCommands(ABC):
         self._protocol.acknowledge(topic, bookmarks, options)
         await self._write()
 
+    async def confirmed_acknowledge(
+        self,
+        topic: str,
+        bookmarks: Iterable[str],
+        options: str | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Tell a queue that messages are done with, and wait for the server's answer."""
+        await self._ask(
+            lambda protocol: protocol.confirmed_acknowledge(topic, bookmarks, options), timeout
+        )
+
     async def flush_acks(self, *, timeout: float | None = None) -> None:
         """Wait until all acknowledgements of queue messages given so far are on stable storage."""
         await self._ask(lambda protocol: protocol.flush_acks(), timeout)

@@ -457,6 +457,26 @@ class BlockingCommands(ABC):
         if mark:
             self._wait_to_write(mark)
 
+    def confirmed_acknowledge(
+        self,
+        topic: str,
+        bookmarks: Iterable[str],
+        options: str | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Tell a queue that messages are done with, and wait for the server's answer.
+
+        Args:
+            topic: the queue.
+            bookmarks: those of the messages.
+            options: as for `acknowledge`.
+            timeout: seconds to wait.
+        """
+        self._ask(
+            lambda protocol: protocol.confirmed_acknowledge(topic, bookmarks, options), timeout
+        )
+
     def flush_acks(self, *, timeout: float | None = None) -> None:
         """Wait until all acknowledgements of queue messages given so far are on stable storage.
 

@@ -325,6 +325,12 @@ class Commands(ABC):
         self._check_open()
         self._emit(acknowledge_header(topic, bookmarks, options))
 
+    def confirmed_acknowledge(
+        self, topic: str, bookmarks: Iterable[str], options: str | None = None
+    ) -> Request:
+        """Tell a queue that messages are done with, and ask for an answer."""
+        return self._send(acknowledge_header(topic, bookmarks, options), awaited=("processed",))
+
     def settle(self, inbox: Inbox, message: Message, options: str | None, now: float) -> None:
         """Tell a queue what became of a message: at once, or that it is done with, before long."""
         self._check_open()

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from server.base.limits import MOST_BOOKMARKS
 from server.commands.refuse import refuse
-from server.expressions.topic_names import has_regex_characters
 from server.journal import JournalUnavailable
 from server.queues import Way, parse_marks
 from server.security.permissions import Permission
@@ -61,12 +60,10 @@ class PlainAcks:
 
     def _queue_of(self, header: Header) -> QueueTopic | None:
         """The queue of an acknowledgement that says nothing else; None if it is no such."""
-        engine, topic = self._session.engine, header.topic
-        queues = engine.topics.queues
+        queues, topic = self._session.engine.topics.queues, header.topic
         if (
             queues is None
             or topic is None
-            or (engine.settings.regex_topics and has_regex_characters(topic))
             or header != Header("sow_delete", topic=topic, bookmark=header.bookmark)
         ):
             return None

@@ -17,7 +17,7 @@ from server.commands.publish import acknowledge_stored
 from server.commands.query_terms import read_keys
 from server.commands.refusal import CommandRefused
 from server.commands.refuse import refuse_duplicate
-from server.commands.selection import read_filter, read_topic, require_topic
+from server.commands.selection import read_filter
 from server.expressions.effort import TooCostlyError
 from server.journal import JournalUnavailable, JournalUnreadable
 from server.queues import UnmatchedError, Way, parse_marks
@@ -65,35 +65,46 @@ class _How(NamedTuple):
 
 
 def queue_of(session: Sender, selector: TopicSelector) -> QueueTopic | None:
-    """The queue that a command names, None if it is for other topics."""
+    """Return the queue that a command names, None if it is for other topics."""
+    return None if selector.is_regex else queue_named(session, selector.text)
+
+
+def queue_named(session: Sender, topic: str | None) -> QueueTopic | None:
+    """Return the queue of a literal name, None if there is none.
+
+    A message of a queue carries its topic's name, and an acknowledgement repeats it. So this is a
+    name, even with characters of regular expressions (`a.b`).
+    """
     queues = session.engine.topics.queues
-    if queues is None or selector.is_regex:
-        return None
-    return queues.find(session.message_type, selector.text)
+    return None if queues is None or not topic else queues.find(session.message_type, topic)
 
 
 def handle(session: Publisher, header: Header, body: bytes) -> Steps:
-    """An ack that a client sends to a queue: an acknowledgement, in another word for it.
+    """Acknowledge messages of a queue by the command `ack`, as sow_delete does.
 
-    The reference keeps the command for servers. There are clients that acknowledge so.
+    The reference keeps the command for servers. Some clients acknowledge with it.
 
     Raises:
-        CommandRefused: as for `acknowledge_messages`, or it is no acknowledgement of messages.
+        CommandRefused: as for `acknowledge_messages`, or the command names no queue.
     """
-    queue = None
-    if header.topic:
-        options = split_options(header.options or "")
-        selector = read_topic(session, header, options)
-        require_topic(session, Permission.READ_TOPIC, selector)
-        queue = queue_of(session, selector)
-    if queue is None:
+    if not header.topic:
         raise CommandRefused(
             "unknown command",
             "'ack' is a command of servers: expected sow_delete, or an ack with the topic of a"
             " queue and bookmarks of its messages",
             disconnect="unknown command",
         )
-    yield from acknowledge_messages(session, header, body, options, queue)
+    session.require(Permission.READ_TOPIC, header.topic)
+    queue = queue_named(session, header.topic)
+    if queue is None:
+        raise CommandRefused(
+            "invalid topic",
+            f"topic {header.topic!r} of message type {session.message_type} is no queue, and"
+            " an ack is for messages of queues only",
+        )
+    yield from acknowledge_messages(
+        session, header, body, split_options(header.options or ""), queue
+    )
 
 
 def acknowledge_messages(
@@ -127,6 +138,8 @@ def acknowledge_messages(
     try:
         if marks is not None and how.extends:
             done = acks.extend(marks, how.period, said)
+            if permit.filter is not None:  # the others are not told of
+                done = done._replace(looked_at=done.matched)
         elif marks is not None and not how.redrives and permit.filter is None:
             done = acks.acknowledge(marks, said)
         else:

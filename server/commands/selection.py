@@ -21,13 +21,22 @@ if TYPE_CHECKING:
     from server.wire.header import Header
 
 
-def read_topic(session: Sender, header: Header, options: Mapping[str, str]) -> TopicSelector:
+def read_topic(
+    session: Sender, header: Header, options: Mapping[str, str], *, literal: bool = False
+) -> TopicSelector:
     """Read which topics a command is about.
+
+    Args:
+        session: the connection that sent it.
+        header: the command's header.
+        options: its options.
+        literal: the topic is a name, whatever its characters.
 
     Raises:
         CommandRefused: the topic is missing, or no valid regular expression.
     """
-    literal = "non_regex_topic" in options or not session.engine.settings.regex_topics
+    if "non_regex_topic" in options or not session.engine.settings.regex_topics:
+        literal = True
     try:
         selector = select_topics(header.topic or "", literal=literal)
     except TopicError as error:

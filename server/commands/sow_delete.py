@@ -8,7 +8,8 @@ not: the group has the command's sequence number in the log.
 
 Where a permission is limited by a filter, records that do not match it stay. A filter passes them
 over, as if they were not there; a command that names records, and may delete none of them, is
-refused (AMPS User Guide, Content Filtered Entitlements).
+refused (AMPS User Guide, Content Filtered Entitlements). Records that the user may not read either
+are passed over in each case, so that the answer does not tell that they are there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from server.commands.acks import acknowledge, wants
 from server.commands.options import check_delete_options, split_options
 from server.commands.publish import acknowledge_stored
 from server.commands.query_terms import read_keys
-from server.commands.queue_acks import acknowledge_messages, queue_of
+from server.commands.queue_acks import acknowledge_messages, queue_named
 from server.commands.refusal import CommandRefused
 from server.commands.refuse import refuse_duplicate
 from server.commands.selection import may_read, read_filter, read_topic, records_of, require_topic
@@ -96,10 +97,12 @@ class _Found:
         topic_matches: how many were looked at.
         matches: how many are to go.
         refused: how many are named that the user may not delete.
+        refused_visibly: how many of these the user may read.
     """
 
     def __init__(self) -> None:
         self.refused = 0
+        self.refused_visibly = 0
         self.topic_matches = 0
         self.matches = 0
         self._states: dict[str, list[tuple[str, int]]] = {}
@@ -134,8 +137,9 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
             go, or a deletion cannot be stored.
     """
     options = split_options(header.options or "")
-    selector = read_topic(session, header, options)
-    queue = queue_of(session, selector)
+    queue = queue_named(session, header.topic)
+    names_record = bool(body) and isinstance(session.find_topic(header.topic or ""), StoredTopic)
+    selector = read_topic(session, header, options, literal=queue is not None or names_record)
     if queue is None or not may_read(
         session, selector
     ):  # whatever the topic is, this is said first
@@ -170,7 +174,7 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
     yield from _find(session, topics, which, selector, found)
     if found.refused:
         session.refused_write(selector.text, found.refused)
-        if not found.matches:
+        if found.refused_visibly and not found.matches:
             raise CommandRefused(
                 NOT_ENTITLED,
                 f"user {session.user!r} may delete other records only of {header.topic!r}",
@@ -216,11 +220,15 @@ def _find(
         return
     for sow, selected in stored:
         may_go = _Permitted(sow, selected.permit)
+        is_visible = _Permitted(sow, session.permit(Permission.READ_TOPIC, sow.name))
         for named in _named(sow, selected, which, selector):
             records = [record for record in named if may_go(record)]
             found.add(records)
             found.matches += len(records)
-            found.refused += len(named) - len(records)
+            if len(records) < len(named):
+                refused = [record for record in named if not may_go(record)]
+                found.refused += len(refused)
+                found.refused_visibly += sum(map(is_visible, refused))
             yield True
     found.topic_matches = found.matches
 
@@ -253,19 +261,22 @@ def _query(sow: SowTopic, selected: Selected, filter_: Expr, now: int) -> OpenQu
 
 
 class _Permitted:
-    """Tells which records of a topic a user may delete; none for which it takes too long to tell.
+    """Tells which records of a topic a permit is for; none for which it takes too long to tell.
 
     Args:
         sow: the topic.
-        permit: what the user is said.
+        permit: what the user may do with which records.
     """
 
     def __init__(self, sow: SowTopic, permit: Permit) -> None:
+        self._allowed = permit.allowed
         self._effort = Allowance()
         self._test = RecordTest(sow.table, permit.filter, effort=self._effort)
 
     def __call__(self, record: Record) -> bool:
-        """Whether a record may go."""
+        """Return whether the permit is for a record."""
+        if not self._allowed:
+            return False
         self._effort.renew()
         try:
             return self._test(record)

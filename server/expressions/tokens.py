@@ -69,6 +69,9 @@ _PLAIN_LIST: Final = re.compile(rf"\((?:\s*{_PLAIN}\s*,)+\s*{_PLAIN}\s*\)")
 _PLAIN_ITEM: Final = re.compile(_PLAIN)
 _LIST_WORDS: Final = ("IN", "WITH")
 """What lists follow that are read in one go."""
+_VALUES: Final = ("number", "string", "list")
+"""Kinds of tokens behind which, as behind a closing parenthesis, a slash divides: no path can begin
+there."""
 _NUMERIC_ESCAPE: Final = re.compile(r"x([0-9a-fA-F]{2})|([0-7]{3})")
 
 
@@ -84,15 +87,18 @@ def tokenize(text: str) -> Iterator[Token]:
     """
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"longer than {MAX_LENGTH} characters", MAX_LENGTH, text)
-    before = ""
+    before, follows_value = "", False
     position = _skip_space(text, 0)
     while position < len(text):
         if text[position] == "(" and before in _LIST_WORDS:
             token, end = _read_list(text, position)
+        elif text[position] == "/" and follows_value:
+            token, end = Token("symbol", "/", None, position), position + 1
         else:
             token, end = _read(text, position)
         yield token
         before = token.text
+        follows_value = token.kind in _VALUES or before == ")"
         position = _skip_space(text, end)
     yield Token("end", "", None, len(text))
 

@@ -16,7 +16,8 @@ F is asked about whole messages, hidden fields included; nothing of the client's
 to a question is a way to see what is asked about.
 
 A record that somebody may see no more is out of focus for them: `Barrier` sees to it that they are
-told so with the state that they knew, and not with the new one.
+told so with the state that they knew, and not with the new one; and that a record that comes into
+view is sent whole, since a delta would tell what it was before.
 
 Source: AMPS User Guide, Content Filtered Entitlements; Entitlement Select Lists; Out-of-Focus
 Reason Codes.
@@ -121,7 +122,7 @@ def entitled(subscription: Subscription, permit: Permit, message_type: MessageTy
 
 
 class Barrier:
-    """What may be said of records that are out of focus to somebody who may not see all of them.
+    """What may be said of records that a user sees in some states, and not in others.
 
     Args:
         permitted: what records have to match to be seen.
@@ -151,6 +152,11 @@ class Barrier:
         if previous is None or not self._lets(record, previous):
             previous = self._emptied(message.body)
         return message.barred(previous, ENTITLEMENT)
+
+    def hid(self, message: RecordMessage) -> bool:
+        """Return whether the state before could not be seen, so that a delta would tell of it."""
+        previous = message.previous
+        return previous is not None and not self._lets(message.record, previous)
 
     def _emptied(self, body: bytes) -> bytes:
         """A body without any of its fields."""

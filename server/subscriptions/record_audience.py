@@ -16,6 +16,10 @@ state before is matched only if some subscription tracks focus. Connections with
 the topic get every change; their deliveries are prepared apart from the others', of which there are
 as many as combinations.
 
+A delta tells of the state before. So a record whose state before the permission hides, which may be
+seen now, is sent whole (`Barrier`). A state that only the filter of the client passed over is not
+secret: without `oof`, AMPS sends the delta.
+
 Subscriptions of one connection share messages as they do on any topic; if one of them wants a
 record whole, none gets a delta of it (AMPS User Guide, Multiple Subscriptions and Delta Subscribe).
 
@@ -414,6 +418,7 @@ class RecordAudience(Audience):
         return DeltaDelivery(
             self._framer("p", subscriptions),
             self._framer("p", wanting_empties) if wanting_empties else None,
+            self._barrier(subscriptions[0]),
         )
 
     def _conflated(
@@ -431,7 +436,7 @@ class RecordAudience(Audience):
         )
 
     def _barrier(self, subscription: Subscription) -> Barrier | None:
-        """What may be said of records that leave a subscription; None for everything."""
+        """What may be said of records that a subscription does not always see; None for all."""
         permitted = subscription.permit.filter
         if permitted is None or subscription.aggregation is not None:
             return None

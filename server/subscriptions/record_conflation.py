@@ -47,7 +47,7 @@ class ConflatedRecordDelivery:
         form: what the subscription is sent.
         publish: sends records and deltas.
         leave: says that a record is out of focus.
-        barrier: says what may be said of such records, None for everything.
+        barrier: says what may be said of records that are hidden at times, None for everything.
         had: the subscription was for the record as it was before the changes.
     """
 
@@ -85,18 +85,20 @@ class ConflatedRecordDelivery:
 
     def deliver(self, message: RecordMessage) -> None:
         """See `RecordDelivery.deliver`."""
-        body = b""
+        body, form = b"", self.form
         presentation = self.subscription.presentation
-        if self.form is Form.WHOLE:
+        if form is Form.DELTA and self.barrier is not None and self.barrier.hid(message):
+            form = Form.WHOLE
+        if form is Form.WHOLE:
             body = presentation.cut(message.body)
-        elif self.form is Form.DELTA:
+        elif form is Form.DELTA:
             delta = message.delta(presentation)
             if delta is None and self.subscription.no_empties:
                 return
             body = message.only_keys(presentation) if delta is None else delta
         seen = presentation.seen(message.body)
         key = self.conflater.key(self.topic, seen, message.key) or (self.topic, message.key)
-        self.conflater.take(key, _PendingRecord(self, key, message, body))
+        self.conflater.take(key, _PendingRecord(self, form, key, message, body))
 
 
 class _PendingRecord:
@@ -115,10 +117,15 @@ class _PendingRecord:
     )
 
     def __init__(
-        self, delivery: ConflatedRecordDelivery, key: Key, message: RecordMessage, body: bytes
+        self,
+        delivery: ConflatedRecordDelivery,
+        form: Form,
+        key: Key,
+        message: RecordMessage,
+        body: bytes,
     ) -> None:
         self._delivery = delivery
-        self._form = delivery.form
+        self._form = form
         self._key = key
         self._message = message
         self.body = body

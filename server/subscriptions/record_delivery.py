@@ -147,10 +147,13 @@ class RecordMessage:
 
 
 class Barrier(Protocol):
-    """What may be said of records that are out of focus."""
+    """What may be said of records that a user may not always see."""
 
     def told(self, message: RecordMessage) -> RecordMessage:
         """What is said instead of a message; itself, if all of it may be said."""
+
+    def hid(self, message: RecordMessage) -> bool:
+        """Return whether the state before was hidden, so that a delta would tell of it."""
 
 
 class RecordDelivery(Protocol):
@@ -322,21 +325,28 @@ class LeavingDelivery:
 
 
 class DeltaDelivery:
-    """Sends what is different.
+    """Sends the fields that differ; of a record that was hidden before, all fields.
 
     Args:
         changed: for messages in which fields differ.
-        unchanged: for messages in which none does; None if nobody wants these.
+        unchanged: for messages in which no field differs; None if they are not wanted.
+        barrier: says which states may be seen; None for all.
     """
 
-    __slots__ = ("_changed", "_unchanged")
+    __slots__ = ("_barrier", "_changed", "_unchanged")
 
-    def __init__(self, changed: RecordFramer, unchanged: RecordFramer | None) -> None:
+    def __init__(
+        self, changed: RecordFramer, unchanged: RecordFramer | None, barrier: Barrier | None
+    ) -> None:
         self._changed = changed
         self._unchanged = unchanged
+        self._barrier = barrier
 
     def deliver(self, message: RecordMessage) -> None:
         """See `RecordDelivery.deliver`."""
+        if self._barrier is not None and self._barrier.hid(message):
+            self._changed.write(message, self._changed.presentation.cut(message.body))
+            return
         delta = message.delta(self._changed.presentation)
         if delta is not None:
             self._changed.write(message, delta)

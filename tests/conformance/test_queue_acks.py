@@ -47,6 +47,14 @@ QUEUES: dict[str, Options] = {
     "stored": {},
     "repeated": {},
     "many": {"MaxPerSubscriptionBacklog": 10_000},
+    "jobs.high": {"UnderlyingTopic": "in-high", "LeasePeriod": "1h"},
+    "queue://jobs.(low)": {
+        "element": "LocalQueue",
+        "UnderlyingTopic": "in-local",
+        "LeasePeriod": "1h",
+    },
+    "jobs.once": {"UnderlyingTopic": "in-once", "Semantics": "at-most-once"},
+    "jobs.[": {"UnderlyingTopic": "in-bracket"},
 }
 
 RECORDS = """
@@ -129,6 +137,52 @@ ACKS = {  # header: whether the message has left the queue after that
     '{"c":"ack","t":"plain","bm":"%s"}': True,
 }
 
+LIKE_REGEXES = {
+    "jobs.high": "in-high",
+    "queue://jobs.(low)": "in-local",
+    "jobs.once": "in-once",
+    "jobs.[": "in-bracket",
+}
+"""Queues whose names have characters of regular expressions, and the topics that feed them."""
+
+
+@pytest.mark.parametrize(("name", "source"), LIKE_REGEXES.items())
+@pytest.mark.parametrize(
+    "header",
+    [
+        '{"c":"sow_delete","t":"%s","bm":"%s"}',
+        '{"c":"ack","t":"%s","bm":"%s"}',
+        '{"c":"sow_delete","t":"%s","bm":"%s","o":"expire"}',
+    ],
+)
+def test_a_queue_with_the_name_of_a_regex(
+    server: RunningServer, peer: RawPeer, other: RawPeer, name: str, source: str, header: str
+) -> None:
+    """An acknowledgement names a queue, whose messages leave, also with the same header again."""
+    put(server, source, range(3))
+    consume(peer, name, o="non_regex_topic")
+    for message, _ in take(peer, 3):
+        text = header % (name, message["bm"])
+        other.socket.sendall(struct.pack(">I", len(text)) + text.encode())
+    other.flush()
+    assert delete(other, name, filter="1=1")["topic_matches"] == 0
+
+
+@pytest.mark.parametrize(("name", "source"), list(LIKE_REGEXES.items())[:2])
+def test_leases_of_a_queue_with_the_name_of_a_regex(
+    server: RunningServer, peer: RawPeer, name: str, source: str
+) -> None:
+    """They are extended and given back, and a filter or SOW keys acknowledge them."""
+    put(server, source, range(2))
+    consume(peer, name, o="non_regex_topic")
+    (first, _), (second, _) = take(peer, 2)
+    assert delete(peer, name, bm=first["bm"], o="extend")["matches"] == 1
+    assert delete(peer, name, bm=first["bm"], o="cancel")["matches"] == 1
+    (again, _), *_ = take(peer, 1)
+    assert again["bm"] == first["bm"]
+    assert done(peer, name, filter="/n = 0") == 1
+    assert done(peer, name, bm=second["bm"]) == 1
+
 
 @pytest.mark.parametrize(("header", "has_left"), ACKS.items())
 def test_acknowledgements_alike(
@@ -191,7 +245,14 @@ def test_the_command_ack(server: RunningServer, peer: RawPeer) -> None:
     assert numbers(take(peer, 1)) == [1]
 
 
-@pytest.mark.parametrize("keys", [{}, {"bm": "1|1|"}, {"t": "in-command", "bm": "1|1|"}])
+def test_the_command_ack_for_no_queue(peer: RawPeer) -> None:
+    """It is refused as a sow_delete with bookmarks is, and the connection stays."""
+    ack = peer.ask({"c": "ack", "cid": "d", "t": "in-command", "bm": "1|1|", "a": "processed"})
+    assert (ack["status"], ack["reason"]) == ("failure", "invalid topic")
+    peer.flush()
+
+
+@pytest.mark.parametrize("keys", [{}, {"bm": "1|1|"}])
 def test_other_acks_are_no_command(server: RunningServer, keys: dict[str, str]) -> None:
     """They are what servers say."""
     with server.log_on("server") as peer:

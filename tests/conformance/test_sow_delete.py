@@ -83,6 +83,15 @@ def test_by_regular_expression(peer: RawPeer) -> None:
     assert len(query(peer, "^/desk/").records) == 0
 
 
+def test_by_message_with_the_name_of_a_regex(peer: RawPeer) -> None:
+    """It is the topic that a publish of the message would go to, and no other that matches."""
+    for topic in ("/desk/a.b", "/desk/a.bc"):
+        peer.publish(topic, b'{"id":1,"n":99}')
+    assert delete(peer, b'{"id":1}', t="/desk/a.b") == (1, 1, 1)
+    ((header, _),) = query(peer, "^/desk/a").records
+    assert header["t"] == "/desk/a.bc"
+
+
 def test_a_delete_is_persisted(peer: RawPeer) -> None:
     """The ack comes once the deletion is on stable storage."""
     ack = peer.ask({"c": "sow_delete", "cid": "d", "t": "orders", "f": "1=1", "a": "persisted"})

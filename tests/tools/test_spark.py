@@ -296,8 +296,27 @@ def test_messages_of_a_queue_are_acknowledged_once_printed() -> None:
         assert (acknowledgement["t"], acknowledgement["bm"]) == ("t", "1|1|")
 
 
+def test_a_refused_acknowledgement_is_an_error() -> None:
+    """The message would come again and again."""
+
+    def answer(header: Header, body: bytes) -> list[bytes]:
+        if header["c"] == "sow_delete":
+            return refuse(header, "invalid topic", "no queue")
+        answers = accept(header)
+        if header["c"] == "subscribe":
+            leased = {"bm": "1|1|", "lp": "soon"}
+            answers.append(frame({"c": "p", "t": "t", "sids": header["sub_id"]} | leased, b"m"))
+        return answers
+
+    with scripted_peer(answer) as peer:
+        where = ["-server", f"127.0.0.1:{peer.port}", "-topic", "t"]
+        code, said, complaint = spark("subscribe", *where, "-ack")
+        assert (code, said) == (1, "m\n")
+        assert "1 message of queue 't' was not acknowledged: invalid topic: no queue" in complaint
+
+
 def test_what_was_acknowledged_is_safe_when_the_command_ends() -> None:
-    """Though nobody waits for single acknowledgements."""
+    """It is on stable storage."""
 
     def answer(header: Header, body: bytes) -> list[bytes]:
         answers = accept(header)

@@ -13,6 +13,7 @@ from client import (
     Client,
     ClientError,
     CommandError,
+    ConnectionLostError,
     HAClient,
     InvalidTopicError,
     Message,
@@ -34,7 +35,7 @@ _REFUSALS_SHOWN: Final = 3
 
 
 class RefusedMessagesError(Exception):
-    """The server refused some of the messages; the text says how many, and why the first."""
+    """The server refused messages or acknowledgements; the text says how many, and why."""
 
 
 class _Refusals:
@@ -249,10 +250,25 @@ def _publish_copies(copy: Client | HAClient, batch: list[Message]) -> None:
 
 
 def _acknowledge(client: Client | HAClient, batch: list[Message]) -> None:
-    """Acknowledge what came from a queue."""
+    """Acknowledge messages of queues, and wait for the answers.
+
+    Raises:
+        RefusedMessagesError: the server refused it, so that the messages come again.
+    """
     leased = [message for message in batch if message.is_leased]
     for topic, messages in groupby(leased, key=lambda message: message.topic):
-        client.acknowledge(topic, [it.bookmark for it in messages if it.bookmark is not None])
+        bookmarks = [it.bookmark for it in messages if it.bookmark is not None]
+        try:
+            client.confirmed_acknowledge(topic, bookmarks)
+        except ConnectionLostError:
+            client.acknowledge(topic, bookmarks)  # an HAClient sends it in its next session
+        except CommandError as error:
+            noun = "message" if len(bookmarks) == 1 else "messages"
+            verb = "was" if len(bookmarks) == 1 else "were"
+            raise RefusedMessagesError(
+                f"{len(bookmarks)} {noun} of queue {topic!r} {verb} not acknowledged:"
+                f" {explain(error)}"
+            ) from None
 
 
 def _header_options(settings: Settings) -> list[str]:
