@@ -9,6 +9,7 @@ count travels with the next list, so that those targets can say so.
 import queue
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Final, TypeAlias
 
@@ -23,7 +24,7 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 class RequestKind(Enum):
-    """What the writer can be asked for besides writing entries."""
+    """What the targets can be asked for besides writing entries."""
 
     FLUSH = auto()
     ROTATE = auto()
@@ -32,14 +33,35 @@ class RequestKind(Enum):
 
 
 class Request:
-    """Work for the writer that is not an entry, done after everything logged before it."""
+    """Work for the targets that is not an entry, done after everything logged before it.
 
-    __slots__ = ("done", "kind")
+    Attributes:
+        done: set when all targets have carried it out.
+    """
 
-    def __init__(self, kind: RequestKind) -> None:
-        """`done` is set when the request has been carried out."""
+    __slots__ = ("_lock", "_unfinished", "done", "kind")
+
+    def __init__(self, kind: RequestKind, targets: Sequence[Target]) -> None:
+        """Wait for all of `targets`."""
         self.kind = kind
         self.done = threading.Event()
+        self._lock = threading.Lock()
+        self._unfinished = list(targets)
+        if not targets:
+            self.done.set()
+
+    @property
+    def unfinished(self) -> Sequence[Target]:
+        """The targets that have not carried it out yet."""
+        with self._lock:
+            return tuple(self._unfinished)
+
+    def finish(self, target: Target) -> None:
+        """Note that a target has carried it out."""
+        with self._lock:
+            self._unfinished.remove(target)
+            if not self._unfinished:
+                self.done.set()
 
 
 Item: TypeAlias = Entry | Request

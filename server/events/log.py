@@ -2,9 +2,10 @@
 
 Theory of operation. `emit` runs on the message path, so it does the least it can: one dictionary
 look-up tells whether any target wants the message; if so, the values, the time and the thread are
-put on a bounded backlog (backlog.py). One thread (writer.py) makes lines of them and writes these
-to the targets: at once when things are calm, some milliseconds later and many at a time when there
-is a flood of entries. A slow or broken target therefore costs log entries, never messages. What
+put on a bounded backlog (backlog.py). One thread (writer.py) makes lines of them: at once when
+things are calm, some milliseconds later and many at a time when there is a flood of entries. Each
+target has a bounded queue and a thread that writes it (target_writer.py). A slow, stalled or broken
+target therefore costs its own log entries, never messages or the entries of other targets. What
 each target wants is fixed by the configuration, so the look-up table is made once.
 
 Because lines are made later, and by another thread, the values given to `emit` must not change
@@ -21,10 +22,11 @@ from config_schema.problems import Problem, Severity
 from config_schema.spec import LogTargetSpec
 from server.events.backlog import Backlog, Request, RequestKind
 from server.events.catalogue import CATALOGUE, Message
+from server.events.target_writer import complain
 from server.events.targets import Target, open_targets
 from server.events.targets.memory import MemoryTarget
 from server.events.targets.syslog import SOCKET
-from server.events.writer import Writer, complain
+from server.events.writer import Writer
 
 WAIT_SECONDS: Final = 5.0
 """How long flush() and close() wait for targets that take no data."""
@@ -70,13 +72,13 @@ class EventLog:
         """Open the targets and start the writer."""
         self.targets, remarks = open_targets(targets, instance_name, clock(), syslog_address)
         self.recent: Final = recent
-        every = self.targets if recent is None else (*self.targets, recent)
+        self._every = self.targets if recent is None else (*self.targets, recent)
         self._clock = clock
-        self._routes = _routes(every)
+        self._routes = _routes(self._every)
         self._backlog = Backlog()
         self._thread_count = itertools.count(1)
         self._thread_numbers = {threading.get_ident(): next(self._thread_count)}
-        writer = Writer(self._backlog, every, clock, next(self._thread_count))
+        writer = Writer(self._backlog, self._every, clock, next(self._thread_count))
         # A daemon, so that a program that ends without close() still ends.
         self._writer = threading.Thread(target=writer.run, name="log writer", daemon=True)
         self._writer.start()
@@ -139,15 +141,19 @@ class EventLog:
     def close(self) -> None:
         """Write everything logged so far and give up the targets; ignore what is logged later."""
         self._routes = {}
-        if not self._ask(RequestKind.CLOSE).done.wait(WAIT_SECONDS):
-            complain(f"the log could not be written to its end within {WAIT_SECONDS:.0f} seconds")
+        request = self._ask(RequestKind.CLOSE)
+        if not request.done.wait(WAIT_SECONDS):
+            names = ", ".join(target.name for target in request.unfinished)
+            complain(
+                f"the log could not be written to its end within {WAIT_SECONDS:.0f} seconds, "
+                f"because these targets take no data: {names}"
+            )
 
     def _ask(self, kind: RequestKind) -> Request:
-        request = Request(kind)
-        if self._writer.is_alive():
-            self._backlog.ask(request)
-        else:
-            request.done.set()  # closed: everything has been written
+        if not self._writer.is_alive():
+            return Request(kind, ())  # closed: everything has been written
+        request = Request(kind, self._every)
+        self._backlog.ask(request)
         return request
 
     def _number_thread(self, ident: int) -> int:

@@ -32,6 +32,7 @@ from server.events.targets.console import DESCRIPTORS
 from server.events.targets.memory import MemoryTarget
 from server.program import access_report
 from server.program.announcement import announce
+from server.program.background_output import background_output, takes_data
 from server.program.banner import BANNER
 from server.program.configuration import read_configuration
 from server.program.console import OutputError, put, say
@@ -154,12 +155,24 @@ def _explain_access(
 
 def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish) -> int:
     with contextlib.suppress(OutputError):  # nobody has to read it
-        put(f"{BANNER}\n")
+        if takes_data(DESCRIPTORS["stdout"]):
+            put(f"{BANNER}\n")
     if wish.in_background:
         _warn_of_consoles(spec, problems)
     tell_starter: Callable[[str | None], None] = detach() if wish.in_background else _tell_terminal
     if spec.process_name is not None:
         setproctitle.setproctitle(spec.process_name)
+    with background_output():
+        return _serve(spec, document, problems, wish, tell_starter)
+
+
+def _serve(
+    spec: InstanceSpec,
+    document: Document,
+    problems: Problems,
+    wish: Wish,
+    tell_starter: Callable[[str | None], None],
+) -> int:
     try:
         recent = None if spec.admin is None else MemoryTarget()
         log = EventLog(spec.logging, spec.name, recent=recent)

@@ -11,6 +11,7 @@ from server.events import log as log_module
 from server.events.backlog import MAX_BYTES, MAX_ENTRIES
 from server.events.catalogue import CATALOGUE
 from server.events.log import EventLog
+from server.events.targets.memory import MemoryTarget
 from tests.support.waiting import wait_until
 
 from .support import ids, log_of, target
@@ -108,65 +109,117 @@ def test_a_directory_that_disappears_is_survived(
 
 
 def block_writer(log: EventLog, descriptor: int) -> None:
-    """Keep the writer busy with an entry that the pipe cannot take: everything after it waits."""
+    """Stall the target with an entry that the pipe cannot take: everything after it waits."""
     log.emit("29-0103", text="x" * 1_000_000)
     select.select([descriptor], [], [])
 
 
-def test_more_than_can_be_written_is_counted_and_said(pipe: tuple[Path, int]) -> None:
+def wait_until_queued(log: EventLog, beside: Path, mark: str = "queued") -> None:
+    """Log one more entry, and wait until all targets have it in their queues."""
+    log.emit("29-0103", text=mark)
+    wait_until(lambda: f"29-0103 {mark}\n" in beside.read_text())
+
+
+def test_more_than_can_be_written_is_counted_and_said(
+    pipe: tuple[Path, int], tmp_path: Path
+) -> None:
     path, descriptor = pipe
-    with log_of(target(file_name=str(path), level="info")) as log:
+    beside = tmp_path / "beside.log"
+    specs = [target(file_name=str(each), level="info") for each in (path, beside)]
+    with log_of(*specs) as log:
         block_writer(log, descriptor)
         for number in range(MAX_ENTRIES + 5_000):
             log.emit("29-0103", text=f"number {number}")
+        wait_until_queued(log, beside)
         reader = drain(descriptor)
         wait_until(log.flush)  # which has its own limit, made for a server that stops
         log.emit("29-0103", text="afterwards")
     reader.join()
-    last = f"number {MAX_ENTRIES - 1}"
+    last = f"number {MAX_ENTRIES - 2}"  # the entry that is being written counts
     lines = reader.data.decode().splitlines()
     assert [line.partition(": ")[2] for line in lines[-3:]] == [
         f"29-0103 {last}",
-        f"01-0001 {CATALOGUE['01-0001'].template.render({'count': 5_000})}",
+        f"01-0001 {CATALOGUE['01-0001'].template.render({'count': 5_002})}",
         "29-0103 afterwards",
     ]
 
 
-def test_large_entries_are_bounded_by_their_bytes(pipe: tuple[Path, int]) -> None:
+def test_large_entries_are_bounded_by_their_bytes(pipe: tuple[Path, int], tmp_path: Path) -> None:
     path, descriptor = pipe
-    with log_of(target(file_name=str(path), level="trace")) as log:
-        block_writer(log, descriptor)
-        for _ in range(100):
+    beside = tmp_path / "beside.log"
+    with log_of(
+        target(file_name=str(path), level="trace", exclude_errors=("29-0103",)),
+        target(file_name=str(beside), level="info"),
+    ) as log:
+        log.emit("12-0001", client="", header=b"", body=b"x" * 1_000_000)
+        select.select([descriptor], [], [])
+        for number in range(100):
             log.emit("12-0001", client="", header=b"", body=b"x" * (MAX_BYTES // 64))
+            wait_until_queued(log, beside, f"queued {number}")
         reader = drain(descriptor)
     reader.join()
-    assert reader.data.count(b" 12-0001 ") == 64
-    assert b"01-0001 36 entries are missing" in reader.data
+    written = reader.data.count(b" 12-0001 ")
+    assert written <= 64
+    assert f"01-0001 {101 - written} entries are missing".encode() in reader.data
+
+
+def test_a_stalled_target_silences_no_other(
+    pipe: tuple[Path, int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, descriptor = pipe
+    (tmp_path / "full.log").symlink_to(FULL)
+    good = tmp_path / "good.log"
+    specs = (
+        target(file_name=str(path), level="info"),
+        target(file_name=str(tmp_path / "full"), level="info"),
+        target(file_name=str(good), level="info"),
+    )
+    recent = MemoryTarget()
+    with log_of(*specs, recent=recent) as log:
+        block_writer(log, descriptor)
+        for _ in range(MAX_ENTRIES):
+            log.emit("29-0103", text="")
+        log.emit("29-0103", text="afterwards")
+        wait_until(lambda: "afterwards" in good.read_text())
+        wait_until(lambda: any(b"afterwards" in kept.line.text for kept in recent.since(0)))
+        assert ids(good).count("2C-0001") == 2
+        assert ids(good).count("29-0103") == MAX_ENTRIES + 2
+        reader = drain(descriptor)
+    reader.join()
+    assert b"01-0001 3 entries are missing" in reader.data
+    complaints = capfd.readouterr().err
+    assert complaints.count(f"{path} cannot be written: it takes no data") == 1
 
 
 def test_only_targets_that_lost_entries_say_so(pipe: tuple[Path, int], tmp_path: Path) -> None:
     path, descriptor = pipe
     grave = target(file_name=str(tmp_path / "grave"), level="warning")
-    with log_of(target(file_name=str(path), level="info"), grave) as log:
+    beside = target(file_name=str(tmp_path / "beside"), level="info")
+    with log_of(target(file_name=str(path), level="info"), grave, beside) as log:
         block_writer(log, descriptor)
-        for _ in range(MAX_ENTRIES + 1):
+        for _ in range(MAX_ENTRIES - 1):
             log.emit("29-0103", text="")
+        wait_until_queued(log, tmp_path / "beside.log")
         reader = drain(descriptor)
     reader.join()
     assert b"01-0001 1 entries" in reader.data
-    assert ids(tmp_path / "grave.log") == []
+    assert ids(tmp_path / "grave.log") == ["2C-0001"]
 
 
-def test_a_target_that_excludes_the_notice_does_not_get_it(pipe: tuple[Path, int]) -> None:
+def test_a_target_that_excludes_the_notice_does_not_get_it(
+    pipe: tuple[Path, int], tmp_path: Path
+) -> None:
     path, descriptor = pipe
+    beside = tmp_path / "beside.log"
     spec = target(file_name=str(path), level="info", exclude_errors=("01-0001",))
-    with log_of(spec) as log:
+    with log_of(spec, target(file_name=str(beside), level="info")) as log:
         block_writer(log, descriptor)
-        for _ in range(MAX_ENTRIES + 1):
+        for _ in range(MAX_ENTRIES):
             log.emit("29-0103", text="")
+        wait_until_queued(log, beside)
         reader = drain(descriptor)
     reader.join()
-    assert reader.data.count(b" 29-0103 ") == MAX_ENTRIES + 1
+    assert reader.data.count(b" 29-0103 ") == MAX_ENTRIES
     assert b"01-0001" not in reader.data
 
 
@@ -178,5 +231,7 @@ def test_closing_gives_up_on_a_target_that_takes_nothing(
     with log_of(target(file_name=str(path), level="info")) as log:
         log.emit("29-0103", text="x" * 1_000_000)
         assert not log.flush()
-    assert "could not be written to its end" in capfd.readouterr().err
+    err = capfd.readouterr().err
+    assert "could not be written to its end" in err
+    assert f"these targets take no data: {path}" in err
     drain(descriptor).join()
