@@ -13,11 +13,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from client import *  # noqa: F403 - all of it is given, at run time by __getattr__
 
+    __version__: str
+
 
 def __getattr__(name: str) -> Any:
     """Import the client when something of it is asked for: commands begin without it."""
     from amperage.own import own_packages
 
+    if name == "__version__":
+        from config_schema.version import VERSION
+
+        return VERSION
     with own_packages():
         import client
     if name != "__all__" and name not in client.__all__:
@@ -28,4 +34,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__getattr__("__all__")})
+    return sorted({*globals(), *__getattr__("__all__"), "__version__"})

@@ -121,3 +121,8 @@ __all__ = [
     "make_ssl_context",
     "parse_uri",
 ]
+
+for _name in __all__:
+    _public = globals()[_name]
+    if hasattr(_public, "__qualname__"):  # a class or a function, not a constant
+        _public.__module__ = "amperage"

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import ssl
-import uuid
 from collections.abc import Callable
 
 from client.aio_commands import AsyncCommands
 from client.aio_connection import AioConnection, Waiters, open_connection
-from client.arguments import handler
-from client.authentication import Authenticator, PasswordAuthenticator
+from client.arguments import client_name, handler, instance
+from client.authentication import (
+    Authenticator,
+    PasswordAuthenticator,
+    check_authenticator,
+)
 from client.errors import CredentialsError, NotConnectedError
 from client.limits import DEFAULT_TIMEOUT
 from client.logon import LogonDialogue
-from client.numbering import Numbering, RefusalListener
+from client.numbering import AsyncRefusalListener, Numbering
 from client.protocol import ClientProtocol
 from client.publish_store import PublishStore
+from client.time_limit import TimeLimit
 from client.uri import ServerUri, parse_uri
 from server.wire.header import Header
 
@@ -23,7 +27,17 @@ from server.wire.header import Header
 class AsyncClient(AsyncCommands):
     """A connection to a server, for one event loop.
 
-    Arguments, methods and errors are those of `client.Client`.
+    The methods and errors are those of `Client`; the methods are awaited.
+
+    Args:
+        name: the client name; it must be unique among a server's clients. One is made up if None.
+        timeout: seconds that a call waits for its answer unless it says otherwise.
+        authenticator: makes the credentials; None sends the URI's user and password.
+        ssl_context: for tcps and wss; None checks the certificate against the system's authorities.
+        on_refused: called with each published message that the server refuses, a `StoredMessage`,
+            and the error. A coroutine function is awaited, one call after the other. With it,
+            messages are numbered and acknowledged, and kept in memory until then; without it,
+            `flush` raises `MessagesRefusedError`.
     """
 
     def __init__(
@@ -33,11 +47,13 @@ class AsyncClient(AsyncCommands):
         timeout: float = DEFAULT_TIMEOUT,
         authenticator: Authenticator | None = None,
         ssl_context: ssl.SSLContext | None = None,
-        on_refused: RefusalListener | None = None,
+        on_refused: AsyncRefusalListener | None = None,
     ) -> None:
         super().__init__(timeout)
-        handler("on_refused", on_refused)
-        self.name = name or f"client-{uuid.uuid4().hex[:12]}"
+        handler("on_refused", on_refused, may_be_async=True)
+        check_authenticator(authenticator)
+        instance("ssl_context", ssl_context, ssl.SSLContext)
+        self.name = client_name(name)
         self._authenticator = authenticator or PasswordAuthenticator()
         self._ssl_context = ssl_context
         self._on_refused = on_refused
@@ -51,7 +67,7 @@ class AsyncClient(AsyncCommands):
 
     async def connect(self, uri: str | ServerUri, *, timeout: float | None = None) -> None:
         """Connect to a server; the next step is `logon`."""
-        self.close()
+        await self.close()
         where = uri if isinstance(uri, ServerUri) else parse_uri(uri)
         numbering = Numbering(PublishStore(), self._on_refused) if self._on_refused else None
         protocol = ClientProtocol(numbering, where.protocol)
@@ -64,10 +80,10 @@ class AsyncClient(AsyncCommands):
         self._uri = where
         self._connected = connection, protocol
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the connection; streams end. A closed client can connect again."""
         if self._connected is not None:
-            self.send_acks()
+            self._send_acks()
             self._connection.end(None)
             self._connected = None
 
@@ -91,23 +107,22 @@ class AsyncClient(AsyncCommands):
         try:
             return await self._connection.log_on(dialogue, self._timeout_or(timeout))
         except CredentialsError:
-            self.close()
+            await self.close()
             raise
 
-    async def wait_until(
+    async def _wait_until(
         self,
         arrived: Callable[[], bool],
-        timeout: float | None,
+        limit: TimeLimit,
         what: str,
         *,
         is_urgent: bool = True,
     ) -> None:
-        """Wait until something has arrived, or the connection has ended."""
         if arrived():
             return
         connection = None if self._connected is None else self._connected[0]
         with self._waiters.attention(connection, is_urgent=is_urgent):
-            await self._waiters.wait_until(arrived, timeout, what)
+            await self._waiters.wait_until(arrived, limit, what)
 
     @property
     def _connection(self) -> AioConnection:

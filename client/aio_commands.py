@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Self
 
-from client.aio_stream import AsyncMessageStream
+from client.aio_stream import AsyncMessageStream, AsyncStreamOwner
 from client.arguments import Body, all_bodies, seconds
 from client.commands import AckType, chunks
 from client.errors import (
@@ -24,6 +24,7 @@ from client.errors import (
     PublishStoreFullError,
     TimedOutError,
     again,
+    unnumbered_refusals,
 )
 from client.limits import HEARTBEATS_MISSED
 from client.message import Message
@@ -31,6 +32,7 @@ from client.numbering import Numbering
 from client.pending import Inbox, Request
 from client.protocol import ClientProtocol
 from client.queue_acks import DEFAULT_DELAY
+from client.time_limit import TimeLimit
 from server.wire.header import Header
 
 
@@ -45,17 +47,17 @@ class AsyncCommands(ABC):
         return self
 
     async def __aexit__(self, *_exception: object) -> None:
-        self.close()
+        await self.close()
 
     @abstractmethod
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the connection; streams end. A closed client can connect again."""
 
     @abstractmethod
-    async def wait_until(
+    async def _wait_until(
         self,
         arrived: Callable[[], bool],
-        timeout: float | None,
+        limit: TimeLimit,
         what: str,
         *,
         is_urgent: bool = True,
@@ -64,7 +66,7 @@ class AsyncCommands(ABC):
 
         Args:
             arrived: whether it has; it looks at a request or an inbox.
-            timeout: seconds; None for as long as it takes.
+            limit: how long to wait.
             what: what is waited for, for the error.
             is_urgent: whether to read past messages that nobody takes.
 
@@ -175,24 +177,23 @@ class AsyncCommands(ABC):
 
     async def flush(self, *, timeout: float | None = None) -> None:
         """Wait until the server has processed everything that was sent before."""
-        limit = self._timeout_or(timeout)
-        deadline = asyncio.get_running_loop().time() + limit
+        limit = self._limit(timeout)
         numbering = self._protocol.numbering
-        if numbering is None:
-            await self._ask(lambda protocol: protocol.flush(), limit)
-            return
-        await self._wait_for_store(numbering, limit)
-        left = max(0.0, deadline - asyncio.get_running_loop().time())
-        await self._ask(lambda protocol: protocol.flush(), left)
-        numbering.raise_refusals()
+        if numbering is not None:
+            await self._wait_for_store(numbering, limit)
+        request = await self._ask(lambda protocol: protocol.flush(), limit)
+        if numbering is not None:
+            numbering.raise_refusals()
+        elif (refusals := unnumbered_refusals(request.acks["completed"])) is not None:
+            raise refusals
 
-    async def _wait_for_store(self, numbering: Numbering, timeout: float) -> None:
+    async def _wait_for_store(self, numbering: Numbering, limit: TimeLimit) -> None:
         """Wait until all that has been published is answered, or cannot be any more."""
         protocol = self._protocol
         last = numbering.store.last_sequence
-        await self.wait_until(
+        await self._wait_until(
             lambda: numbering.is_settled(last) or protocol.is_closed,
-            timeout,
+            limit,
             f"the acknowledgement of message {last}",
         )
 
@@ -358,16 +359,16 @@ class AsyncCommands(ABC):
         """Wait until all acknowledgements of queue messages given so far are on stable storage."""
         await self._ask(lambda protocol: protocol.flush_acks(), timeout)
 
-    def settle(self, inbox: Inbox, message: Message, options: str | None) -> None:
-        """Tell a queue what became of a message; for `AsyncMessageStream`."""
+    def _settle(self, inbox: Inbox, message: Message, options: str | None) -> None:
+        """Tell a queue how a message was processed."""
         loop = asyncio.get_running_loop()
         self._protocol.settle(inbox, message, options, loop.time())
         self._write_soon()
         due = self._protocol.acks_due
         if due is not None and self._ack_timer is None:
-            self._ack_timer = loop.call_at(due, self.send_acks)
+            self._ack_timer = loop.call_at(due, self._send_acks)
 
-    def send_acks(self) -> None:
+    def _send_acks(self) -> None:
         """Send the acknowledgements of queue messages that have collected, without waiting."""
         if self._ack_timer is not None:
             self._ack_timer.cancel()
@@ -385,21 +386,27 @@ class AsyncCommands(ABC):
     # Waiting
 
     async def _ask(
-        self, command: Callable[[ClientProtocol], Request], timeout: float | None
+        self, command: Callable[[ClientProtocol], Request], timeout: float | TimeLimit | None
     ) -> Request:
         """Give a command, wait for its answer, and raise its refusal."""
-        limit = self._timeout_or(timeout)
+        limit = self._limit(timeout)
         request = command(self._protocol)
         await self._write()
-        await self.wait_until(lambda: request.done, limit, f"the answer to {request.command_name}")
+        await self._wait_until(lambda: request.done, limit, f"the answer to {request.command_name}")
         if request.error is not None:
-            raise again(request.error) from request.error
+            raise again(request.error)
         return request
 
     def _stream(self, request: Request) -> AsyncMessageStream:
         if request.inbox is None:
             raise ValueError(f"{request.command} has no messages")
-        return AsyncMessageStream(self, request.inbox)
+        owner = AsyncStreamOwner(
+            self._wait_until,
+            self._settle,
+            self._send_acks,
+            lambda stream_id, timeout: self.unsubscribe(stream_id, timeout=timeout),
+        )
+        return AsyncMessageStream(owner, request.inbox)
 
     async def _make_room(self) -> None:
         """Wait until the publish store has room, if there is one."""
@@ -408,8 +415,8 @@ class AsyncCommands(ABC):
             return
         store = protocol.numbering.store
         try:
-            await self.wait_until(
-                lambda: not store.is_full or protocol.is_closed, self._timeout, "room"
+            await self._wait_until(
+                lambda: not store.is_full or protocol.is_closed, self._limit(None), "room"
             )
         except TimedOutError:
             raise PublishStoreFullError(
@@ -419,3 +426,6 @@ class AsyncCommands(ABC):
 
     def _timeout_or(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else seconds("timeout", timeout)
+
+    def _limit(self, timeout: float | TimeLimit | None) -> TimeLimit:
+        return timeout if isinstance(timeout, TimeLimit) else TimeLimit(self._timeout_or(timeout))

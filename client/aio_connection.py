@@ -16,17 +16,19 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from client.backpressure import Backlog
 from client.channels import channel_for
-from client.errors import ClientError, TimedOutError, again
+from client.errors import ClientError, ConnectionLostError, TimedOutError, again
 from client.limits import HEARTBEATS_MISSED
 from client.logon import LogonDialogue
+from client.numbering import Numbering
 from client.protocol import ClientProtocol
 from client.sockets import apply_options, connect_error, no_connection
+from client.time_limit import TimeLimit
 from client.uri import ServerUri
 from server.wire.header import Header
 
@@ -40,19 +42,20 @@ class Waiters:
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self.urgent = 0
 
     async def wait_until(
         self,
         arrived: Callable[[], bool],
-        timeout: float | None,
+        limit: TimeLimit,
         what: str,
     ) -> None:
         """Wait until something has arrived.
 
         Args:
             arrived: whether it has.
-            timeout: seconds; None for as long as it takes.
+            limit: how long to wait.
             what: what is waited for, for the error.
 
         Raises:
@@ -63,12 +66,23 @@ class Waiters:
         future = asyncio.get_running_loop().create_future()
         self._waiting[future] = arrived
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(limit.left):
                 await future
         except TimeoutError:
-            raise TimedOutError(f"{what} did not come within {timeout:g} seconds") from None
+            raise limit.exceeded(what) from None
         finally:
             del self._waiting[future]
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a coroutine in a task of its own, and wake those who wait for its effect."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self.wake()
 
     @contextmanager
     def attention(self, connection: AioConnection | None, *, is_urgent: bool) -> Iterator[None]:
@@ -170,7 +184,9 @@ class AioConnection(asyncio.Protocol):
         channel = self._channel
         if channel is not None:
             await self._waiters.wait_until(
-                lambda: channel.is_open or self._ended, None, "the opening of the connection"
+                lambda: channel.is_open or self._ended,
+                TimeLimit(None),
+                "the opening of the connection",
             )
         if self._failure is not None:
             raise no_connection(self._uri, self._failure)
@@ -183,12 +199,12 @@ class AioConnection(asyncio.Protocol):
             await self.write(timeout)
             await self._waiters.wait_until(
                 lambda: request.done,  # noqa: B023 - called before the next round
-                timeout,
+                TimeLimit(timeout),
                 "the answer to logon",
             )
             dialogue.take_answer(request)
         if self._failure is not None:  # behind the answer
-            raise again(self._failure) from self._failure
+            raise again(self._failure)
         return dialogue.answer
 
     async def write(self, timeout: float) -> None:
@@ -258,8 +274,18 @@ class AioConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _tell_refusals(self) -> None:
-        if self._protocol.numbering is not None:
-            self._protocol.numbering.tell_refusals()
+        numbering = self._protocol.numbering
+        if numbering is not None and numbering.has_untold and not numbering.is_telling:
+            numbering.is_telling = True  # from now on, although the task begins later
+            self._waiters.start(self._await_refusals(numbering))
+
+    async def _await_refusals(self, numbering: Numbering) -> None:
+        try:
+            await numbering.await_refusals()
+        except Exception as failure:
+            error = ConnectionLostError(f"on_refused has failed: {failure!r}")
+            error.__cause__ = failure
+            self.end(error)
 
     def _take(self, data: bytes) -> None:
         if self._ended:

@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from client.arguments import seconds
 from client.errors import ClientError, ConnectionLostError
 from client.message import Message
 from client.pending import Inbox
 from client.streams import Stream
+from client.time_limit import TimeLimit
 
 
-class Owner(Protocol):
-    """The client that a stream belongs to."""
+class WaitUntil(Protocol):
+    """Waits until something has arrived; see `AsyncCommands`."""
 
-    async def wait_until(
+    async def __call__(
         self,
         arrived: Callable[[], bool],
-        timeout: float | None,
+        limit: TimeLimit,
         what: str,
         *,
         is_urgent: bool = True,
     ) -> None:
-        """Wait until something has arrived; see `AsyncCommands.wait_until`."""
+        """Wait."""
 
-    async def unsubscribe(self, stream_id: str = "all", *, timeout: float | None = None) -> None:
-        """End a subscription or query by its id."""
 
-    def settle(self, inbox: Inbox, message: Message, options: str | None) -> None:
-        """Tell a queue what became of a message."""
+class AsyncStreamOwner(NamedTuple):
+    """What a stream needs of its client.
 
-    def send_acks(self) -> None:
-        """Send the acknowledgements of queue messages that have collected, without waiting."""
+    Attributes:
+        wait_until: waits until something has arrived.
+        settle: tells a queue how a message was processed.
+        send_acks: sends the acknowledgements of queue messages that have collected.
+        unsubscribe: ends a subscription or query by its id, within seconds.
+    """
+
+    wait_until: WaitUntil
+    settle: Callable[[Inbox, Message, str | None], None]
+    send_acks: Callable[[], None]
+    unsubscribe: Callable[[str, float | None], Awaitable[None]]
 
 
 class AsyncMessageStream(Stream):
@@ -43,16 +50,16 @@ class AsyncMessageStream(Stream):
     It ends and raises as `client.MessageStream` does; it is an asynchronous context manager, too.
     """
 
-    def __init__(self, client: Owner, inbox: Inbox) -> None:
+    def __init__(self, owner: AsyncStreamOwner, inbox: Inbox) -> None:
         super().__init__(inbox)
-        self._client = client
+        self._owner = owner
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_exception: object) -> None:
         if kind is None:
-            self.done()
+            self._note_done()
         # A lost connection has ended the stream as well; an error on the way out comes first.
         with suppress(ConnectionLostError if kind is None else ClientError):
             await self.unsubscribe()
@@ -62,21 +69,23 @@ class AsyncMessageStream(Stream):
 
     async def __anext__(self) -> Message:
         if self._handed_out:
-            self.done()
+            self._note_done()
         message = self._take() or await self.next()
         if message is None:
             raise StopAsyncIteration
         return message
 
+    async def done(self) -> None:
+        """Mark all messages handed out so far as processed; see `client.MessageStream.done`."""
+        self._note_done()
+
     async def next(self, timeout: float | None = None) -> Message | None:
         """Wait for the next message; see `client.MessageStream.next`."""
-        self.done()
-        loop = asyncio.get_running_loop()
-        deadline = None if timeout is None else loop.time() + seconds("timeout", timeout)
+        self._note_done()
+        limit = TimeLimit(None if timeout is None else seconds("timeout", timeout))
         while (message := self._take()) is None and not self._is_over():
-            self._client.send_acks()
-            left = None if deadline is None else max(0.0, deadline - loop.time())
-            await self._client.wait_until(self._has_news, left, "the next message", is_urgent=False)
+            self._owner.send_acks()
+            await self._owner.wait_until(self._has_news, limit, "the next message", is_urgent=False)
         return message
 
     async def batch(self, timeout: float | None = None) -> list[Message]:
@@ -90,7 +99,7 @@ class AsyncMessageStream(Stream):
     async def unsubscribe(self, timeout: float | None = None) -> None:
         """End the subscription or query; what has arrived can still be taken."""
         if not self._inbox.ended:
-            await self._client.unsubscribe(self._inbox.id, timeout=timeout)
+            await self._owner.unsubscribe(self._inbox.id, timeout)
 
     def _settle(self, message: Message, options: str | None) -> None:
-        self._client.settle(self._inbox, message, options)
+        self._owner.settle(self._inbox, message, options)

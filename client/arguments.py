@@ -6,8 +6,10 @@ something else: bytes as base64, one text as a list of its letters.
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Collection, Iterable
+import uuid
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from client.limits import LARGEST_BODY
@@ -132,14 +134,92 @@ def milliseconds(name: str, value: float) -> int:
     return round(value * 1000)
 
 
-def handler(name: str, value: object) -> None:
-    """Check what is to be called later, or None.
+def handler(name: str, value: object, *, may_be_async: bool = False) -> None:
+    """Check a callback, or None.
+
+    Args:
+        name: the argument.
+        value: the callback.
+        may_be_async: whether the client awaits what a coroutine function returns.
 
     Raises:
-        TypeError: it cannot be called.
+        TypeError: it cannot be called, or it would have to be awaited.
     """
-    if value is not None and not callable(value):
+    if value is None:
+        return
+    if not callable(value):
         raise TypeError(f"{name}: expected a function, not {_kind(value)}")
+    if not may_be_async and _is_async(value):
+        raise TypeError(
+            f"{name}: expected a plain function, not a coroutine function (async def):"
+            " nothing would await it"
+        )
+
+
+def call_plainly(name: str, callback: Callable[..., object], *arguments: object) -> None:
+    """Call a callback of a blocking client.
+
+    Raises:
+        TypeError: it has returned a coroutine, which nothing would await.
+    """
+    if inspect.iscoroutine(answer := callback(*arguments)):
+        answer.close()
+        raise TypeError(f"{name}: expected a plain function, not one that returns a coroutine")
+
+
+def methods(name: str, value: object, wanted: Iterable[str]) -> None:
+    """Check an object whose methods the client calls, or None.
+
+    Args:
+        name: the argument.
+        value: the object.
+        wanted: the names of its methods.
+
+    Raises:
+        TypeError: it lacks one of them, or one would have to be awaited.
+    """
+    if value is None:
+        return
+    names = tuple(wanted)
+    missing = [method for method in names if not callable(getattr(value, method, None))]
+    if missing:
+        raise TypeError(
+            f"{name}: expected an object with the methods {', '.join(names)};"
+            f" {_kind(value)} lacks {', '.join(missing)}"
+        )
+    for method in names:
+        handler(f"{name}.{method}", getattr(value, method))
+
+
+def instance(name: str, value: object, kind: type) -> None:
+    """Check an object of a class, or None.
+
+    Raises:
+        TypeError: it is of another class.
+    """
+    if value is not None and not isinstance(value, kind):
+        raise TypeError(f"{name}: expected {kind.__name__}, not {_kind(value)}")
+
+
+def check_interval(name: str, value: int) -> None:
+    """Check the seconds between heartbeats.
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: it is less than one.
+    """
+    if isinstance(value, int) and value < 1:
+        raise ValueError(f"{name}: expected seconds from 1 up, not {value}")
+    number(name, value)
+
+
+def client_name(value: str | None) -> str:
+    """Check a client name; make one up if there is none.
+
+    Raises:
+        TypeError: it is no text.
+    """
+    return text("name", value) or f"client-{uuid.uuid4().hex[:12]}"
 
 
 def several(name: str, values: Iterable[object], what: str) -> None:
@@ -167,6 +247,11 @@ def encoded(name: str, value: str) -> bytes:
         return value.encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"{name}: no UTF-8 can be made of it: {error}") from None
+
+
+def _is_async(value: object) -> bool:
+    called = getattr(type(value), "__call__", None)  # noqa: B004 - whether it is async
+    return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(called)
 
 
 def _kind(value: object) -> str:

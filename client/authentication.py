@@ -10,11 +10,17 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from client.arguments import methods
 from client.secrets import SecretSource
 
 
 class Credentials(NamedTuple):
-    """What a logon carries."""
+    """What a logon carries.
+
+    Attributes:
+        user: the user's name; None for none.
+        password: the password, or what stands for it, such as a token; None for none.
+    """
 
     user: str | None
     password: str | None
@@ -55,6 +61,17 @@ class MutualAuthenticator(Authenticator, Protocol):
         Raises:
             CredentialsError: that is not what the right server would show; the client disconnects.
         """
+
+
+def check_authenticator(authenticator: Authenticator | None) -> None:
+    """Check an authenticator that a client is given, or None.
+
+    Raises:
+        TypeError: it lacks a method, or has a coroutine function for one: a thread calls them.
+    """
+    methods("authenticator", authenticator, ("authenticate", "retry"))
+    if isinstance(authenticator, MutualAuthenticator):
+        methods("authenticator", authenticator, ("completed",))
 
 
 class PasswordAuthenticator:

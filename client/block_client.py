@@ -7,8 +7,9 @@ from client.blocking import Client
 from client.blocking_stream import MessageStream
 from client.blocks import Block
 from client.commands import AckType
-from client.pending import Inbox, Request
+from client.pending import Request
 from client.protocol import ClientProtocol
+from client.time_limit import TimeLimit
 from client.uri import ServerUri
 
 
@@ -17,10 +18,6 @@ class BlockStream(MessageStream):
 
     What the iterator of a stream gives is the rest: acknowledgements that were asked for.
     """
-
-    def __init__(self, client: Client, inbox: Inbox) -> None:
-        super().__init__(client, inbox)
-        self._owner = client
 
     def blocks(self, timeout: float | None = None) -> list[Block]:
         """Take everything that has arrived, waiting for one block if there is none.
@@ -39,7 +36,7 @@ class BlockStream(MessageStream):
         arrived = self._inbox.blocks
         assert arrived is not None  # noqa: S101 - see BlockClient
         if not arrived and not self._is_over():
-            self._owner.wait_for_news(self._has_news, timeout)
+            self._owner.wait_for_news(self._has_news, TimeLimit(timeout))
         if not arrived:
             self._is_over()
         return [arrived.popleft() for _ in range(len(arrived))]
@@ -115,4 +112,4 @@ class BlockClient(Client):
 
     def _block_stream(self, request: Request) -> BlockStream:
         assert request.inbox is not None  # noqa: S101 - both commands have one
-        return BlockStream(self, request.inbox)
+        return BlockStream(self._stream_owner, request.inbox)

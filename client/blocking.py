@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import ssl
 import threading
-import uuid
 import weakref
 
-from client.arguments import handler
-from client.authentication import Authenticator, PasswordAuthenticator
+from client.arguments import client_name, handler, instance
+from client.authentication import (
+    Authenticator,
+    PasswordAuthenticator,
+    check_authenticator,
+)
 from client.blocking_commands import BlockingCommands
 from client.blocking_connection import BlockingConnection
 from client.errors import (
@@ -41,9 +44,10 @@ class Client(BlockingCommands):
         timeout: seconds that a call waits for its answer unless it says otherwise.
         authenticator: makes the credentials; None sends the URI's user and password.
         ssl_context: for tcps and wss; None checks the certificate against the system's authorities.
-        on_refused: told about each published message that the server refuses, in the thread that
-            reads; it must not wait. With it, messages are numbered and acknowledged, and kept in
-            memory until then; `flush` waits for that. None publishes without asking.
+        on_refused: called with each published message that the server refuses, a `StoredMessage`,
+            and the error, in the thread that reads; it must not wait. With it, messages are
+            numbered and acknowledged, and kept in memory until then; without it, `flush` raises
+            `MessagesRefusedError`.
 
     Every call that waits takes a `timeout` in seconds; None stands for the client's. They raise
     `TimedOutError` when it has passed, a `CommandError` when the server refuses, and
@@ -61,7 +65,9 @@ class Client(BlockingCommands):
     ) -> None:
         super().__init__(timeout)
         handler("on_refused", on_refused)
-        self.name = name or f"client-{uuid.uuid4().hex[:12]}"
+        check_authenticator(authenticator)
+        instance("ssl_context", ssl_context, ssl.SSLContext)
+        self.name = client_name(name)
         self._authenticator = authenticator or PasswordAuthenticator()
         self._ssl_context = ssl_context
         self._on_refused = on_refused

@@ -14,13 +14,14 @@ from contextlib import suppress
 from typing import Self
 
 from client.arguments import Body, all_bodies, seconds
-from client.blocking_stream import MessageStream
+from client.blocking_stream import MessageStream, StreamOwner
 from client.commands import MESSAGES_A_WRITE, AckType, chunks
 from client.errors import (
     NotConnectedError,
     PublishStoreFullError,
     TimedOutError,
     again,
+    unnumbered_refusals,
 )
 from client.guard import Guard
 from client.limits import HEARTBEATS_MISSED
@@ -29,6 +30,7 @@ from client.numbering import Numbering
 from client.pending import Inbox, Request
 from client.protocol import ClientProtocol
 from client.queue_acks import DEFAULT_DELAY
+from client.time_limit import TimeLimit
 from server.wire.header import Header
 
 
@@ -229,24 +231,23 @@ class BlockingCommands(ABC):
             MessagesRefusedError: messages were refused since the last `flush`, and there is no
                 `on_refused` that was told so.
         """
-        limit = self._timeout_or(timeout)
-        deadline = time.monotonic() + limit
+        limit = self._limit(timeout)
         numbering = self._protocol.numbering
-        if numbering is None:
-            self._ask(lambda protocol: protocol.flush(), limit)
-            return
-        self._wait_for_store(numbering, limit)
-        left = max(0.0, deadline - time.monotonic())
-        self._ask(lambda protocol: protocol.flush(), left)
-        numbering.raise_refusals()
+        if numbering is not None:
+            self._wait_for_store(numbering, limit)
+        request = self._ask(lambda protocol: protocol.flush(), limit)
+        if numbering is not None:
+            numbering.raise_refusals()
+        elif (refusals := unnumbered_refusals(request.acks["completed"])) is not None:
+            raise refusals
 
-    def _wait_for_store(self, numbering: Numbering, timeout: float) -> None:
+    def _wait_for_store(self, numbering: Numbering, limit: TimeLimit) -> None:
         """Wait until all that has been published is answered, or cannot be any more."""
         protocol = self._protocol
         last = numbering.store.last_sequence
         self._wait_until(
             lambda: numbering.is_settled(last) or protocol.is_closed,
-            timeout,
+            limit,
             f"the acknowledgement of message {last}",
         )
 
@@ -488,8 +489,8 @@ class BlockingCommands(ABC):
         """
         self._ask(lambda protocol: protocol.flush_acks(), timeout)
 
-    def settle(self, inbox: Inbox, message: Message, options: str | None) -> None:
-        """Tell a queue what became of a message; for `MessageStream`."""
+    def _settle(self, inbox: Inbox, message: Message, options: str | None) -> None:
+        """Tell a queue how a message was processed."""
         with self._guard.turn():
             self._protocol.settle(inbox, message, options, time.monotonic())
             mark = self._write()
@@ -516,19 +517,19 @@ class BlockingCommands(ABC):
 
     # Waiting
 
-    def wait_for_news(self, has_news: Callable[[], bool], timeout: float | None) -> None:
-        """Wait for the next message of a stream, or its end; for `MessageStream`.
+    def _wait_for_news(self, has_news: Callable[[], bool], limit: TimeLimit) -> None:
+        """Wait for the next message of a stream, or its end.
 
         Raises:
             TimedOutError: neither came in time.
         """
         self._send_acks()
-        self._wait_until(has_news, timeout, "the next message", is_urgent=False)
+        self._wait_until(has_news, limit, "the next message", is_urgent=False)
 
     def _wait_until(
         self,
         arrived: Callable[[], bool],
-        timeout: float | None,
+        limit: TimeLimit,
         what: str,
         *,
         is_urgent: bool = True,
@@ -537,7 +538,7 @@ class BlockingCommands(ABC):
 
         Args:
             arrived: whether it has; it looks at a request or an inbox.
-            timeout: seconds; None for as long as it takes.
+            limit: how long to wait.
             what: what is waited for, for the error.
             is_urgent: whether to read past messages that nobody takes.
 
@@ -545,11 +546,13 @@ class BlockingCommands(ABC):
             TimedOutError: it has not arrived in time.
         """
         if not arrived():
-            self._guard.wait_until(arrived, timeout, what, is_urgent=is_urgent)
+            self._guard.wait_until(arrived, limit, what, is_urgent=is_urgent)
 
-    def _ask(self, command: Callable[[ClientProtocol], Request], timeout: float | None) -> Request:
+    def _ask(
+        self, command: Callable[[ClientProtocol], Request], timeout: float | TimeLimit | None
+    ) -> Request:
         """Give a command, wait for its answer, and raise its refusal."""
-        limit = self._timeout_or(timeout)
+        limit = self._limit(timeout)
         with self._guard.turn():
             request = command(self._protocol)
             mark = self._write()
@@ -557,13 +560,21 @@ class BlockingCommands(ABC):
             self._wait_to_write(mark)
         self._wait_until(lambda: request.done, limit, f"the answer to {request.command_name}")
         if request.error is not None:
-            raise again(request.error) from request.error
+            raise again(request.error)
         return request
 
     def _stream(self, request: Request) -> MessageStream:
         if request.inbox is None:
             raise ValueError(f"{request.command} has no messages")
-        return MessageStream(self, request.inbox)
+        return MessageStream(self._stream_owner, request.inbox)
+
+    @property
+    def _stream_owner(self) -> StreamOwner:
+        return StreamOwner(
+            self._wait_for_news,
+            self._settle,
+            lambda stream_id, timeout: self.unsubscribe(stream_id, timeout=timeout),
+        )
 
     def _make_room(self) -> None:
         """Wait until the publish store has room, if there is one."""
@@ -572,7 +583,9 @@ class BlockingCommands(ABC):
             return
         store = protocol.numbering.store
         try:
-            self._wait_until(lambda: not store.is_full or protocol.is_closed, self._timeout, "room")
+            self._wait_until(
+                lambda: not store.is_full or protocol.is_closed, self._limit(None), "room"
+            )
         except TimedOutError:
             raise PublishStoreFullError(
                 f"no room in the publish store within {self._timeout:g} seconds:"
@@ -581,3 +594,6 @@ class BlockingCommands(ABC):
 
     def _timeout_or(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else seconds("timeout", timeout)
+
+    def _limit(self, timeout: float | TimeLimit | None) -> TimeLimit:
+        return timeout if isinstance(timeout, TimeLimit) else TimeLimit(self._timeout_or(timeout))

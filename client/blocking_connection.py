@@ -387,9 +387,7 @@ class BlockingConnection:
     def _end_reason(self) -> ClientError:
         if self._failure is None:
             return NotConnectedError("the client is closed")
-        error = again(self._failure)
-        error.__cause__ = self._failure
-        return error
+        return again(self._failure)
 
     def _open_channel(self, channel: Channel, uri: ServerUri, timeout: float) -> None:
         self._encoded += channel.open()

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Protocol, Self
+from typing import NamedTuple, Self
 
 from client.arguments import seconds
 from client.errors import ClientError, ConnectionLostError
 from client.message import Message
 from client.pending import Inbox
 from client.streams import Stream
+from client.time_limit import TimeLimit
 
 
-class Owner(Protocol):
-    """The client that a stream belongs to."""
+class StreamOwner(NamedTuple):
+    """What a stream needs of its client.
 
-    def wait_for_news(self, has_news: Callable[[], bool], timeout: float | None) -> None:
-        """Wait for the next message of a stream, or its end.
+    Attributes:
+        wait_for_news: waits for the next message of a stream, or its end; it raises `TimedOutError`
+            if neither came in time.
+        settle: tells a queue how a message was processed.
+        unsubscribe: ends a subscription or query by its id, within seconds.
+    """
 
-        Args:
-            has_news: whether either is there.
-            timeout: seconds; None for as long as it takes.
-
-        Raises:
-            TimedOutError: neither came in time.
-        """
-
-    def unsubscribe(self, stream_id: str = "all", *, timeout: float | None = None) -> None:
-        """End a subscription or query by its id."""
-
-    def settle(self, inbox: Inbox, message: Message, options: str | None) -> None:
-        """Tell a queue what became of a message."""
+    wait_for_news: Callable[[Callable[[], bool], TimeLimit], None]
+    settle: Callable[[Inbox, Message, str | None], None]
+    unsubscribe: Callable[[str, float | None], None]
 
 
 class MessageStream(Stream):
@@ -45,16 +39,16 @@ class MessageStream(Stream):
     As a context manager, it ends the subscription or query on the way out.
     """
 
-    def __init__(self, client: Owner, inbox: Inbox) -> None:
+    def __init__(self, owner: StreamOwner, inbox: Inbox) -> None:
         super().__init__(inbox)
-        self._client = client
+        self._owner = owner
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_exception: object) -> None:
         if kind is None:
-            self.done()
+            self._note_done()
         # A lost connection has ended the stream as well; an error on the way out comes first.
         with suppress(ConnectionLostError if kind is None else ClientError):
             self.unsubscribe()
@@ -64,11 +58,20 @@ class MessageStream(Stream):
 
     def __next__(self) -> Message:
         if self._handed_out:
-            self.done()
+            self._note_done()
         message = self._take() or self.next()
         if message is None:
             raise StopIteration
         return message
+
+    def done(self) -> None:
+        """Mark all messages handed out so far as processed.
+
+        A bookmark store in a file records that: a subscription that resumes in another run begins
+        after them. With `auto_ack`, the messages of queues are acknowledged. Asking for the next
+        message does the same.
+        """
+        self._note_done()
 
     def next(self, timeout: float | None = None) -> Message | None:
         """Wait for the next message.
@@ -83,11 +86,10 @@ class MessageStream(Stream):
             TimedOutError: nothing came in time.
             ConnectionLostError: the connection ended.
         """
-        self.done()
-        deadline = None if timeout is None else time.monotonic() + seconds("timeout", timeout)
+        self._note_done()
+        limit = TimeLimit(None if timeout is None else seconds("timeout", timeout))
         while (message := self._take()) is None and not self._is_over():
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            self._client.wait_for_news(self._has_news, left)
+            self._owner.wait_for_news(self._has_news, limit)
         return message
 
     def batch(self, timeout: float | None = None) -> list[Message]:
@@ -112,7 +114,7 @@ class MessageStream(Stream):
     def unsubscribe(self, timeout: float | None = None) -> None:
         """End the subscription or query; what has arrived can still be taken."""
         if not self._inbox.ended:
-            self._client.unsubscribe(self._inbox.id, timeout=timeout)
+            self._owner.unsubscribe(self._inbox.id, timeout)
 
     def _settle(self, message: Message, options: str | None) -> None:
-        self._client.settle(self._inbox, message, options)
+        self._owner.settle(self._inbox, message, options)

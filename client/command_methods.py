@@ -12,7 +12,16 @@ from functools import cache
 from importlib import metadata
 from typing import Final
 
-from client.arguments import Body, all_bodies, body_bytes, number, required_text, seconds, text
+from client.arguments import (
+    Body,
+    all_bodies,
+    body_bytes,
+    check_interval,
+    number,
+    required_text,
+    seconds,
+    text,
+)
 from client.commands import (
     AckType,
     acknowledge_header,
@@ -372,9 +381,17 @@ class Commands(ABC):
         return request
 
     def flush(self) -> Request:
-        """Ask for an answer when every earlier command has been processed."""
+        """Ask for an answer when every earlier command is processed, and every publish stored.
+
+        Publishes with a number are acknowledged and refused by that; about those without, the
+        answer tells (see `errors.unnumbered_refusals`).
+        """
         self.send_acks()
-        return self._send(Header(command="flush"), awaited=("completed",))
+        if self.numbering is not None:
+            return self._send(Header(command="flush"), awaited=("completed",))
+        return self._send(
+            Header(command="flush", short_options="refusals"), awaited=("completed", "persisted")
+        )
 
     def flush_acks(self) -> Request:
         """Ask for an answer when every acknowledgement of queue messages is on stable storage."""
@@ -383,8 +400,7 @@ class Commands(ABC):
 
     def heartbeat(self, interval: int) -> Request:
         """Exchange signs of life from now on, every so many seconds; ours answer the server's."""
-        if not number("interval", interval):
-            raise ValueError("interval: expected seconds from 1 up")
+        check_interval("interval", interval)
         return self._send(
             Header(command="heartbeat", short_options=f"start,{interval}"), awaited=("processed",)
         )

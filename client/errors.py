@@ -27,7 +27,10 @@ TypeError or a ValueError, as for any function.
 from __future__ import annotations
 
 import copy
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from server.wire.header import Header
 
 
 class ClientError(Exception):
@@ -156,17 +159,34 @@ _Error = TypeVar("_Error", bound=ClientError)
 
 
 def again(first: _Error) -> _Error:
-    """Make an error to raise for a reason that was told before, or is told to others as well.
+    """Copy an error that is raised more than once, in several threads or one after the other.
 
     An exception that is raised a second time keeps the traceback of the first, and adds to it.
 
     Args:
-        first: the error that says why.
+        first: the error.
 
     Returns:
-        Another one that says the same, to be raised `from` the first.
+        The copy, with the same cause and without a traceback.
     """
-    return copy.copy(first)
+    error = copy.copy(first)
+    error.__cause__ = first.__cause__
+    return error
+
+
+def unnumbered_refusals(answer: Header) -> MessagesRefusedError | None:
+    """Make the error for what a `flush` reports of publishes that asked for no acknowledgement.
+
+    Args:
+        answer: the header of the `completed` acknowledgement of the flush.
+
+    Returns:
+        The error; None if no publish was refused.
+    """
+    if answer.reason is None:
+        return None
+    first = command_error("publish", answer.reason, answer.detail)
+    return MessagesRefusedError(answer.matches or 1, first)
 
 
 _BY_REASON: Final[dict[str, type[CommandError]]] = {

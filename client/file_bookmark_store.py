@@ -108,7 +108,16 @@ class FileBookmarkStore:
             return EPOCH if followed is None else followed.done.resume_from
 
     def trail(self, sub_id: str | None, bookmark: str) -> BookmarkTrail:
-        """The trail for a subscription: a new one, or for `MOST_RECENT` that of what is done."""
+        """Return a new trail, or for `MOST_RECENT` that of what the subscription has done.
+
+        Raises:
+            ValueError: `MOST_RECENT` without an id, which no later run could resume.
+        """
+        if bookmark == MOST_RECENT and sub_id is None:
+            raise ValueError(
+                f"bookmark={MOST_RECENT!r} with a FileBookmarkStore needs a sub_id that is the same"
+                " in every run: the store finds a subscription by it"
+            )
         if bookmark != MOST_RECENT:
             return BookmarkTrail(bookmark)
         with self._lock:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 import os
-import uuid
 from collections.abc import Iterator
 from struct import Struct
 from typing import Final, Self
 
+from client.arguments import client_name
 from client.errors import StoreError
 from client.publish_store import (
     DEFAULT_CAPACITY,
@@ -148,18 +148,19 @@ class FilePublishStore(PublishStore):
             super().logged_on(0, sequence)
 
 
-def client_name(name: str | None, store: PublishStorage | None) -> str:
-    """The name of a client, made up if there is none.
+def check_client_name(name: str | None, store: PublishStorage | None) -> str:
+    """Check the name of a client that has a publish store; make one up if there is none.
 
     Raises:
+        TypeError: it is no text.
         ValueError: there is none, and the store keeps messages for another run.
     """
-    if name is None and isinstance(store, FilePublishStore):
+    if not name and isinstance(store, FilePublishStore):
         raise ValueError(
             "a FilePublishStore needs a client with a name, the same in every run: the server knows"
             " messages by name and number"
         )
-    return name or f"client-{uuid.uuid4().hex[:12]}"
+    return client_name(name)
 
 
 def _added(message: StoredMessage) -> bytes:

@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from client.errors import TimedOutError
+from client.time_limit import TimeLimit
 
 _guards: weakref.WeakSet[Guard] = weakref.WeakSet()
 
@@ -76,13 +76,13 @@ class Guard:
         return bool(self._waiting)
 
     def wait_until(
-        self, arrived: Callable[[], bool], timeout: float | None, what: str, *, is_urgent: bool
+        self, arrived: Callable[[], bool], limit: TimeLimit, what: str, *, is_urgent: bool
     ) -> None:
         """Wait until something has arrived. The lock is not held meanwhile.
 
         Args:
             arrived: whether it has.
-            timeout: seconds; None for as long as it takes.
+            limit: how long to wait.
             what: what is waited for, for the error.
             is_urgent: whether it is to be read past messages that nobody takes.
 
@@ -105,9 +105,10 @@ class Guard:
             if self.on_wait is not None:
                 self.on_wait()
         try:
-            limit = -1.0 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)
-            if not ticket.acquire(timeout=limit) and not arrived():
-                raise TimedOutError(f"{what} did not come within {timeout:g} seconds")
+            left = limit.left
+            timeout = -1.0 if left is None else min(left, threading.TIMEOUT_MAX)
+            if not ticket.acquire(timeout=timeout) and not arrived():
+                raise limit.exceeded(what)
         finally:
             with self.turn():
                 self._remove(ticket)

@@ -12,16 +12,21 @@ import ssl
 import weakref
 from collections.abc import Callable, Iterable
 
-from client.arguments import handler
-from client.authentication import Authenticator, PasswordAuthenticator
+from client.arguments import handler, instance
+from client.authentication import (
+    Authenticator,
+    PasswordAuthenticator,
+    check_authenticator,
+)
 from client.backoff import Backoff
 from client.blocking_commands import BlockingCommands
 from client.bookmarks import BookmarkStorage, BookmarkStore
 from client.commands import LogonOptions
 from client.commands import logon_options as checked_logon_options
 from client.errors import NotConnectedError, TimedOutError, again
-from client.file_publish_store import client_name
-from client.limits import DEFAULT_TIMEOUT, HEARTBEATS_MISSED
+from client.file_publish_store import check_client_name
+from client.ha_arguments import check_ha_arguments
+from client.limits import DEFAULT_HEARTBEAT, DEFAULT_TIMEOUT, HEARTBEATS_MISSED
 from client.numbering import RefusalListener
 from client.publish_store import PublishStorage, PublishStore, warn_of_unpersisted
 from client.reconnection import Reconnection
@@ -29,6 +34,8 @@ from client.recovery import RecoveringProtocol
 from client.servers import Server, ServerChooser
 from client.session_keeping import SessionKeeper, SessionOptions
 from client.states import StateListener
+from client.store_claims import claim_stores, release_stores
+from client.time_limit import TimeLimit
 from client.uri import ServerUri
 
 
@@ -42,13 +49,17 @@ class HAClient(BlockingCommands):
         name: the client name; it must be unique, and the same in every run of a program that wants
             the server to recognise its messages. One is made up if None.
         backoff: how long to wait between rounds of attempts, and when to give up.
-        heartbeat: seconds between signs of life; None to notice only what the system notices.
-        publish_store: keeps messages until they are persisted; None for one in memory.
-        bookmark_store: keeps where bookmark subscriptions stand; None for one in memory.
-        on_state: told about the connection's changes of state.
-        on_refused: told about each published message that the server refuses; None to have `flush`
-            raise `MessagesRefusedError`. This and `on_state` are called by the client's thread and
-            must not wait.
+        heartbeat: seconds between heartbeats; a server that is silent for two of them has gone.
+            None for no heartbeats: a server that vanishes without closing the connection is then
+            noticed when the operating system gives up, if ever.
+        publish_store: keeps messages until they are persisted; None for one in memory. From
+            `connect` to `close` no other client may use it, and `close` leaves it open.
+        bookmark_store: keeps where bookmark subscriptions stand; None for one in memory. The same
+            holds for it.
+        on_state: called with a `ConnectionEvent` for each change of the connection's state.
+        on_refused: called with each published message that the server refuses, a `StoredMessage`,
+            and the error; None to have `flush` raise `MessagesRefusedError`. This and `on_state`
+            are called by the client's thread and must not wait.
         timeout: seconds that a call waits for its answer unless it says otherwise.
         authenticator: makes the credentials for servers that have none of their own.
         ssl_context: for tcps and wss.
@@ -65,7 +76,7 @@ class HAClient(BlockingCommands):
         name: str | None = None,
         *,
         backoff: Backoff | None = None,
-        heartbeat: int | None = None,
+        heartbeat: int | None = DEFAULT_HEARTBEAT,
         publish_store: PublishStorage | None = None,
         bookmark_store: BookmarkStorage | None = None,
         on_state: StateListener | None = None,
@@ -78,7 +89,15 @@ class HAClient(BlockingCommands):
         super().__init__(timeout)
         handler("on_refused", on_refused)
         handler("on_state", on_state)
-        self.name = client_name(name, publish_store)
+        check_authenticator(authenticator)
+        instance("ssl_context", ssl_context, ssl.SSLContext)
+        check_ha_arguments(
+            backoff=backoff,
+            heartbeat=heartbeat,
+            publish_store=publish_store,
+            bookmark_store=bookmark_store,
+        )
+        self.name = check_client_name(name, publish_store)
         self.publish_store = PublishStore() if publish_store is None else publish_store
         self.bookmark_store = BookmarkStore() if bookmark_store is None else bookmark_store
         chooser = servers if isinstance(servers, ServerChooser) else ServerChooser(servers)
@@ -116,6 +135,7 @@ class HAClient(BlockingCommands):
             GaveUpError: the back-off allows no more attempts.
         """
         self.close()
+        claim_stores(self, publish_store=self.publish_store, bookmark_store=self.bookmark_store)
         protocol = RecoveringProtocol(self.publish_store, self.bookmark_store, self._on_refused)
         self._plan.restart()
         keeper = SessionKeeper(self._guard, protocol, self._plan, self._options)
@@ -128,11 +148,11 @@ class HAClient(BlockingCommands):
         keeper.start()
         self._wait_until(
             lambda: keeper.connection is not None or protocol.is_closed,
-            self._timeout_or(timeout),
+            self._limit(timeout),
             "a session",
         )
         if protocol.is_closed:
-            raise again(protocol.end_reason) from protocol.end_reason
+            raise again(protocol.end_reason)
 
     def close(self) -> None:
         """Close the connection; streams end.
@@ -149,6 +169,7 @@ class HAClient(BlockingCommands):
         if self._forgetting is not None:
             self._forgetting.detach()
         keeper.stop()
+        release_stores(self, self.publish_store, self.bookmark_store)
         warn_of_unpersisted(self.name, self.publish_store)
 
     @property
@@ -169,9 +190,9 @@ class HAClient(BlockingCommands):
             MessagesRefusedError: as of `flush`.
         """
         protocol = self._protocol
-        self._wait_for_store(protocol.messages, self._timeout_or(timeout))
+        self._wait_for_store(protocol.messages, self._limit(timeout))
         if protocol.is_closed:
-            raise again(protocol.end_reason) from protocol.end_reason
+            raise again(protocol.end_reason)
         protocol.messages.raise_refusals()
 
     # Staying connected
@@ -179,17 +200,17 @@ class HAClient(BlockingCommands):
     def _wait_until(
         self,
         arrived: Callable[[], bool],
-        timeout: float | None,
+        limit: TimeLimit,
         what: str,
         *,
         is_urgent: bool = True,
     ) -> None:
         try:
-            super()._wait_until(arrived, timeout, what, is_urgent=is_urgent)
+            super()._wait_until(arrived, limit, what, is_urgent=is_urgent)
         except TimedOutError:
             if self._session is None or self._session[0].connection is not None:
                 raise
-            raise TimedOutError(f"{what} did not come in time: {self._plan.trouble}") from None
+            raise limit.exceeded(what, self._plan.trouble) from None
 
     @property
     def _protocol(self) -> RecoveringProtocol:

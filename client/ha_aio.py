@@ -7,14 +7,20 @@ meanwhile; they are sent with the next session, and whoever waits for them goes 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import random
 import ssl
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
 
 from client.aio_commands import AsyncCommands
 from client.aio_connection import AioConnection, Waiters, open_connection
-from client.arguments import handler
-from client.authentication import Authenticator, PasswordAuthenticator
+from client.arguments import handler, instance
+from client.authentication import (
+    Authenticator,
+    PasswordAuthenticator,
+    check_authenticator,
+)
 from client.backoff import Backoff
 from client.bookmarks import BookmarkStorage, BookmarkStore
 from client.commands import LogonOptions
@@ -24,24 +30,48 @@ from client.errors import (
     ConnectionLostError,
     GaveUpError,
     NotConnectedError,
+    TimedOutError,
     again,
 )
-from client.file_publish_store import client_name
-from client.limits import DEFAULT_TIMEOUT, HEARTBEATS_MISSED
+from client.file_publish_store import check_client_name
+from client.ha_arguments import check_ha_arguments
+from client.limits import DEFAULT_HEARTBEAT, DEFAULT_TIMEOUT, HEARTBEATS_MISSED
 from client.logon import LogonDialogue
-from client.numbering import RefusalListener
+from client.numbering import AsyncRefusalListener
 from client.publish_store import PublishStorage, PublishStore, warn_of_unpersisted
 from client.reconnection import Reconnection
 from client.recovery import RecoveringProtocol
 from client.servers import Server, ServerChooser
-from client.states import ConnectionEvent, ConnectionState, StateListener
+from client.states import AsyncStateListener, ConnectionEvent, ConnectionState
+from client.store_claims import claim_stores, release_stores
+from client.time_limit import TimeLimit
 from client.uri import ServerUri
 
 
 class AsyncHAClient(AsyncCommands):
     """A client of whichever of several servers can be reached, for one event loop.
 
-    Arguments, methods and errors are those of `client.HAClient`.
+    The methods and errors are those of `HAClient`; the methods are awaited.
+
+    Args:
+        servers: URIs in order, or a chooser.
+        name: the client name; it must be unique, and the same in every run of a program that wants
+            the server to recognise its messages. One is made up if None.
+        backoff: how long to wait between rounds of attempts, and when to give up.
+        heartbeat: seconds between heartbeats; a server that is silent for two of them has gone, and
+            a server disconnects a client whose event loop is blocked for as long. None for none.
+        publish_store: keeps messages until they are persisted; None for one in memory. From
+            `connect` to `close` no other client may use it, and `close` leaves it open.
+        bookmark_store: keeps where bookmark subscriptions stand; None for one in memory. The same
+            holds for it.
+        on_state: called with a `ConnectionEvent` for each change of the connection's state.
+        on_refused: called with each published message that the server refuses, a `StoredMessage`,
+            and the error; None to have `flush` raise `MessagesRefusedError`. Coroutine functions,
+            for this and `on_state`, are awaited, one call after the other.
+        timeout: seconds that a call waits for its answer unless it says otherwise.
+        authenticator: makes the credentials for servers that have none of their own.
+        ssl_context: for tcps and wss.
+        logon_options: options of each logon.
     """
 
     def __init__(
@@ -50,20 +80,28 @@ class AsyncHAClient(AsyncCommands):
         name: str | None = None,
         *,
         backoff: Backoff | None = None,
-        heartbeat: int | None = None,
+        heartbeat: int | None = DEFAULT_HEARTBEAT,
         publish_store: PublishStorage | None = None,
         bookmark_store: BookmarkStorage | None = None,
-        on_state: StateListener | None = None,
-        on_refused: RefusalListener | None = None,
+        on_state: AsyncStateListener | None = None,
+        on_refused: AsyncRefusalListener | None = None,
         timeout: float = DEFAULT_TIMEOUT,
         authenticator: Authenticator | None = None,
         ssl_context: ssl.SSLContext | None = None,
         logon_options: LogonOptions | None = None,
     ) -> None:
         super().__init__(timeout)
-        handler("on_refused", on_refused)
-        handler("on_state", on_state)
-        self.name = client_name(name, publish_store)
+        handler("on_refused", on_refused, may_be_async=True)
+        handler("on_state", on_state, may_be_async=True)
+        check_authenticator(authenticator)
+        instance("ssl_context", ssl_context, ssl.SSLContext)
+        check_ha_arguments(
+            backoff=backoff,
+            heartbeat=heartbeat,
+            publish_store=publish_store,
+            bookmark_store=bookmark_store,
+        )
+        self.name = check_client_name(name, publish_store)
         self.publish_store = PublishStore() if publish_store is None else publish_store
         self.bookmark_store = BookmarkStore() if bookmark_store is None else bookmark_store
         chooser = servers if isinstance(servers, ServerChooser) else ServerChooser(servers)
@@ -78,6 +116,8 @@ class AsyncHAClient(AsyncCommands):
         self._recovering: RecoveringProtocol | None = None
         self._connection: AioConnection | None = None
         self._reconnecting: asyncio.Task[None] | None = None
+        self._untold: deque[Awaitable[None]] = deque()
+        self._telling: asyncio.Task[None] | None = None
         self._server: ServerUri | None = None
         self._silence_allowed: float | None = None
 
@@ -88,8 +128,9 @@ class AsyncHAClient(AsyncCommands):
     # The connection
 
     async def connect(self, *, timeout: float | None = None) -> None:
-        """Connect to one of the servers and log on."""
-        self.close()
+        """Connect to one of the servers and log on; see `HAClient.connect`."""
+        await self.close()
+        claim_stores(self, publish_store=self.publish_store, bookmark_store=self.bookmark_store)
         protocol = RecoveringProtocol(self.publish_store, self.bookmark_store, self._on_refused)
         self._recovering = protocol
         self._plan.restart()
@@ -97,13 +138,13 @@ class AsyncHAClient(AsyncCommands):
             protocol.set_heartbeat(self._heartbeat)
             self._silence_allowed = float(self._heartbeat * HEARTBEATS_MISSED)
         self._begin_reconnecting()
-        await self.wait_until(lambda: protocol.is_online, self._timeout_or(timeout), "a session")
+        await self._wait_until(lambda: protocol.is_online, self._limit(timeout), "a session")
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the connection; streams end. What is in the publish store stays there."""
         if self._recovering is None:
             return
-        self.send_acks()
+        self._send_acks()
         protocol, self._recovering = self._recovering, None
         if self._reconnecting is not None:
             self._reconnecting.cancel()
@@ -113,7 +154,10 @@ class AsyncHAClient(AsyncCommands):
             self._connection.end(None)
             self._connection = None
         self._waiters.wake()
+        release_stores(self, self.publish_store, self.bookmark_store)
         self._tell(ConnectionState.CLOSED, self._server)
+        if self._telling is not None and self._telling is not asyncio.current_task():
+            await self._telling
         warn_of_unpersisted(self.name, self.publish_store)
 
     @property
@@ -126,30 +170,34 @@ class AsyncHAClient(AsyncCommands):
     async def publish_flush(self, timeout: float | None = None) -> None:
         """Wait until everything in the publish store is persisted or refused."""
         protocol = self._protocol
-        await self._wait_for_store(protocol.messages, self._timeout_or(timeout))
+        await self._wait_for_store(protocol.messages, self._limit(timeout))
         protocol.messages.raise_refusals()
 
     # Staying connected
 
-    async def wait_until(
+    async def _wait_until(
         self,
         arrived: Callable[[], bool],
-        timeout: float | None,
+        limit: TimeLimit,
         what: str,
         *,
         is_urgent: bool = True,
     ) -> None:
-        """Wait until something has arrived, on this connection or one that follows."""
         protocol = self._recovering
         with self._waiters.attention(self._connection, is_urgent=is_urgent):
-            await self._waiters.wait_until(
-                lambda: arrived() or protocol is None or protocol.is_closed, timeout, what
-            )
+            try:
+                await self._waiters.wait_until(
+                    lambda: arrived() or protocol is None or protocol.is_closed, limit, what
+                )
+            except TimedOutError:
+                if self._recovering is None or self._connection is not None:
+                    raise
+                raise limit.exceeded(what, self._plan.trouble) from None
         if arrived():
             return
         if protocol is None:
             raise _not_connected()
-        raise again(protocol.end_reason) from protocol.end_reason
+        raise again(protocol.end_reason)
 
     @property
     def _protocol(self) -> RecoveringProtocol:
@@ -254,8 +302,22 @@ class AsyncHAClient(AsyncCommands):
     def _tell(
         self, state: ConnectionState, server: ServerUri | None, error: ClientError | None = None
     ) -> None:
-        if self._on_state is not None:
-            self._on_state(ConnectionEvent(state, server, error))
+        if self._on_state is None:
+            return
+        told = self._on_state(ConnectionEvent(state, server, error))
+        if inspect.isawaitable(told):
+            self._untold.append(told)
+            if self._telling is None:
+                self._telling = self._waiters.start(self._await_listener())
+                self._telling.add_done_callback(self._stop_if_failed)
+
+    async def _await_listener(self) -> None:
+        """Await what a listener has returned for each change of state, one after the other."""
+        try:
+            while self._untold:
+                await self._untold.popleft()
+        finally:
+            self._telling = None
 
 
 def _not_connected() -> NotConnectedError:

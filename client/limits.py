@@ -12,6 +12,9 @@ DEFAULT_TIMEOUT: Final = 10.0
 LOGON_ROUNDS: Final = 8
 """How often a server may answer a logon with `retry`."""
 
+DEFAULT_HEARTBEAT: Final = 15
+"""Seconds between the heartbeats of a client that stays connected, unless it says otherwise."""
+
 HEARTBEATS_MISSED: Final = 2
 """After this many intervals without a sign of life the server is taken for gone."""
 

@@ -75,7 +75,7 @@ class LogonDialogue:
             CredentialsError: the authenticator does not take the server for the right one.
         """
         if request.error is not None:
-            raise again(request.error) from request.error
+            raise again(request.error)
         answer = request.acks["processed"]
         shown = Credentials(answer.user_id, answer.password)
         if answer.status == "retry":

@@ -20,6 +20,9 @@ class Message:
         body: the message's data, verbatim.
     """
 
+    # `_settle` tells the queue how the message was processed, `_is_done` whether the queue has been
+    # told of a copy. The stream that hands the message out sets both.
+
     __slots__ = ("_is_done", "_settle", "body", "header")
 
     def __init__(self, header: Header, body: bytes) -> None:
@@ -133,18 +136,6 @@ class Message:
         settle, self._settle = self._settle, None
         if settle is not None:
             settle(self, options)
-
-    def leased_by(
-        self, settle: Callable[[Message, str | None], None], is_done: Callable[[Message], bool]
-    ) -> None:
-        """Say who tells the queue what became of the message, and knows of its copies; for streams.
-
-        Args:
-            settle: tells the queue.
-            is_done: whether the queue was told of a copy already.
-        """
-        self._settle = settle
-        self._is_done = is_done
 
     def __repr__(self) -> str:
         return f"<Message {self.command} {self.topic} {self.body[:64]!r}>"

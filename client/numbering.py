@@ -7,17 +7,22 @@ Publish Acknowledgments). Until then a message is in the publish store.
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
+from client.arguments import call_plainly
 from client.commands import encoded, publish_header
 from client.errors import CommandError, MessagesRefusedError, again, command_error
 from client.publish_store import PublishStorage, StoredMessage
 from server.wire.header import Header
 
 RefusalListener = Callable[[StoredMessage, CommandError], None]
-"""Told about a published message that the server refuses, and why. It must not wait."""
+"""Called with a published message that the server refuses, and the reason. It must not wait."""
+
+AsyncRefusalListener = Callable[[StoredMessage, CommandError], Awaitable[None] | None]
+"""The same for an asyncio client: a function, or a coroutine function, which is awaited."""
 
 TEMPLATES_KEPT: Final = 256
 """Headers of plain publishes that are kept prepared, one for each topic."""
@@ -30,12 +35,18 @@ class Numbering:
         store: gives the numbers, and keeps what has not been answered.
         on_refused: told about each message that the server refuses; a duplicate is none. None to
             have `raise_refusals` tell.
+
+    Attributes:
+        is_telling: whether refusals are being told in the event loop.
     """
 
-    def __init__(self, store: PublishStorage, on_refused: RefusalListener | None = None) -> None:
+    def __init__(
+        self, store: PublishStorage, on_refused: AsyncRefusalListener | None = None
+    ) -> None:
         self.store = store
         self._on_refused = on_refused
         self._untold: deque[tuple[StoredMessage, CommandError]] = deque()
+        self.is_telling = False
         self._refused = 0
         self._first_refusal: CommandError | None = None
         self._starts: dict[tuple[str, bool], bytes] = {}
@@ -99,12 +110,26 @@ class Numbering:
         return bool(self._untold)
 
     def tell_refusals(self) -> None:
-        """Tell the listener what was refused; the shells do that outside of their locks."""
+        """Call the listener for each refusal; the blocking shell does that outside of its lock."""
         while self._untold and self._on_refused is not None:
             try:
-                self._on_refused(*self._untold[0])
+                call_plainly("on_refused", self._on_refused, *self._untold[0])
             finally:
                 self._untold.popleft()
+
+    async def await_refusals(self) -> None:
+        """Call the listener for each refusal, and await what it returns; for the asyncio shell."""
+        self.is_telling = True
+        try:
+            while self._untold and self._on_refused is not None:
+                try:
+                    told = self._on_refused(*self._untold[0])
+                    if inspect.isawaitable(told):
+                        await told
+                finally:
+                    self._untold.popleft()
+        finally:
+            self.is_telling = False
 
     def raise_refusals(self) -> None:
         """Say that messages were refused which nobody has been told about.

@@ -50,6 +50,9 @@ from server.wire.runs import RunReader
 _AT_ONCE: Final = 0.0
 """A moment that is past, for what is to go out when somebody looks next."""
 
+_HTTP: Final = b"HTTP"
+"""How an answer of an HTTP server begins."""
+
 _BEAT: Final = frame(encode_header(Header(command="heartbeat", short_options="beat")))
 
 
@@ -70,6 +73,7 @@ class ClientProtocol(Commands):
         self._spoken = spoken
         self.output = bytearray()
         self._reader = self._new_reader()
+        self._opening = b""  # the first bytes that came
         self._requests: dict[str, Request] = {}
         self._numbered: dict[int, Request] = {}
         self._inboxes: dict[str, Inbox] = {}
@@ -128,6 +132,8 @@ class ClientProtocol(Commands):
         Raises:
             ProtocolError: they are not the amps protocol. The protocol is closed with that error.
         """
+        if len(self._opening) < len(_HTTP):
+            self._opening += data[: len(_HTTP) - len(self._opening)]
         try:
             frames = self._cut(data)
             if self._has_blocks:
@@ -138,7 +144,7 @@ class ClientProtocol(Commands):
             if self._reader.error is not None:
                 raise self._reader.error
         except (FrameError, HeaderError) as error:
-            problem = ProtocolError(f"the server sent what is no message: {error}")
+            problem = ProtocolError(self._describe_bad_input(error))
             self.close(problem)
             raise problem from None
         except ProtocolError as error:
@@ -161,6 +167,11 @@ class ClientProtocol(Commands):
             return ConnectionLostError(
                 f"{cause}; the client had not logged on before its first command:"
                 " call logon() after connect()"
+            )
+        if self._awaits("logon") and not self._opening:
+            return ConnectionLostError(
+                f"{cause} without an answer to the logon; transports of another kind than that of"
+                " the URI (tcp, ws) do that, and the server's log has the reason"
             )
         return ConnectionLostError(cause)
 
@@ -186,11 +197,19 @@ class ClientProtocol(Commands):
         self._inboxes.clear()
         self._acks.take()
 
+    def _describe_bad_input(self, error: Exception) -> str:
+        if self._opening == _HTTP:
+            return (
+                "the server answers in HTTP: the port is that of the admin interface, or of a"
+                " transport for websockets, which takes a URI with ws:// or wss://"
+            )
+        return f"the server sent no message of the amps protocol: {error}"
+
     # How a command goes out
 
     def _check_open(self) -> None:
         if self._closed is not None:
-            raise again(self._closed) from self._closed
+            raise again(self._closed)
 
     def _check_numbers(self) -> None:
         """Refuse to number a message before the server has said which numbers it has."""

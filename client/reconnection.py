@@ -64,8 +64,9 @@ class Reconnection:
 
     @property
     def trouble(self) -> str:
-        """Why there is no session, for an error message."""
-        return f"the last attempt: {self._last_error}" if self._last_error else "not connected"
+        """Why there is no session, and that attempts go on, for an error message."""
+        reason = f"the last attempt: {self._last_error}" if self._last_error else "not connected"
+        return f"{reason}; attempts go on until the client is closed"
 
     @property
     def server(self) -> Server:

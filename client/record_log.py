@@ -142,7 +142,9 @@ class RecordLog:
             except BlockingIOError:
                 os.close(file)
                 raise StoreError(
-                    f"{self._path} is in use by another store; each needs a file of its own"
+                    f"{self._path} is in use by another store, of this process or another one;"
+                    " each needs a file of its own. A store stays open when its client is closed:"
+                    " close() it, or open it in a `with` statement"
                 ) from None
             except FileNotFoundError:
                 pass

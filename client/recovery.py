@@ -30,7 +30,7 @@ from client.bookmarks import BookmarkStorage, BookmarkTrail, places_in
 from client.commands import AckType, encoded
 from client.errors import ClientError, NotConnectedError
 from client.message import Message
-from client.numbering import Numbering, RefusalListener, numbers_in
+from client.numbering import AsyncRefusalListener, Numbering, numbers_in
 from client.pending import Inbox, Request
 from client.protocol import ClientProtocol
 from client.publish_store import PublishStorage
@@ -61,7 +61,7 @@ class RecoveringProtocol(ClientProtocol):
         self,
         store: PublishStorage,
         bookmarks: BookmarkStorage,
-        on_refused: RefusalListener | None = None,
+        on_refused: AsyncRefusalListener | None = None,
     ) -> None:
         self.messages = Numbering(store, on_refused)
         super().__init__(self.messages)
@@ -125,6 +125,7 @@ class RecoveringProtocol(ClientProtocol):
         self.is_online = False
         self.output.clear()
         self._reader = self._new_reader()
+        self._opening = b""
         for inbox in self._inboxes.values():
             inbox.drop_leased()
         for request in list(self._requests.values()):

@@ -46,7 +46,11 @@ class SecretSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SecretFile:
-    """A file that holds a secret and nothing else."""
+    """A file that holds a secret and nothing else.
+
+    Attributes:
+        path: the file.
+    """
 
     path: str | Path
 
@@ -62,7 +66,11 @@ class SecretFile:
 
 @dataclass(frozen=True, slots=True)
 class SecretVariable:
-    """A variable of the environment."""
+    """A variable of the environment.
+
+    Attributes:
+        name: the variable.
+    """
 
     name: str
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from client.arguments import choice, several
-from client.authentication import Authenticator
+from client.arguments import choice, instance, several
+from client.authentication import Authenticator, check_authenticator
 from client.uri import ServerUri, parse_uri
 
 Order = Literal["round_robin", "in_order"]
@@ -24,6 +24,10 @@ class Server:
 
     uri: ServerUri
     authenticator: Authenticator | None = None
+
+    def __post_init__(self) -> None:
+        instance("uri", self.uri, ServerUri)
+        check_authenticator(self.authenticator)
 
 
 class ServerChooser:

@@ -18,6 +18,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from client.arguments import call_plainly
 from client.authentication import Authenticator
 from client.blocking_connection import BlockingConnection
 from client.commands import LogonOptions
@@ -127,7 +128,8 @@ class SessionKeeper:
     ) -> None:
         """Tell the listener of a change."""
         if self._options.on_state is not None:
-            self._options.on_state(ConnectionEvent(state, server, error))
+            event = ConnectionEvent(state, server, error)
+            call_plainly("on_state", self._options.on_state, event)
 
     # In the thread
 

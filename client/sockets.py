@@ -6,7 +6,7 @@ import socket
 import ssl
 from typing import Final
 
-from client.errors import ClientError, ConnectError
+from client.errors import ClientError, ConnectError, ProtocolError
 from client.uri import ServerUri
 
 _LEVEL_AND_NAME: Final = {
@@ -83,8 +83,13 @@ def connect_error(uri: ServerUri, error: OSError) -> ConnectError:
 
 
 def no_connection(uri: ServerUri, error: ClientError) -> ConnectError:
-    """Say in one sentence why a connection did not survive its opening."""
-    return error if isinstance(error, ConnectError) else _unable(uri, str(error))
+    """Make the error for a connection that has ended before it was open."""
+    if isinstance(error, ConnectError):
+        return error
+    cause = str(error)
+    if uri.scheme in ("ws", "wss") and not isinstance(error, ProtocolError):
+        cause += "; it has not answered as a websocket: check that this is a transport of that type"
+    return _unable(uri, cause)
 
 
 def _unable(uri: ServerUri, cause: str) -> ConnectError:

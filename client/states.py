@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -47,4 +47,7 @@ class ConnectionEvent:
 
 
 StateListener = Callable[[ConnectionEvent], None]
-"""Called in the thread or event loop of the client; it must not wait."""
+"""Called with each change of state, in the thread of the client; it must not wait."""
+
+AsyncStateListener = Callable[[ConnectionEvent], Awaitable[None] | None]
+"""The same for an asyncio client: a function, or a coroutine function, which is awaited."""

@@ -41,13 +41,8 @@ class Stream(ABC):
     def _has_news(self) -> bool:
         return bool(self._inbox.messages) or self._inbox.ended
 
-    def done(self) -> None:
-        """Say that all messages handed out so far have been dealt with.
-
-        That goes into the bookmark store, if that keeps it: a subscription that resumes in another
-        run begins behind them. It acknowledges messages of queues, if the subscription does that by
-        itself (`auto_ack`). Asking for the next message says the same.
-        """
+    def _note_done(self) -> None:
+        """Mark all messages handed out so far as processed; see `MessageStream.done`."""
         done, self._handed_out = self._handed_out, []
         note = self._inbox.on_done
         if note is not None:
@@ -70,7 +65,8 @@ class Stream(ABC):
             if message.header.lease_period is None or inbox.redelivery.is_worth_taking(message):
                 break
         if inbox.leases(message):
-            message.leased_by(self._settle, inbox.redelivery.is_done)
+            message._settle = self._settle  # noqa: SLF001 - for streams, see `Message`
+            message._is_done = inbox.redelivery.is_done  # noqa: SLF001
             if inbox.ack_rules.is_automatic:
                 self._handed_out.append(message)
         elif inbox.on_done is not None and message.bookmark is not None:
@@ -91,5 +87,5 @@ class Stream(ABC):
         if not inbox.ended or inbox.messages:
             return False
         if inbox.error is not None:
-            raise again(inbox.error) from inbox.error
+            raise again(inbox.error)
         return True

@@ -1,4 +1,4 @@
-"""flush: tell me when everything that I sent before has been dealt with."""
+"""flush: acknowledge that all earlier commands of the connection have been processed."""
 
 from __future__ import annotations
 
@@ -15,17 +15,25 @@ if TYPE_CHECKING:
 
 
 def handle(session: Publisher, header: Header, _body: bytes) -> None:
-    """Answer once all earlier commands of the connection are done.
+    """Answer once all earlier commands of the connection are processed.
 
     Commands of a connection are carried out in order, so by now they are (AMPS Command Reference,
     flush command). What they published to topics with records, and what they said of messages of
     queues, is on stable storage when the ack of type persisted comes, and settled where other
     instances have to acknowledge it.
+
+    With the option `refusals`, the ack of type completed reports the publishes that were refused
+    since the last such flush and that asked for no ack.
     """
-    for ack in ("processed", "completed"):
-        acknowledge(session, header, ack)
+    acknowledge(session, header, "processed")
+    report = session.silent_refusals.take_report() if _asks_for_refusals(header) else {}
+    acknowledge(session, header, "completed", **report)
     if wants(header, "persisted"):
         acknowledge_stored(session, header, partial(_when_stored, session))
+
+
+def _asks_for_refusals(header: Header) -> bool:
+    return wants(header, "completed") and "refusals" in (header.options or "").split(",")
 
 
 def _when_stored(session: Publisher, then: Settled) -> None:

@@ -31,6 +31,7 @@ from server.topics.stores import all_settled
 from server.wire.header import Header
 
 if TYPE_CHECKING:
+    from server.commands.silent_refusals import SilentRefusals
     from server.commands.writing import Writing
     from server.sow.store import Settled, StoreError
 
@@ -233,3 +234,7 @@ class Publisher(Sender, Protocol):
     @property
     def persisted_acks(self) -> PersistedAcks:
         """What it is waiting for."""
+
+    @property
+    def silent_refusals(self) -> SilentRefusals:
+        """Its refused publishes that asked for no ack."""

@@ -45,6 +45,7 @@ def refuse(session: Publisher, header: Header, reason: str, detail: str) -> None
     if reason == DUPLICATE:  # what publishers send again after a lost connection
         session.remark("02-0026", sequence=header.sequence)
         return
+    session.silent_refusals.add(header, reason, detail)
     entry = {
         "client": session.client_name,
         "command": command_name(header.command),

@@ -29,6 +29,7 @@ from server.commands.refusal import CommandRefused
 from server.commands.refuse import refuse
 from server.commands.repeated_subscribe import RepeatedSubscribes
 from server.commands.sender import LogonOptions
+from server.commands.silent_refusals import SilentRefusals
 from server.commands.writing import NOT_ENTITLED, Writing
 from server.core import intake
 from server.core.intake import Intake
@@ -153,6 +154,7 @@ class Session:
         plain_acks: the acknowledgements among that which need no decoding.
         writing: what it publishes to.
         persisted_acks: the acks that wait for the transaction log.
+        silent_refusals: its refused publishes that asked for no ack.
         visit: counts it among those that have not logged on; None after the logon.
         is_behind: whether the peer has not read everything yet.
         hold: takes note of memory that is used for it. See `Link`.
@@ -215,6 +217,7 @@ class Session:
         self.denied_writes = 0
         self.query_seconds = 0.0
         self.persisted_acks = PersistedAcks(self)
+        self.silent_refusals = SilentRefusals()
         self._hang_up = link.hang_up
         self.intake = Intake(self, reader, link.pause, link.resume)
         self.runs = PublishRuns(self)

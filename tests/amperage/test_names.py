@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import pickle
+import re
 import subprocess
 import sys
+from enum import Enum
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 import amperage
 import client
+from server.wire.header import Header
 from tests.support.waiting import WAIT_SECONDS
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +41,82 @@ def test_it_has_what_the_client_has() -> None:
     assert set(client.__all__) <= set(dir(amperage))
     with pytest.raises(AttributeError, match="no attribute 'Klient'"):
         amperage.Klient  # noqa: B018 - what is tested
+
+
+def test_what_is_public_says_so() -> None:
+    """By the module that it names, and by what completion offers of an object."""
+    assert amperage.__version__ == metadata.version("amperage")
+    assert "__version__" in dir(amperage)
+    made = [getattr(amperage, name) for name in client.__all__]
+    assert {it.__module__ for it in made if hasattr(it, "__qualname__")} == {"amperage"}
+    error = amperage.BadFilterError("subscribe", "bad filter")
+    assert type(pickle.loads(pickle.dumps(error))) is client.BadFilterError
+
+
+COMMANDS = {
+    "acknowledge",
+    "close",
+    "confirmed_publish",
+    "connect",
+    "delta_publish",
+    "flush",
+    "flush_acks",
+    "heartbeat",
+    "name",
+    "publish",
+    "publish_all",
+    "sow",
+    "sow_and_subscribe",
+    "sow_delete",
+    "subscribe",
+    "unsubscribe",
+}
+STREAM = {"backlog", "batch", "done", "id", "next", "unsubscribe"}
+STORES = {"bookmark_store", "publish_flush", "publish_store", "server"}
+URIS = ["tcp://localhost:1/amps"]
+
+
+@pytest.mark.parametrize(
+    ("made", "names"),
+    [
+        (client.Client(), COMMANDS | {"logon", "publish_columns"}),
+        (client.AsyncClient(), COMMANDS | {"logon"}),
+        (client.HAClient(URIS), COMMANDS | STORES | {"publish_columns"}),
+        (client.AsyncHAClient(URIS), COMMANDS | STORES),
+        (client.MessageStream, STREAM),
+        (client.AsyncMessageStream, STREAM),
+        (
+            client.Message(Header(), b""),
+            {"ack", "body", "bookmark", "cancel", "command", "correlation_id", "expire", "extend"}
+            | {"header", "is_leased", "json", "sow_key", "sub_id", "text", "timestamp", "topic"},
+        ),
+    ],
+)
+def test_completion_offers_what_is_documented(made: object, names: set[str]) -> None:
+    assert {name for name in dir(made) if not name.startswith("_")} == names
+
+
+@pytest.mark.parametrize(
+    "kind", [it for it in map(client.__dict__.get, client.__all__) if isinstance(it, type)]
+)
+def test_help_has_a_sentence_and_each_argument(kind: type) -> None:
+    """Of the class; errors are made by the client alone."""
+    text = inspect.getdoc(kind) or ""
+    assert text, kind
+    if issubclass(kind, (Exception, Enum)) or getattr(kind, "_is_protocol", False):
+        return
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if parameter.kind is not parameter.VAR_KEYWORD and kind not in _MADE_BY_THE_CLIENT:
+            assert re.search(rf"^ +{name}[:,]|^ +.*, {name}:", text, re.MULTILINE), (kind, name)
+
+
+_MADE_BY_THE_CLIENT = {
+    client.AsyncMessageStream,
+    client.BookmarkTrail,
+    client.ConnectionEvent,
+    client.Message,
+    client.MessageStream,
+}
 
 
 def test_an_application_keeps_its_own_client_and_server(tmp_path: Path) -> None:

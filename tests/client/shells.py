@@ -21,8 +21,6 @@ NewHAClient = Callable[..., AsyncHAClient]
 PATIENT = Backoff(first=0.01, longest=0.1)
 """For servers that are killed, and soon back."""
 
-_NOT_AWAITED = {"close", "done"}
-
 
 class _Disguised:
     """Makes each method of a blocking object a coroutine."""
@@ -32,7 +30,7 @@ class _Disguised:
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._inner, name)
-        if not callable(attribute) or name in _NOT_AWAITED:
+        if not callable(attribute):
             return attribute
 
         async def call(*arguments: Any, **keywords: Any) -> Any:

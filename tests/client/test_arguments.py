@@ -7,6 +7,7 @@ import inspect
 import math
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,12 +21,14 @@ from client import (
     CommandError,
     ConnectError,
     ConnectionLostError,
+    Credentials,
     GaveUpError,
     HAClient,
     InvalidUriError,
     NotEntitledError,
     PublishStore,
     PublishStoreFullError,
+    Server,
     ServerChooser,
     TimedOutError,
 )
@@ -86,6 +89,7 @@ MISTAKES: list[tuple[Call, str]] = [
     (lambda it: it.sow_delete("t", sow_keys=[]), "sow_keys: expected at least one key"),
     (lambda it: it.acknowledge("q", "1|1|"), "bookmarks: expected a list of texts, not one str"),
     (lambda it: it.heartbeat(0), "interval: expected seconds from 1 up"),
+    (lambda it: it.heartbeat(A_TEXT), "interval: expected int, not str"),
     (lambda it: it.unsubscribe(WRONG_NUMBER), "stream_id: expected str, not int"),
 ]
 
@@ -146,6 +150,25 @@ def test_options_have_names_that_a_mistake_is_found_in(
 URI = "tcp://localhost:1/amps"
 
 
+async def awaited(*_arguments: object) -> None:
+    """A handler of programs that use asyncio."""
+
+
+AWAITED: Any = awaited
+
+
+class AwaitedHandler:
+    async def __call__(self, *_arguments: object) -> None: ...
+
+
+class AwaitedAuthenticator:
+    async def authenticate(self, given: Credentials) -> Credentials:
+        return given
+
+    def retry(self, answered: Credentials) -> Credentials:
+        return answered
+
+
 @pytest.mark.parametrize(
     ("make_it", "said"),
     [
@@ -165,6 +188,46 @@ URI = "tcp://localhost:1/amps"
                 (lambda kind=kind: kind(on_refused=5), "on_refused: expected a function, not int"),
             )
         ),
+        *(
+            case
+            for kind in (
+                Client,
+                AsyncClient,
+                lambda **given: HAClient([URI], **given),
+                lambda **given: AsyncHAClient([URI], **given),
+            )
+            for case in (
+                (lambda kind=kind: kind(name=5), "name: expected str, not int"),
+                (
+                    lambda kind=kind: kind(authenticator=5),
+                    "authenticator: expected an object with the methods authenticate, retry; int",
+                ),
+                (
+                    lambda kind=kind: kind(authenticator=AwaitedAuthenticator()),
+                    "authenticator.authenticate: expected a plain function, not a coroutine",
+                ),
+                (lambda kind=kind: kind(ssl_context=True), "ssl_context: expected SSLContext"),
+            )
+        ),
+        *(
+            case
+            for kind in (HAClient, AsyncHAClient)
+            for case in (
+                (lambda kind=kind: kind([URI], heartbeat="5"), "heartbeat: expected int, not str"),
+                (lambda kind=kind: kind([URI], heartbeat=0), "heartbeat: expected seconds from 1"),
+                (lambda kind=kind: kind([URI], heartbeat=-1), "heartbeat: expected seconds from"),
+                (lambda kind=kind: kind([URI], backoff=3), "backoff: expected Backoff, not int"),
+                (lambda kind=kind: kind([URI], publish_store="f"), "publish_store: expected an ob"),
+                (lambda kind=kind: kind([URI], bookmark_store="f"), "bookmark_store: expected an"),
+            )
+        ),
+        *(
+            (lambda kind=kind, handler=handler: kind(on_refused=handler), "on_refused: expected a")
+            for kind in (Client, lambda **given: HAClient([URI], **given))
+            for handler in (awaited, partial(awaited, 1), AwaitedHandler())
+        ),
+        (lambda: HAClient([URI], on_state=AWAITED), "on_state: expected a plain function, not a"),
+        (lambda: Server(WRONG_NUMBER), "uri: expected ServerUri, not int"),
         (lambda: HAClient([URI], on_state=WRONG), "on_state: expected a function, not dict"),
         (lambda: AsyncHAClient([URI], on_state=WRONG), "on_state: expected a function, not dict"),
     ],

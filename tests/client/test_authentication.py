@@ -153,7 +153,7 @@ def test_a_server_that_is_not_the_right_one_is_not_worked_with(
         )
         with pytest.raises(GaveUpError, match="the server does not know the secret"):
             await client.connect()
-        client.close()
+        await client.close()
 
     asyncio.run(scenario())
 

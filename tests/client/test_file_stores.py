@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from client import MOST_RECENT, NOW, FileBookmarkStore, FilePublishStore, HAClie
 from client.bookmarks import BookmarkTrail
 from client.record_log import RecordLog
 from tests.client.scripted_peer import accept, scripted_peer
+from tests.client.shells import HA_SHELLS, NewHAClient
 from tests.client.test_publish_store import StoreMachine
 
 MAGIC = b"TESTLOG1"
@@ -351,6 +353,20 @@ while True:
     client.publish("t", b"%d" % n)
     print(n, flush=True)
 """
+
+
+@pytest.mark.parametrize("new", HA_SHELLS.values(), ids=HA_SHELLS)
+def test_resuming_from_a_file_wants_an_id_that_lasts(new: NewHAClient, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with FileBookmarkStore(tmp_path / "s") as store, scripted_peer() as peer:
+            uri = f"tcp://127.0.0.1:{peer.port}/amps"
+            async with new([uri], bookmark_store=store) as client:
+                await client.connect()
+                with pytest.raises(ValueError, match=r"recent.* needs a sub_id"):
+                    await client.subscribe("t", bookmark="recent")
+                await client.subscribe("t", bookmark="0")
+
+    asyncio.run(scenario())
 
 
 def test_a_publisher_that_is_killed_loses_nothing_that_it_has_published(tmp_path: Path) -> None:

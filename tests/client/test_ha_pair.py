@@ -47,7 +47,7 @@ def test_a_program_and_its_instance_die_at_once(new_ha_client: NewHAClient, tmp_
                 stream = await client.subscribe("orders", bookmark="recent", sub_id="mine")
                 await client.publish_all("orders", bodies(numbers))
                 taken = [(await anext(stream)).body for _ in range(take)]
-                stream.done()
+                await stream.done()
                 if is_last:
                     await client.flush()
                 return taken

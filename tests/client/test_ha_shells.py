@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from client import (
     Backoff,
+    BookmarkStore,
     ConnectionEvent,
     ConnectionLostError,
     ConnectionState,
@@ -191,7 +193,7 @@ def test_a_silent_server_is_left(new_ha_client: NewHAClient) -> None:
 
 def test_whoever_waits_is_told_when_there_are_no_more_attempts(new_ha_client: NewHAClient) -> None:
     async def scenario() -> None:
-        with scripted_peer(HangingUp(3)) as peer:
+        with scripted_peer(HangingUp(4)) as peer:  # logon, heartbeat, subscribe, flush
             limited = Backoff(first=0.001, longest=0.001, attempts=2)
             async with new_ha_client([uri(peer)], backoff=limited) as client:
                 await client.connect()
@@ -222,13 +224,54 @@ def test_a_logon_that_every_server_refuses_is_told(new_ha_client: NewHAClient) -
 def test_waiting_for_a_connection_ends_in_time(new_ha_client: NewHAClient) -> None:
     async def scenario() -> None:
         client = new_ha_client([f"tcp://127.0.0.1:{free_port()}/amps"], timeout=0.05)
-        with pytest.raises(TimedOutError, match="a session did not come"):
+        expected = (
+            r"a session did not come within 0\.05 seconds: .* connection refused; attempts go"
+        )
+        with pytest.raises(TimedOutError, match=expected):
             await client.connect()
         with pytest.raises(TimedOutError):
             await client.flush()
-        client.close()
+        await client.close()
         with pytest.raises(ConnectionLostError, match="not connected"):
             await client.flush()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("kind", ["publish_store", "bookmark_store"])
+def test_a_store_is_used_by_one_client_at_a_time(new_ha_client: NewHAClient, kind: str) -> None:
+    """The next client may have it when the first is closed, or is not there any more."""
+    stores: dict[str, Any] = {"publish_store": PublishStore(), "bookmark_store": BookmarkStore()}
+    given = {kind: stores[kind]}
+
+    async def scenario() -> None:
+        with scripted_peer(store_everything) as peer:
+            first, second = (new_ha_client([uri(peer)], name, **given) for name in ("one", "two"))
+            await first.connect()
+            await first.connect()
+            with pytest.raises(ValueError, match=rf"{kind}: <.*HAClient one: .* is using this sto"):
+                await second.connect()
+            await first.close()
+            await second.connect()
+            await second.close()
+
+    asyncio.run(scenario())
+
+
+def test_heartbeats_are_exchanged_unless_they_are_switched_off(
+    new_ha_client: NewHAClient,
+) -> None:
+    async def intervals(**given: Any) -> list[str]:
+        with scripted_peer(store_everything) as peer:
+            async with new_ha_client([uri(peer)], **given) as client:
+                await client.connect()
+                await client.flush()
+            return [it["o"] for it, _ in peer.received if it["c"] == "heartbeat"]
+
+    async def scenario() -> None:
+        assert await intervals() == ["start,15"]
+        assert await intervals(heartbeat=3) == ["start,3"]
+        assert await intervals(heartbeat=None) == []
 
     asyncio.run(scenario())
 
@@ -245,7 +288,7 @@ def test_messages_published_without_a_connection_are_sent_with_the_next(
         with pytest.raises(TimedOutError):
             await client.connect()
         await client.publish("t", b"kept")
-        client.close()
+        await client.close()
         with scripted_peer(store_everything) as peer:
             async with new_ha_client([uri(peer)], publish_store=store) as client:
                 await client.connect()
@@ -331,8 +374,6 @@ def test_a_defect_of_an_authenticator_reaches_whoever_waits(new_ha_client: NewHA
             async with new_ha_client([uri(peer)], authenticator=Broken()) as client:
                 with pytest.raises(GaveUpError, match="no ticket") as caught:
                     await client.connect()
-                first = caught.value.__cause__
-                assert first is not None
-                assert isinstance(first.__cause__, LookupError)
+                assert isinstance(caught.value.__cause__, LookupError)
 
     asyncio.run(scenario())

@@ -184,7 +184,8 @@ def test_a_request_is_done_with_the_ack_of_its_command_id(
     protocol: ClientProtocol, feed: Feed
 ) -> None:
     first, second = protocol.flush(), protocol.flush()
-    feed(protocol, ack(second, "completed"))
+    acks = ack(first, "completed") + ack(second, "completed") + ack(second, "persisted")
+    feed(protocol, acks)
     assert (first.done, second.done, protocol.is_waiting) == (False, True, True)
 
 

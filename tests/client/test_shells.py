@@ -8,6 +8,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import traceback
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -241,6 +242,91 @@ def test_a_server_that_speaks_something_else_is_left(new_client: NewClient) -> N
     asyncio.run(scenario())
 
 
+def test_a_refusal_is_raised_once_and_by_its_public_name(new_client: NewClient) -> None:
+    """Its traceback does not print it a second time as the cause of itself."""
+
+    def answer(header: Header, body: bytes) -> list[bytes]:
+        is_wrong = header["c"] == "subscribe"
+        return refuse(header, "bad filter", "at 3") if is_wrong else accept(header, body)
+
+    async def scenario() -> None:
+        with scripted_peer(answer) as peer:
+            async with new_client() as client:
+                await client.connect(uri(peer.port))
+                await client.logon()
+                with pytest.raises(BadFilterError) as caught:
+                    await client.subscribe("t", filter="/a +")
+        text = "".join(traceback.format_exception(caught.value))
+        assert text.count("at 3") == 1
+        assert "amperage.BadFilterError: subscribe: bad filter: at 3" in text
+
+    asyncio.run(scenario())
+
+
+def test_a_timeout_is_told_as_it_was_asked_for(new_client: NewClient) -> None:
+    def silent(header: Header, body: bytes) -> list[bytes]:
+        return [] if header["c"] == "flush" else accept(header, body)
+
+    async def scenario() -> None:
+        with scripted_peer(silent) as peer:
+            async with new_client(timeout=0.07) as client:
+                await client.connect(uri(peer.port))
+                await client.logon()
+                with pytest.raises(TimedOutError, match=r"flush did not come within 0\.07 seconds"):
+                    await client.flush()
+                stream = await client.subscribe("t")
+                with pytest.raises(TimedOutError, match=r"message did not come within 0\.02 sec"):
+                    await stream.next(timeout=0.02)
+
+    asyncio.run(scenario())
+
+
+HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize("pieces", [[HTTP], [HTTP[:2], HTTP[2:]]])
+def test_a_peer_that_answers_in_http_is_named(new_client: NewClient, pieces: list[bytes]) -> None:
+    async def scenario() -> None:
+        with scripted_peer(lambda *_: [*pieces, HANG_UP]) as peer:
+            async with new_client() as client:
+                await client.connect(uri(peer.port))
+                with pytest.raises(ProtocolError, match=r"answers in HTTP: .* admin interface"):
+                    await client.logon()
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_ends_the_connection_at_the_logon_may_be_of_another_kind(
+    new_client: NewClient,
+) -> None:
+    async def scenario() -> None:
+        with scripted_peer(lambda *_: [HANG_UP]) as peer:
+            async with new_client() as client:
+                await client.connect(uri(peer.port))
+                with pytest.raises(ConnectionLostError, match=r"of another kind than .* the URI"):
+                    await client.logon()
+
+    asyncio.run(scenario())
+
+
+def hang_up(listener: socket.socket) -> None:
+    listener.accept()[0].close()
+
+
+def test_a_server_that_does_not_answer_as_a_websocket_is_of_another_kind(
+    new_client: NewClient,
+) -> None:
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            threading.Thread(target=hang_up, args=(listener,), daemon=True).start()
+            port = listener.getsockname()[1]
+            async with new_client() as client:
+                with pytest.raises(ConnectError, match="check that this is a transport of that ty"):
+                    await client.connect(uri(port).replace("tcp:", "ws:"))
+
+    asyncio.run(scenario())
+
+
 def test_a_closed_client_ends_its_streams_and_can_connect_again(new_client: NewClient) -> None:
     async def scenario() -> None:
         with scripted_peer() as peer:
@@ -248,7 +334,7 @@ def test_a_closed_client_ends_its_streams_and_can_connect_again(new_client: NewC
                 await client.connect(uri(peer.port))
                 await client.logon()
                 stream = await client.subscribe("t")
-                client.close()
+                await client.close()
                 assert [it async for it in stream] == []
                 with pytest.raises(ConnectionLostError):
                     await client.publish("t", b"")

@@ -57,6 +57,13 @@ def test_the_servers_of_a_page_do_what_it_says(page: str, tmp_path: Path) -> Non
         follow(page, session)
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/howto-")])
+def test_how_to_pages_start_the_server_that_they_use(page: str) -> None:
+    """A reader begins there, and has nothing running."""
+    talks = [one for one in commands_of(page) if "localhost:" in one.command]
+    assert starts_servers(page) or not talks
+
+
 def follow(page: str, session: Session) -> None:
     """Type all commands of a page."""
     provide(session, "all")

@@ -22,7 +22,6 @@ CLIENT_PAGES = (
     "docs/client.md",
     "docs/queues.md",
     "docs/replication.md",
-    "docs/howto-developer.md",
 )
 SPARK_PAGES = ("docs/pipeline.md", "docs/pipeline_journals.md")
 QUEUE = "<Queue><Name>jobs</Name><MessageType>json</MessageType></Queue></SOW>"

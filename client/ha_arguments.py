@@ -1,0 +1,31 @@
+"""The arguments that both clients that stay connected are made with."""
+
+from __future__ import annotations
+
+from client.arguments import check_interval, instance, methods
+from client.backoff import Backoff
+from client.bookmarks import BookmarkStorage
+from client.publish_store import PublishStorage
+
+_PUBLISH_STORE = ("add", "commit", "persisted", "refused", "logged_on", "holds_up_to")
+_BOOKMARK_STORE = ("trail", "keep")
+
+
+def check_ha_arguments(
+    *,
+    backoff: Backoff | None,
+    heartbeat: int | None,
+    publish_store: PublishStorage | None,
+    bookmark_store: BookmarkStorage | None,
+) -> None:
+    """Check what makes up a client that stays connected.
+
+    Raises:
+        TypeError: an argument is of a wrong type.
+        ValueError: it has a value that it cannot have.
+    """
+    instance("backoff", backoff, Backoff)
+    if heartbeat is not None:
+        check_interval("heartbeat", heartbeat)
+    methods("publish_store", publish_store, _PUBLISH_STORE)
+    methods("bookmark_store", bookmark_store, _BOOKMARK_STORE)

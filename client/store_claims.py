@@ -1,0 +1,41 @@
+"""Which client uses which store: one at a time, since a store has one sequence of numbers."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Final
+
+_claims: Final[dict[int, weakref.ref[object]]] = {}
+"""The clients that are connected, by the identity of their stores."""
+
+
+def claim_stores(client: object, **stores: object) -> None:
+    """Reserve stores for a client that connects, until `release_stores`.
+
+    Args:
+        client: the client.
+        stores: its stores, by the argument of the client that they were given as.
+
+    Raises:
+        ValueError: another client is using one of them.
+    """
+    for key in [key for key, claim in _claims.items() if claim() is None]:
+        del _claims[key]
+    for name, store in stores.items():
+        claim = _claims.get(id(store))
+        other = None if claim is None else claim()
+        if other is not None and other is not client:
+            raise ValueError(
+                f"{name}: {other!r} is using this store; each client needs one of its own, and"
+                " can take over that of a client that is closed"
+            )
+    for store in stores.values():
+        _claims[id(store)] = weakref.ref(client)
+
+
+def release_stores(client: object, *stores: object) -> None:
+    """Give up stores that a client has reserved; others may use them."""
+    for store in stores:
+        claim = _claims.get(id(store))
+        if claim is not None and claim() is client:
+            del _claims[id(store)]
