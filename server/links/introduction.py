@@ -1,4 +1,4 @@
-"""What an instance says of itself when a link begins: how it is configured, and the runs of its log.
+"""What an instance says of itself when a link begins: its configuration, and the runs of its log.
 
 Source: docs/formats/replication.md, Hello.
 """
