@@ -267,7 +267,7 @@ class Replication:
         log, txid, run = theirs.read.get(self.instance, ("", 0, 0))
         journal = self._transaction_log.journal
         has_lost = log == self.log_id and (txid > journal.last_txid or journal.runs.at(txid) != run)
-        return Branch(theirs.runs, has_lost)
+        return Branch(theirs.runs, has_lost, journal.runs.rows_with_current(journal.last_txid + 1))
 
     @property
     def receivers(self) -> Mapping[str, Receiver]:

@@ -1,4 +1,4 @@
-"""Names of messages that the log has lost: in a kill, by damage, or by a backup that is put back."""
+"""Names of messages that a log has lost: in a kill, by damage, or by a backup put back."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def publish(peer: RawPeer, topic: str, ids: range, first: int = 0) -> None:
 
 def take(peer: RawPeer, count: int) -> list[tuple[int, str]]:
     """Receive messages: their ids and bookmarks."""
-    got = []
+    got = list[tuple[int, str]]()
     while len(got) < count:
         header, body = peer.receive()
         if header["c"] == "p":
