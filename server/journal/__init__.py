@@ -31,8 +31,8 @@ the log ends after a crash), index and clients (files beside the journals), stor
 (disks and names), files (the set of them), belonging (which of them are ours); batches, writer,
 committer (appending), upkeep (files made and sealed), filing (files moved, compressed, removed),
 missing (what publishers have to be told), runs (of the instance, in names), bookmarks, lookup,
-cursor and stretch (replay), mending and restoring (of what is damaged), cutting, recovery, journal (all of it together); inspection and
-times (single files, for tools).
+cursor and stretch (replay), mending and restoring (of what is damaged), cutting, recovery, journal
+(all of it together); inspection and times (single files, for tools).
 The format is described in docs/formats/journal.md.
 """
 
