@@ -30,9 +30,9 @@ The modules, from the bytes up: layout (records and pages), records (reading the
 the log ends after a crash), index and clients (files beside the journals), storage and naming
 (disks and names), files (the set of them), belonging (which of them are ours); batches, writer,
 committer (appending), upkeep (files made and sealed), filing (files moved, compressed, removed),
-missing (what publishers have to be told), bookmarks, lookup, cursor and stretch (replay), mending
-and restoring (of what is damaged), cutting, recovery, journal (all of it together); inspection and
-times (single files, for tools).
+missing (what publishers have to be told), runs (of the instance, in names), bookmarks, lookup,
+cursor and stretch (replay), mending and restoring (of what is damaged), cutting, recovery, journal
+(all of it together); inspection and times (single files, for tools).
 The format is described in docs/formats/journal.md.
 """
 

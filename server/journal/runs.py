@@ -97,6 +97,18 @@ def run_at(rows: Sequence[tuple[int, int]], txid: int) -> int:
     return rows[place - 1][1] if place else 0
 
 
+def has_recorded(rows: Sequence[tuple[int, int]], identity: int, txid: int) -> bool:
+    """Return whether an instance has recorded a message under an identity that it has made.
+
+    Args:
+        rows: its runs; empty if it does not tell them, then what it has named counts as recorded.
+        identity: in place of the publisher.
+        txid: of the message.
+    """
+    run = run_at(rows, txid)
+    return not run or run == run_of(identity)
+
+
 def decode_runs(body: bytes) -> list[tuple[int, int]]:
     """Read the body of an entry that tells runs.
 

@@ -341,7 +341,8 @@ class Link:
 
     @property
     def _peer(self) -> Peer:
-        return peer_of(self.met)
+        runs = () if self.description is None else self.description.runs
+        return peer_of(self.met)._replace(runs=runs)
 
     # What its directions ask for; see `Line`.
 

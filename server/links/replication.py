@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from config_schema.together import InstanceDescription
 from server.base.clock import ElapsedMicroseconds, WallMicroseconds
 from server.base.tally import Tally
-from server.journal.runs import place_number
+from server.journal.runs import place_number, run_at
 from server.links.admin_addresses import NOWHERE, AdminInterface
 from server.links.events import LinkEvent, LinkEvents, Way
 from server.links.identities import Identities
@@ -252,10 +252,10 @@ class Replication:
 
     def introduction(self) -> Introduction:
         """Return what is told to other instances when a link begins."""
-        journal, description = self._transaction_log.journal, self.description
+        description = self.description
         return Introduction(
             **{name: getattr(description, name) for name in InstanceDescription.__struct_fields__},
-            runs=tuple(journal.runs.rows_with_current(journal.last_txid + 1)),
+            runs=tuple(self._transaction_log.runs()),
             read={
                 name: (log_of(one.stream), one.txid, one.run)
                 for name, one in self.cursors().items()
@@ -266,9 +266,11 @@ class Replication:
     def branch_of(self, theirs: Introduction) -> Branch:
         """Find out what is gone from the log of this instance, or from that of another one."""
         log, txid, run = theirs.read.get(self.instance, ("", 0, 0))
-        journal = self._transaction_log.journal
-        has_lost = log == self.log_id and (txid > journal.last_txid or journal.runs.at(txid) != run)
-        return Branch(theirs.runs, has_lost)
+        own_runs = self._transaction_log.runs()
+        has_lost = log == self.log_id and (
+            txid > self._transaction_log.last_txid or run_at(own_runs, txid) != run
+        )
+        return Branch(theirs.runs, has_lost, own_runs)
 
     @property
     def receivers(self) -> Mapping[str, Receiver]:

@@ -29,7 +29,7 @@ from typing import Final, NamedTuple, Protocol
 from server.base.ranges import Ranges
 from server.journal import EVENTS, MESSAGES, Kind, Origin, Topic
 from server.journal.layout import crc32c
-from server.journal.runs import run_at
+from server.journal.runs import has_recorded, run_at
 from server.replication.acknowledgement import Kept
 from server.replication.columns import (
     Batch,
@@ -142,10 +142,12 @@ class Branch(NamedTuple):
         runs: the first txid and the number of each run of the source, in order; empty if it does
             not tell.
         has_lost: whether the source has got entries from the destination that this has lost.
+        own_runs: the runs of the destination.
     """
 
     runs: Sequence[tuple[int, int]] = ()
     has_lost: bool = False
+    own_runs: Sequence[tuple[int, int]] = ()
 
 
 WHOLE: Final = Branch()
@@ -211,6 +213,7 @@ class Receiver:
         self._received = self._stored = self._settled = 0 if cursor is None else cursor.txid
         self._run = None if cursor is None else cursor.run  # while no source has told its runs
         self._runs: Sequence[tuple[int, int]] = ()
+        self._own_runs: Sequence[tuple[int, int]] = ()
         self._difference_to = 0
         self._owed = Ranges(() if cursor is None else cursor.owed)
         self._source: Peer | None = None
@@ -253,7 +256,7 @@ class Receiver:
         self._source_name = source.name
         is_known = self._stream == frame.stream and not branch.has_lost
         is_known = is_known and not self.has_parted(frame, branch)
-        self._runs = branch.runs
+        self._runs, self._own_runs = branch.runs, branch.own_runs
         if is_known and self._difference_to <= self._received <= frame.last:
             yield Resume(self._received, self._ack(), [*self._owed])
             self._move_to(max(self._received, frame.first - 1))
@@ -479,6 +482,7 @@ class Receiver:
             entries.numbers[place] in ours
             and entries.sequences[place] >= self._began
             and was_made_by(self._instance, entries.clients[place], entries.source_txids[place])
+            and has_recorded(self._own_runs, entries.clients[place], entries.sequences[place])
         )
 
     def _drop(self, entries: Columns, places: Sequence[int], source: Peer) -> None:

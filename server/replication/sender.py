@@ -31,6 +31,7 @@ from typing import Final, NamedTuple, Protocol
 
 from server.journal import Passage, Run, Topic, Unread
 from server.journal.layout import CLIENT, SEQUENCE, SOURCE_TXID, TXID
+from server.journal.runs import has_recorded
 from server.replication.acknowledgement import Kept
 from server.replication.arrears import Arrears
 from server.replication.columns import Packed, by_client, compact
@@ -97,12 +98,15 @@ class Peer(NamedTuple):
         group: its Group.
         log: identity of its transaction log.
         began: the first txid that this log ever had.
+        runs: the first txid and the number of each run that has recorded entries of it; empty if it
+            does not tell.
     """
 
     name: str
     group: str
     log: str
     began: int
+    runs: Sequence[tuple[int, int]] = ()
 
 
 class State(Enum):
@@ -576,6 +580,7 @@ class _Difference:
                 for place in places
                 if rows[place][SEQUENCE] < peer.began
                 or not was_made_by(peer.name, rows[place][CLIENT], rows[place][SOURCE_TXID])
+                or not has_recorded(peer.runs, rows[place][CLIENT], rows[place][SEQUENCE])
             ]
         if not places:
             return run.pick(())

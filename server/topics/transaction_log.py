@@ -177,6 +177,10 @@ class TransactionLog:
         """
         return server_made_identity(client, self.instance, self.journal.runs.current)
 
+    def runs(self) -> Sequence[tuple[int, int]]:
+        """Return the first txid and the number of each run that has recorded, and of this one."""
+        return self.journal.runs.rows_with_current(self.journal.last_txid + 1)
+
     @property
     def last_txid(self) -> int:
         """Of the last entry appended."""

@@ -102,3 +102,35 @@ def test_a_topic_that_changes_its_message_type_goes_on(tmp_path: Path) -> None:
         stream.next()
     json_only = Follower(tmp_path, message_type="json")
     assert json_only.next() == list(range(10))
+
+
+def test_a_log_that_was_put_back_from_a_backup_is_not_taken_for_the_one_that_was_read(
+    tmp_path: Path,
+) -> None:
+    """Whether it has fewer entries than were read by now, or more."""
+    here, backup = tmp_path / "here", tmp_path / "backup"
+    write(here, range(10))
+    shutil.copytree(here, backup)
+    write(here, range(10, 20))
+    stream, other = Follower(here), Follower(here, fail_on_data_loss="false")
+    assert stream.next() == other.next() == list(range(20))
+    shutil.rmtree(here)
+    shutil.copytree(backup, here)
+    with pytest.raises(PipelineError, match=r"end with entry .* put back from a backup"):
+        stream.next()
+    write(here, range(100, 150))
+    with pytest.raises(PipelineError, match=r"have another entry .* put back from a backup"):
+        stream.next()
+    assert other.next() == [*range(10), *range(100, 150)]
+    write(here, range(150, 160))
+    assert other.next() == list(range(150, 160))
+
+
+def test_offsets_of_earlier_versions_count(tmp_path: Path) -> None:
+    write(tmp_path, range(10))
+    stream = Follower(tmp_path)
+    stream.next()
+    stream.offset = {instance: place[0] for instance, place in stream.offset.items()}
+    assert stream.next() == []
+    write(tmp_path, range(10, 20))
+    assert stream.next() == list(range(10, 20))

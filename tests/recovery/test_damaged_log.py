@@ -42,7 +42,7 @@ def test_a_torn_tail_is_cut_and_said_to_be(tmp_path: Path) -> None:
         server.stop(signal.SIGKILL)
     journal = tmp_path / "journal" / "test-instance.0000000000.journal"
     content = bytearray(journal.read_bytes())
-    last = len(content) - 96 * 6  # a definition and five messages
+    last = len(content) - 96 * 7  # runs, a definition and five messages
     content[last - 96 : last] = bytes(96)  # nothing says any more that the last one was safe
     content[last + 30] ^= 1
     journal.write_bytes(content)

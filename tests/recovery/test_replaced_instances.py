@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 
@@ -91,6 +92,47 @@ def test_an_instance_without_its_disk_gets_everything_back(tmp_path: Path) -> No
             assert peer.log_on("first")["s"] == 2_000
         publish(one, "first", range(2_001, 2_101))
         become_alike(pair, 3_100)
+
+
+def send_unnumbered(instance: Instance, ids: range) -> None:
+    """Publish orders without sequence numbers, and wait until the instance has taken them."""
+    with instance.server.log_on("plain") as peer:
+        for number in ids:
+            peer.publish("orders", b'{"id":"plain-%d"}' % number)
+        peer.flush()
+
+
+@pytest.mark.timeout(300)
+def test_an_instance_whose_log_is_put_back_gets_back_what_it_lost(tmp_path: Path) -> None:
+    """Although it has written past what the other one knows of it: names of both are different."""
+    with cluster(tmp_path, PAIR) as pair:
+        one, other = pair
+        pair.start()
+        publish(one, "first", range(1, 51))
+        send_unnumbered(one, range(50))
+        become_alike(pair, 100)
+        one.stop()
+        backup = tmp_path / "backup"
+        shutil.copytree(one.directory, backup)
+        one.start()
+        send_unnumbered(one, range(50, 100))
+        publish(other, "second", range(1, 51))
+        become_alike(pair, 200)
+        one.stop()
+        other.stop()
+        shutil.rmtree(one.directory)
+        shutil.copytree(backup, one.directory)
+        one.start()
+        send_unnumbered(one, range(100, 300))
+        other.start()
+        become_alike(pair, 400)
+        assert other.server.logs(f"1E-0034 The transaction log of {one.name}")
+        assert one.server.logs("1E-0035")
+        for instance in pair:  # and that is said once
+            instance.stop()
+        pair.start()
+        become_alike(pair, 400)
+        assert "1E-0035" not in one.server.log()
 
 
 @pytest.mark.timeout(300)
