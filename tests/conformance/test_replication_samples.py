@@ -135,7 +135,9 @@ def test_what_is_published_at_one_gets_to_all(
             position = {"sym": "IBM", "qty": 200, "orders": 2}
             becomes(running["view_server"], "positions", [position])
         for server in running.values():
-            assert re.findall(r"(?:warning|error|critical): (?!1E-0008|1E-0065).*", server.log()) == []
+            assert (
+                re.findall(r"(?:warning|error|critical): (?!1E-0008|1E-0065).*", server.log()) == []
+            )
 
 
 def test_consumers_at_either_of_the_pair_share_a_queue(tmp_path: Path) -> None:
