@@ -4,6 +4,7 @@ Source: AMPS User Guide, Configuring Transports and Configuring Protocols.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final, get_args
 
 from config_schema.catalogue import ModuleKind
@@ -156,7 +157,22 @@ def compile_transports(root: Reader, scope: Scope) -> tuple[TransportSpec, ...]:
                 )
         scope.transports.setdefault(spec.name, spec)
         transports.append(spec)
+    if not root.has("Authentication"):
+        _check_who_replicates(root, transports)
     return tuple(transports)
+
+
+def _check_who_replicates(root: Reader, transports: Sequence[TransportSpec]) -> None:
+    """Warn of a transport for replication that asks for nothing, where one for clients does."""
+    asking = next((one for one in transports if one.authentication is not None), None)
+    for reader, spec in zip(root.inside("Transports", "Transport"), transports, strict=True):
+        is_open = spec.authentication is None and not (spec.tls and spec.tls.verify_client)
+        if spec.is_replication and is_open and asking is not None:
+            reader.warning(
+                "takes what anybody replicates who can connect, and tells them what concerns that, "
+                f"while {quoted(asking.name)} at {asking.location} has an Authentication",
+                "give it an Authentication and an Entitlement, or move these to the instance",
+            )
 
 
 def _transport(reader: Reader, scope: Scope) -> TransportSpec:

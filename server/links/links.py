@@ -243,7 +243,7 @@ class Links:
     def _refuse_word(self, links: Sequence[Link], action: str, topic: Topic, reason: str) -> None:
         """Log and audit a word of an instance about a topic that it has no part in."""
         for link in links[:1]:
-            link.complain("1E-0064", action, topic, action=action, topic=topic.name, reason=reason)
+            link.complain("1E-0064", action, topic, action=action, topic=topic.name, problem=reason)
             if link.gate is not None:
                 link.gate.refuse(action, topic.name, reason)
 
