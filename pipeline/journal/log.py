@@ -29,7 +29,13 @@ from server.journal.layout import (
     Seal,
     VersionError,
 )
-from server.journal.naming import COMPRESSED, JOURNAL, instances_with_journals, journal_files, steps_name
+from server.journal.naming import (
+    COMPRESSED,
+    JOURNAL,
+    instances_with_journals,
+    journal_files,
+    steps_name,
+)
 from server.journal.records import read_rows, slots
 from server.journal.storage import FileSource, Source
 

@@ -39,8 +39,8 @@ from server.journal.naming import (
     numbered_files,
     queues_name,
     removed_name,
-    steps_name,
     replication_name,
+    steps_name,
 )
 
 SMALLEST: Final = 1 << 20

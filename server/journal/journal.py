@@ -27,10 +27,10 @@ from server.journal.mending import Mending
 from server.journal.naming import queues_name, removed_name, replication_name, steps_name
 from server.journal.passage import Passage
 from server.journal.queue_points import QueuesCache, pack_queues, unpack_queues
+from server.journal.records import CHUNK, columns
 from server.journal.recovery import Found, Recovery
 from server.journal.reindexing import Reindexing
 from server.journal.removed import Gone, Removed
-from server.journal.records import CHUNK, columns
 from server.journal.restoring import Restoring
 from server.journal.settings import JournalSettings
 from server.journal.side_files import SideFile
@@ -164,9 +164,7 @@ class Journal:
         )
         removed = SideFile(settings.directory / removed_name(settings.instance), disk)
         self._removed = Removed(removed, self.first_txid)
-        self._lookup = Lookup(
-            self._table, self._cache, lambda: self._writer.durable, self.steps
-        )
+        self._lookup = Lookup(self._table, self._cache, lambda: self._writer.durable, self.steps)
         self.mending = Mending(self._table, self._cache, disk)
         self.restoring = Restoring(
             self._table,

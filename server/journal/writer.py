@@ -15,8 +15,8 @@ from typing import Final
 
 from server.journal.batches import MOST_WAITING, LiveFile, Pipe, Stream
 from server.journal.blocks import AppendedRun, Content, Field, Place, each, of_one, part_of
-from server.journal.clock_steps import MIN_STEP_US, ClockStep, ClockSteps
 from server.journal.clients import Sequences, server_made_identity
+from server.journal.clock_steps import MIN_STEP_US, ClockStep, ClockSteps
 from server.journal.entry import NO_TOPIC, Kind
 from server.journal.errors import EntryTooLarge, JournalUnavailable
 from server.journal.files import FileTable, JournalFile

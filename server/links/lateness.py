@@ -37,7 +37,9 @@ class Lateness:
         self._replication: Final = replication
         self._clock: Final = clock
         self._log: Final = log
-        self._said: dict[str, ElapsedMicroseconds] = {}  # by destination, since when something waits
+        self._said: dict[
+            str, ElapsedMicroseconds
+        ] = {}  # by destination, since when something waits
         self._cancel = clock.call_later(_LOOK_SECONDS, self._look)
 
     def close(self) -> None:

@@ -163,9 +163,7 @@ class History:
             self._spans.put(row, _NOWHERE)
         return [*kept, self._keep(Superseded(identity, marker, deleted=True))]
 
-    def _keep_state(
-        self, identity: str, row: int, state: Record, successor: Record
-    ) -> list[int]:
+    def _keep_state(self, identity: str, row: int, state: Record, successor: Record) -> list[int]:
         """Keep a state of a row that ends, or let the one before it stand for its time."""
         begin = int(self._spans.begins[row])
         states = self._states.get(identity)

@@ -395,7 +395,9 @@ class RecordTable:
         if self.history is not None:
             self.history.shift(step)
 
-    def settle_clock(self, now: int, default_lifetime: int, steps: Sequence[tuple[int, int]]) -> None:
+    def settle_clock(
+        self, now: int, default_lifetime: int, steps: Sequence[tuple[int, int]]
+    ) -> None:
         """Correct the moments of what was stored before the start.
 
         Args:

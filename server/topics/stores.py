@@ -134,9 +134,7 @@ class Stores:
         log = self.transaction_log
         if log is None or not self.is_journaled(sow):
             return ()
-        return [
-            (txid, step * NANOSECONDS_IN_MICROSECOND) for txid, step in log.journal.steps.rows
-        ]
+        return [(txid, step * NANOSECONDS_IN_MICROSECOND) for txid, step in log.journal.steps.rows]
 
     def _clock_was_set(self, seconds: float) -> None:
         for sow in self._topics:

@@ -70,9 +70,7 @@ def _library() -> Path:
     """Compile the library that sets the clock of a process."""
     path = Path(tempfile.mkdtemp(prefix="amps-clock-")) / "set_clock.so"
     compiler = os.environ.get("CC", "cc")
-    subprocess.run(
-        [compiler, "-O2", "-shared", "-fPIC", "-o", str(path), str(_SOURCE)], check=True
-    )
+    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", str(path), str(_SOURCE)], check=True)
     return path
 
 
