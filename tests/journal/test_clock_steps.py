@@ -127,6 +127,24 @@ def test_a_clock_that_was_set_back_while_nothing_ran(tmp_path: Path) -> None:
     trial.bench.journal.close()
 
 
+def test_a_clock_that_is_set_where_the_log_goes_on_in_another_file(tmp_path: Path) -> None:
+    trial = Trial(tmp_path)
+    for ahead in (HOUR, 0, -HOUR, 0):
+        trial.append(5)
+        trial.set(ahead, tell=True)
+        topic, files = trial.bench.journal.topic("json", "t"), len(trial.bench.journal.files)
+        while len(trial.bench.journal.files) == files:
+            trial.true += SECOND
+            trial.bench.clock.now = trial.true + trial.ahead
+            trial.bench.journal.append(topic, 7, 0, bytes(100_000))
+    trial.append(5)
+    trial.check()
+    trial.reopen()
+    trial.append(5)
+    trial.check()
+    trial.bench.journal.close()
+
+
 def test_a_clock_that_goes_back_a_little_stands_still_in_the_log(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.journal.start()
