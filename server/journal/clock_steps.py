@@ -1,8 +1,8 @@
 """Where in the log the wall clock was set, and by how much.
 
-An entry has the time that the wall clock told when it was recorded. The clock may be set, forward or
-back, so these times need not ascend. To find a moment, the time of each entry is corrected by all
-steps after it: then it is what a clock would have told that was as right as the clock is now, and
+An entry has the time that the wall clock told when it was recorded. The clock may be set, forward
+or back, so these times need not ascend. To find a moment, the time of each entry is corrected by
+all steps after it: it becomes what the clock would have told had it been set right before, and
 these times do ascend. Steps are kept in a file beside the journals (`.steps.ack`). What is behind
 the step that was stored last can be told from the times themselves: they go back, which is a step
 back of that much.

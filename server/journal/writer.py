@@ -558,7 +558,7 @@ class Writer:
             self._bodies_end,
             self._with_extras,
             self._first_timestamp,
-            self.last_timestamp,
+            self.last_timestamp - self.steps.correction(txid - 1),
         )
         self._table.update(self.file.number, seal=seal)
         now = self.current_time()

@@ -373,7 +373,8 @@ class Backlog:
         limit = self._pool.limits.age
         if limit is None or self._cancel_age_check is not None or self._is_closed:
             return
-        wait = self._ages.oldest(self._clock.attentive()) + limit - self._clock.now()
+        now = self._clock.attentive()
+        wait = self._ages.oldest(now) + limit - now
         self._cancel_age_check = self._clock.call_later(max(wait, 0.0), self._check_age)
 
     def _check_age(self) -> None:

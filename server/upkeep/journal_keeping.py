@@ -134,7 +134,12 @@ class JournalKeeping:
         place to another.
         """
         full = [file for file in self._journal.files if file.seal is not None]
-        return [(file, _last_written(file)) for file in full]
+        return [(file, self._last_written_to(file)) for file in full]
+
+    def _last_written_to(self, file: JournalFile) -> float:
+        """Return when a file was written to last, as the wall clock is set now."""
+        last = (file.end_txid or file.first_txid) - 1
+        return _last_written(file) + self._journal.steps.correction(last) / _MICROSECONDS
 
     async def close(self) -> None:
         """Give up what is under way, and drop what is marked; the files stay as they are."""

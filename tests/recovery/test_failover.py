@@ -28,6 +28,7 @@ from client import (
 )
 from tests.client.shells import PATIENT
 from tests.recovery.killing import chance_of
+from tests.support.clocks import WallClock
 from tests.support.cluster import DOWNGRADE, ORDERS, PAIR, Cluster, Instance, cluster
 from tests.support.raw import QUICK_ACKS
 from tests.support.server import RunningServer
@@ -35,6 +36,10 @@ from tests.support.sow import query
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 MESSAGES: Final = 3_000
+AHEAD: Final = (-86_400.0, -60.0, 3600.0, 86_400.0)
+"""By how many seconds the clock of an instance that comes back may be ahead."""
+
+PAUSE_SECONDS: Final = 1.0
 ON_THE_WAY: Final = 200
 """Messages that may wait to be acknowledged, so that a publisher is busy when servers die."""
 
@@ -122,9 +127,18 @@ def programs(
 
 
 def fail_over(
-    publisher: Publisher, consumer: Consumer, dying: Instance, to: Instance, after: int
+    publisher: Publisher,
+    consumer: Consumer,
+    dying: Instance,
+    to: Instance,
+    after: int,
+    ahead: float,
 ) -> None:
-    """Kill an instance when so many messages have come, and revive it when all have moved."""
+    """Kill an instance when so many messages have come, and revive it when all have moved.
+
+    Its clock is so many seconds ahead then, and is set right while it catches up; both stand still
+    for a moment.
+    """
     wait_until(lambda: len(consumer.seen) >= after, lambda: f"{len(consumer.seen)} have come")
     dying.kill()
     wait_until(
@@ -134,7 +148,14 @@ def fail_over(
         ),
         f"not all have moved to {to.name}",
     )
-    dying.start()
+    clock = WallClock(dying.directory / "clock")
+    clock.set(ahead)
+    dying.start(clock)
+    clock.set(0.0)
+    for instance in (to, dying):
+        instance.freeze()
+        time.sleep(PAUSE_SECONDS)
+        instance.thaw()
 
 
 def replay(server: RunningServer, topic: str = "orders") -> list[bytes]:
@@ -168,8 +189,9 @@ def test_either_instance_of_a_pair_may_die(
             pair.network.slow(one, other, 0.05)
         pair.start()
         with programs(pair, STORES[store](tmp_path), options) as (publisher, consumer):
-            fail_over(publisher, consumer, pair["A"], pair["B"], chance.randrange(1_300))
-            fail_over(publisher, consumer, pair["B"], pair["A"], chance.randrange(1_600, 2_800))
+            for dying, to, first, last in (("A", "B", 0, 1_300), ("B", "A", 1_600, 2_800)):
+                after, ahead = chance.randrange(first, last), chance.choice(AHEAD)
+                fail_over(publisher, consumer, pair[dying], pair[to], after, ahead)
             publisher.finish()
             wait_until(lambda: len(consumer.seen) >= MESSAGES, lambda: len(consumer.seen))
             assert consumer.seen == expected

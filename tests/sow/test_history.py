@@ -41,6 +41,20 @@ def test_every_state_is_kept_when_the_granularity_is_zero() -> None:
     assert catalog.query(QuerySpec()).topic_matches == 1
 
 
+@pytest.mark.parametrize("step", [-3600 * SECOND, 3600 * SECOND, -10 * SECOND])
+def test_the_past_is_seen_by_the_clock_as_it_is_set_now(step: int) -> None:
+    catalog = clerk(7200 * SECOND, 0)
+    for v in range(6):
+        if v == 3:
+            catalog.now += step
+            catalog.topic.clock_was_set(step)
+        catalog.publish({"id": 1, "v": v})
+        catalog.now += 10 * SECOND
+    seen = [as_of(catalog, START + step + second * SECOND) for second in range(5, 60, 10)]
+    assert seen == [[{"id": 1, "v": v}] for v in range(6)]
+    assert catalog.topic.next_expiry() == START + step + 7210 * SECOND + 1
+
+
 def test_states_are_kept_no_more_often_than_the_granularity() -> None:
     catalog = clerk(FOREVER, 60 * SECOND)
     for v in range(14):  # published at 0, 10, ... 130 seconds
