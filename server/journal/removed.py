@@ -79,8 +79,9 @@ class Removed:
             note = nothing if data is None else unpack_note(data)
         except (OSError, FormatError):
             note = nothing
-        self.is_known = note is not nothing and note.last == first_txid - 1
-        self._note = note if self.is_known else nothing
+        # A kill between the note and the removal leaves a note that reaches further.
+        self.is_known: Final = note is not nothing and note.last >= first_txid - 1
+        self._note = note if note.last == first_txid - 1 else nothing
 
     def begin_again(self) -> None:
         """Store that nothing is known of the entries before the first one."""
