@@ -6,6 +6,7 @@ Source: AMPS User Guide, Starting AMPS: Command Line Options.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         --diff that of diff(1): 1 if the configurations differ, 2 for whatever failed.
     """
     occupy_standard_streams()
+    _use_utf8()
     words = sys.argv[1:] if arguments is None else arguments
     try:
         return _obey(words)
@@ -44,6 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _TROUBLE if "--diff" in words else 1
     except KeyboardInterrupt:
         return _INTERRUPTED
+
+
+def _use_utf8() -> None:
+    """Begin again with file names in UTF-8, where the locale has them in another encoding."""
+    if sys.getfilesystemencoding().lower() != "utf-8":
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - itself
 
 
 class _UsageError(Exception):

@@ -84,6 +84,8 @@ def open_journal(
     except JournalError as error:
         raise ProvisionError(log_spec, f"TransactionLog: {error}") from None
     clock.on_step(journal.clock_was_set)
+    if journal.is_cut:
+        emit("1D-0040", path=journal.files[0].path, first_txid=journal.first_txid)
     helper = HelperThread(post, "journal-lookup")
     log = TransactionLog(journal, log_spec.topics, spec.name, helper)
     engine.use_transaction_log(log)

@@ -8,6 +8,7 @@ from server.assembly.expected_files import check_expected_files
 from server.assembly.foreign_files import warn_of_foreign_files
 from server.assembly.provision import check_provisions
 from server.assembly.provision_security import check_users_files
+from server.assembly.renamed_instance import warn_of_journals_of_others
 
 if TYPE_CHECKING:
     from config_schema.document import Node
@@ -27,3 +28,4 @@ def check_start(spec: InstanceSpec, root: Node, problems: Problems) -> None:
     check_users_files(spec, problems)
     check_expected_files(root, problems)
     warn_of_foreign_files(spec, problems)
+    warn_of_journals_of_others(spec, problems)

@@ -165,6 +165,9 @@ class Journal:
         )
         removed = SideFile(settings.directory / removed_name(settings.instance), disk)
         self._removed = Removed(removed, self.first_txid)
+        self.is_cut = self._table.files[0].number > 0 and not self._removed.is_known
+        if self.is_cut:
+            self._removed.begin_again()
         self._lookup = Lookup(self._table, self._cache, lambda: self._writer.durable, self.steps)
         self.mending = Mending(self._table, self._cache, disk)
         self.restoring = Restoring(

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from server.journal.entry import MESSAGES, Topic
+from server.journal.errors import JournalError
 from server.journal.layout import FormatError, decode_text, encode_text, with_checksum
 from server.journal.records import scan_columns
 from server.journal.side_files import SideFile, check_side_file
@@ -64,6 +66,9 @@ class Removed:
     Args:
         file: where it is stored.
         first_txid: of the first entry that there is.
+
+    Attributes:
+        is_known: whether the note reaches up to that entry.
     """
 
     def __init__(self, file: SideFile, first_txid: int) -> None:
@@ -74,7 +79,14 @@ class Removed:
             note = nothing if data is None else unpack_note(data)
         except (OSError, FormatError):
             note = nothing
+        # A kill between the note and the removal leaves a note that reaches further.
+        self.is_known: Final = note is not nothing and note.last >= first_txid - 1
         self._note = note if note.last == first_txid - 1 else nothing
+
+    def begin_again(self) -> None:
+        """Store that nothing is known of the entries before the first one."""
+        with suppress(OSError, JournalError):  # the next start tries again
+            self._file.store(pack_note(self._note))
 
     def take_note(self, file: JournalFile, source: Source) -> None:
         """Take note of what is in a full file that is to be removed, and store that.

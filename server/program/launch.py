@@ -25,6 +25,7 @@ from server.assembly.foreign_files import ForeignFilesError, refuse_foreign_file
 from server.assembly.instance import Instance, StartError
 from server.assembly.plan import as_graphviz, as_text, plan_runtime
 from server.assembly.provision import ProvisionError
+from server.assembly.renamed_instance import log_journals_of_others
 from server.assembly.start_check import check_start
 from server.events.log import PROBLEM_IDS, EventLog
 from server.events.targets import LogTargetError
@@ -190,6 +191,7 @@ def _serve(
 
     try:
         refuse_foreign_files(spec, log, set_aside=wish.set_aside)
+        log_journals_of_others(spec, log)
         supervisor = Supervisor(os.environ)
         instance = Instance(spec, log, document, supervisor)
         uvloop.run(instance.run(on_started))

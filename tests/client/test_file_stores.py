@@ -90,6 +90,23 @@ def test_of_a_file_that_ends_anywhere_whole_records_are_left(
 
 
 @settings(max_examples=60, deadline=None)
+@given(records=st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=6), data=st.data())
+def test_of_a_file_with_zeros_at_its_end_whole_records_are_left(
+    tmp_path_factory: pytest.TempPathFactory, records: list[bytes], data: st.DataObject
+) -> None:
+    """As a power failure leaves a file whose size had been stored, and its last pages not."""
+    path = tmp_path_factory.mktemp("log") / "log"
+    head = len(written(path, []))
+    whole = written(path, records)
+    end = data.draw(st.integers(head, len(whole)))
+    path.write_bytes(whole[:end] + bytes(len(whole) - end + data.draw(st.integers(0, 100))))
+    left = read(path)
+    assert left == records[: len(left)]
+    assert written(path, [b"behind"])
+    assert read(path) == [*left, b"behind"]
+
+
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_a_flipped_bit_is_never_read_as_a_record(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

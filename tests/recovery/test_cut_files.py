@@ -21,7 +21,9 @@ from server.sow.slab_scan import scan
 from tests.recovery.test_set_back import delete, publish, records_of
 from tests.support.moments import now
 from tests.support.raw import QUICK_ACKS, RawPeer
-from tests.support.server import RunningServer, running_server
+from tests.support.server import RunningServer, free_port, running_server
+from tests.support.sow import query
+from tests.support.waiting import wait_until
 
 RECORDED: Final = """
 <SOW>
@@ -210,3 +212,83 @@ def test_chained_ids_come_back_from_the_records(tmp_path: Path) -> None:
             assert records_of(peer, "h") == expected
         assert server.logs("h.ids lacked 4 chained ids; they were added from the records")
         server.stop()
+
+
+SERVED: Final = """
+<Admin><InetAddr>127.0.0.1:{admin}</InetAddr><FileName>stats.db</FileName><Interval>1s</Interval></Admin>
+<SOW>
+  <Topic>
+    <Name>h</Name><MessageType>json</MessageType><Key>/id</Key><FileName>h.sow</FileName>
+  </Topic>
+  <Queue><Name>jobs</Name><MessageType>json</MessageType></Queue>
+</SOW>
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+  <Topic><Name>^(h|jobs|events)$</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+SIDE_FILE_CUTS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "removed": lambda _: b"",
+    "a_byte_is_missing": lambda content: content[:-1],
+    "half_is_missing": lambda content: content[: len(content) // 2],
+    "zeros_at_the_end": lambda content: zeroed(content, min(16, len(content))),
+    "zeros_in_the_second_half": lambda content: zeroed(content, len(content) // 2),
+    "nothing_but_zeros": lambda content: bytes(len(content)),
+}
+
+
+@pytest.fixture(scope="module")
+def served_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the files of a server with several journals, a queue and statistics, after a kill."""
+    directory = tmp_path_factory.mktemp("served")
+    elements = SERVED.format(admin=free_port())
+    with (
+        running_server(directory, elements=elements) as server,
+        server.log_on("p", o=QUICK_ACKS) as peer,
+    ):
+        for number in range(1, 9):
+            publish(peer, "h", number, str(number % 3), number)
+        for number in range(9, 14):
+            publish(peer, "jobs", number, "j", number)
+        for number in range(14, 27):  # more than one journal takes
+            head = {"c": "publish", "t": "events", "s": number, "a": "persisted"}
+            assert peer.ask(head, b'{"pad":"%b"}' % (b"x" * 1_000_000))["status"] == "success"
+        with server.log_on("c") as consumer:
+            consumer.subscribe("jobs", "1")
+            for _ in range(2):
+                done = {"c": "sow_delete", "t": "jobs", "bm": consumer.receive()[0]["bm"]}
+                consumer.send(done)
+            consumer.receive()  # which comes when the second is done
+        publish(peer, "events", 27, "e", 27)
+        index = directory / "journal" / "test-instance.0000000000.index.gz"
+        wait_until(index.exists, lambda: "the first journal has no index")
+        wait_until((directory / "stats.db").exists, lambda: "there are no statistics")
+        server.stop(signal.SIGKILL)
+    return directory
+
+
+@pytest.mark.parametrize("cut", SIDE_FILE_CUTS)
+def test_files_beside_the_log_are_made_again(served_files: Path, tmp_path: Path, cut: str) -> None:
+    """Tables of publishers, queues and indexes, all of them at once: the log knows it all."""
+    directory = tmp_path / "cut"
+    shutil.copytree(served_files, directory, ignore=shutil.ignore_patterns("*.log", "*.xml"))
+    files = [
+        path
+        for path in (*directory.glob("journal/*"), *directory.glob("stats.db*"))
+        if path.suffix != ".journal" and path.is_file()
+    ]
+    names = {path.name.removeprefix("test-instance.") for path in files}
+    assert {"clients.ack", "queues.ack", "0000000000.index.gz", "stats.db"} <= names
+    for path in files:
+        content = SIDE_FILE_CUTS[cut](path.read_bytes())
+        if content:
+            path.write_bytes(content)
+        else:
+            path.unlink()
+    with running_server(directory, elements=SERVED.format(admin=free_port())) as server:
+        with server.connect() as peer:
+            assert peer.log_on("p", o=QUICK_ACKS)["s"] == 27
+            assert records_of(peer, "h") == {"1": 7, "2": 8, "0": 6}
+            assert len(query(peer, "jobs").messages) == 3
+            publish(peer, "h", 28, "0", 28)
+        assert server.stop() == 0

@@ -71,6 +71,8 @@ def recover_queues(
     begins: dict[QueueTopic, int] = {}
     starts = _find_starts(queues, journal, begins)
     first = min((min(start) for start in starts.values()), default=journal.last_txid + 1)
+    if journal.is_cut:
+        _tell_of_lost_messages(starts, journal.first_txid, events)
     fold = _Fold(queues, starts, events)
     cursor = journal.replay(Span(first - 1), kinds=EVENTS)
     while not cursor.is_caught_up:
@@ -80,6 +82,13 @@ def recover_queues(
     for queue in queues:
         queue.finish_recovery()
     return begins
+
+
+def _tell_of_lost_messages(starts: dict[QueueTopic, _Start], first_txid: int, events: Log) -> None:
+    """Log which queues had messages in journals that are gone."""
+    for queue, start in starts.items():
+        if queue.spec.recovery_point not in _AT_THE_END and start.messages < first_txid:
+            events.emit("1D-0041", queue=queue.name, begin=start.messages, first_txid=first_txid)
 
 
 def _find_starts(

@@ -1,0 +1,57 @@
+"""Journals of an instance of another name, where this one has none: it may have been renamed.
+
+Names of journals begin with the name of their instance. So an instance with another `Name` and the
+same directories begins an empty log beside the journals that it had.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from server.assembly.provision_journal import journal_settings
+from server.journal.naming import instances_with_journals, journal_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from config_schema.problems import Problems
+    from config_schema.spec import InstanceSpec
+    from server.base.log import Log
+
+_COST: Final = (
+    "what they hold is not served: messages of queues, replays and bookmarks, and the numbers that"
+    " publishers have used"
+)
+
+
+def log_journals_of_others(spec: InstanceSpec, log: Log) -> None:
+    """Log which journals a start leaves aside because they are of another instance."""
+    for directory, others in _journals_of_others(spec):
+        log.emit("1D-0039", directory=directory, others=others, instance=spec.name)
+
+
+def warn_of_journals_of_others(spec: InstanceSpec, problems: Problems) -> None:
+    """Say beforehand which journals a start would leave aside."""
+    for directory, others in _journals_of_others(spec):
+        assert spec.transaction_log is not None  # noqa: S101 - there are directories
+        problems.warning(
+            spec.transaction_log,
+            "TransactionLog",
+            f"{directory} has journals of {others}, and none of {spec.name}: {_COST}",
+            "give the instance its former Name, or a directory of its own",
+        )
+
+
+def _journals_of_others(spec: InstanceSpec) -> list[tuple[Path, str]]:
+    """Return the directories with journals of other instances alone, and the names of these."""
+    if spec.transaction_log is None:
+        return []
+    settings = journal_settings(spec, spec.transaction_log)
+    directories = [one for one in (settings.directory, settings.archive) if one is not None]
+    try:
+        if any(journal_files(directory, spec.name) for directory in directories):
+            return []
+        found = [(one, sorted(instances_with_journals(one))) for one in directories]
+    except OSError:
+        return []  # the start says so
+    return [(directory, ", ".join(others)) for directory, others in found if others]

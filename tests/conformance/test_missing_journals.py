@@ -1,0 +1,90 @@
+"""Journals that a start does not find: of an instance that was renamed, or removed by hand."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from tests.support.raw import QUICK_ACKS
+from tests.support.server import (
+    CONFIGURATION,
+    RunningServer,
+    amp_server,
+    free_port,
+    running_configuration,
+    running_server,
+)
+from tests.support.sow import query
+
+ELEMENTS = """
+<SOW>
+  <Queue><Name>jobs</Name><MessageType>json</MessageType></Queue>
+  <Queue><Name>others</Name><MessageType>json</MessageType></Queue>
+</SOW>
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+  <Topic><Name>^(jobs|others|events)$</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+WARNING = (
+    "1D-0039 journal has journals of test-instance, and none of renamed, which begins an empty"
+    " transaction log beside them"
+)
+LARGE = b'{"pad":"%b"}' % (b"x" * 1_000_000)
+
+
+def said(server: RunningServer, *names: str) -> list[str]:
+    """Return the lines of the log with some message ids, from the id on."""
+    lines = server.log().splitlines()
+    return [line[line.index(name) :] for line in lines for name in names if f" {name} " in line]
+
+
+def test_a_renamed_instance_is_warned_of(tmp_path: Path) -> None:
+    """By its first start, and by the check before; not where both have journals."""
+    port = free_port()
+    text = CONFIGURATION.format(port=port, elements=ELEMENTS, transports="", level="info")
+    with running_configuration(tmp_path, text, port) as server:
+        assert said(server, "1D-0039") == []
+        with server.log_on("p", o=QUICK_ACKS) as peer:
+            ack = peer.ask({"c": "publish", "t": "jobs", "s": 1, "a": "persisted"}, b'{"id":1}')
+            assert ack["status"] == "success"
+        server.stop()
+    renamed = text.replace("test-instance", "renamed")
+    path = tmp_path / "renamed.xml"
+    path.write_text(renamed)
+    checked = amp_server("--verify-config", path, cwd=tmp_path)
+    assert "journal has journals of test-instance, and none of renamed" in checked.stderr
+    assert "0 errors, 1 warning" in checked.stderr
+    for again in range(2):
+        with running_configuration(tmp_path, renamed, port) as server:
+            assert said(server, "1D-0039") == ([] if again else [WARNING])
+            server.stop()
+    with running_configuration(tmp_path, text, port) as server, server.log_on("reader") as peer:
+        assert said(server, "1D-0039") == []
+        assert len(query(peer, "jobs").messages) == 1
+
+
+def test_journals_that_were_removed_by_hand_are_told(tmp_path: Path) -> None:
+    """Once, with the queue that lost messages, and not the one that had none there."""
+    with running_server(tmp_path, elements=ELEMENTS) as server:
+        with server.log_on("p", o=QUICK_ACKS) as peer:
+            for sequence in range(1, 4):
+                peer.publish("jobs", b'{"id":1}', s=sequence)
+            for sequence in range(4, 16):  # more than a journal takes
+                head = {"c": "publish", "t": "events", "s": sequence, "a": "persisted"}
+                assert peer.ask(head, LARGE)["status"] == "success"
+            head = {"c": "publish", "t": "others", "s": 16, "a": "persisted"}
+            assert peer.ask(head, b'{"id":1}')["status"] == "success"
+        server.stop()
+    for path in (tmp_path / "journal").glob("test-instance.0000000000.*"):
+        path.unlink()
+    with running_server(tmp_path, elements=ELEMENTS) as server:
+        cut, queue = said(server, "1D-0040", "1D-0041")
+        assert cut.startswith("1D-0040 The transaction log begins with journal/test-instance.00000")
+        assert queue.startswith("1D-0041 Queue jobs has lost the messages that were in it from ent")
+        with server.log_on("reader") as peer:
+            assert query(peer, "jobs").messages == []
+            assert len(query(peer, "others").messages) == 1
+        server.stop(signal.SIGTERM)
+    with running_server(tmp_path, elements=ELEMENTS) as server:
+        assert said(server, "1D-0040", "1D-0041") == []
