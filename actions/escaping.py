@@ -310,8 +310,8 @@ def _in_json(value: bytes) -> bytes:
 def _as_json(value: bytes) -> bytes:
     """Return a value that is JSON as it is, and any other as a string."""
     try:
-        msgspec.json.decode(value)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        msgspec.json.decode(value, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return b'"%s"' % _in_json(value)
     return value
 

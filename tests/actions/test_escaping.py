@@ -118,6 +118,12 @@ def test_a_value_in_a_message(message_type: str, text: str, value: str, expected
     assert template.expand_text(context(value)) == expected
 
 
+def test_json_that_is_nested_too_deeply_is_a_string() -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    template = body_template('{"a":{{X}}}', MessageTypes().get("json"))
+    assert json.loads(template.expand(context(deep))) == {"a": deep}
+
+
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_value_is_one_value_of_a_json_message(value: str) -> None:
     template = body_template('{"a":"{{X}}","b":{{X}}}', MessageTypes().get("json"))

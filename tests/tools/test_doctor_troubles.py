@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pytest
 import trustme
 
 from server.tools import amps_doctor
-from server.tools.doctor import disks, machine
+from server.tools.doctor import clock, disks, machine
 from server.tools.doctor.admin_interface import is_one_machine
 from server.tools.doctor.findings import Examination, Verdict
 from server.tools.doctor.places import Place
@@ -540,3 +541,18 @@ def test_directories_on_one_disk_are_one_line(tmp_path: Path) -> None:
     facts = found.facts["disks"]
     assert isinstance(facts, list)
     assert [one["for"] for one in facts] == ["journals", "records"]
+
+
+@pytest.mark.parametrize(
+    ("begun", "ended", "expected"),
+    [(0.95, 0.96, 0), (-0.05, 0.01, 0), (0.5, 1.5, 0), (-3.0, -2.0, 2), (7.4, 7.5, -6)],
+)
+def test_clocks_agree_within_the_second_that_an_answer_names(
+    begun: float, ended: float, expected: int
+) -> None:
+    found = Examination()
+    moment = 1_764_000_000
+    clock.examine(formatdate(moment, usegmt=True), (moment + begun, moment + ended), found)
+    (one,) = (one for one in found.findings if one.name == "the server's clock")
+    assert one.value.startswith(f"{expected:+d} s ")
+    assert (one.verdict is Verdict.OK) is (abs(expected) <= 5)

@@ -40,12 +40,12 @@ class _Timex(ctypes.Structure):
     )
 
 
-def examine(server_date: str, asked_at: float, found: Examination) -> None:
+def examine(server_date: str, asked: tuple[float, float], found: Examination) -> None:
     """Look at the clock of this machine, and compare it with that of the server.
 
     Args:
         server_date: when the server says that it answered; empty if nobody knows.
-        asked_at: when it was asked, in seconds since 1970.
+        asked: when it was asked and when it had answered, in seconds since 1970.
         found: takes what is found.
     """
     now = datetime.now(UTC)
@@ -71,17 +71,18 @@ def examine(server_date: str, asked_at: float, found: Examination) -> None:
             "run chrony or systemd-timesyncd; in a container, the host does that",
         )
     if server_date:
-        _compare(server_date, asked_at, found, facts)
+        _compare(server_date, asked, found, facts)
 
 
 def _compare(
-    server_date: str, asked_at: float, found: Examination, facts: dict[str, object]
+    server_date: str, asked: tuple[float, float], found: Examination, facts: dict[str, object]
 ) -> None:
     try:
         second = parsedate_to_datetime(server_date).timestamp()
     except ValueError:
         return
-    difference = round(second + 0.5 - asked_at)  # the header Date leaves out parts of seconds
+    begun, ended = asked  # the clocks agree if its second and this time overlap
+    difference = round(min(second + 1 - begun, 0) + max(second - ended, 0))
     facts["server_ahead"] = difference
     found.judge(
         AREA,

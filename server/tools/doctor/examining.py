@@ -260,8 +260,8 @@ class _One:
     def look_at_clock(self) -> None:
         """Look at the clock, and compare it with the server's."""
         identity = self._identity
-        date, asked_at = ("", 0.0) if identity is None else (identity.date, identity.asked_at)
-        clock.examine(date, asked_at, self.found)
+        known = identity or running.Identity()
+        clock.examine(known.date, known.asked, self.found)
 
 
 def _file_topics(spec: InstanceSpec) -> list[TopicSpec]:

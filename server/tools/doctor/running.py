@@ -33,7 +33,7 @@ class Identity:
         config: its configuration file.
         amps_version: the version of AMPS that it stands for.
         date: when it answered, by its clock.
-        asked_at: when it was asked, in seconds since 1970.
+        asked: when it was asked and when it had answered, in seconds since 1970.
     """
 
     name: str = ""
@@ -42,7 +42,7 @@ class Identity:
     config: str = ""
     amps_version: str = ""
     date: str = ""
-    asked_at: float = 0.0
+    asked: tuple[float, float] = (0.0, 0.0)
 
 
 def identify(admin: AdminInterface, found: Examination) -> Identity | None:
@@ -58,7 +58,7 @@ def identify(admin: AdminInterface, found: Examination) -> Identity | None:
             about["config_path"],
             about["version"],
             answer.date,
-            asked_at,
+            (asked_at, time.time()),
         )
     except AdminError as error:
         _refused(admin, error, found)

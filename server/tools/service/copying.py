@@ -219,10 +219,12 @@ def _shared() -> Iterator[Path]:
 
 
 def _copy_manual(target: Path) -> None:
-    """Copy the manual pages, which a checkout has in a directory of its own."""
+    """Copy the manual pages, which a checkout, and a copy, have in a directory of their own."""
     files = metadata.distribution(_DISTRIBUTION).files or ()
     installed = [Path(str(file.locate())) for file in files if _MANUAL.fullmatch(file.as_posix())]
-    for page in installed or sorted((_HOME / "man").glob("*.[0-9]")):
+    data = Path(sysconfig.get_path("data"))
+    own = data.glob("share/man/*/*") if is_copy(data) else (_HOME / "man").glob("*.[0-9]")
+    for page in installed or sorted(own):
         section = target / f"man{page.suffix[1:]}"
         section.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(page, section / page.name)
