@@ -99,6 +99,17 @@ def count(
     )
 
 
+def test_messages_of_a_moment_ago_are_counted(server: RunningServer) -> None:
+    """Those of the commands before it, whether they are on stable storage yet or not."""
+    before = count(server, "a").rows
+    with server.log_on("publisher", user_id="root") as peer:
+        for number in range(1, 21):
+            peer.publish("a", b'{"id":1000}')
+            peer.flush()
+            ack = asked(peer, "a", "0")
+            assert int(ack["matches"]) == before + number
+
+
 def asked(peer: RawPeer, topic: str, bookmark: str, **keys: Any) -> dict[str, Any]:
     """Ask for a count, and give the ack."""
     keys["o"] = ",".join(filter(None, ("count", keys.get("o"))))
