@@ -1,7 +1,8 @@
 """What a configuration expects of the machine: files that are there, directories to write to.
 
 A check reports them as warnings, because it may run on another machine than the instance will.
-Directories of journals, records and minidumps are not among them: the server makes these.
+Directories of files that the server writes are made by it, so only those that cannot be made are
+reported.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def check_expected_files(root: Node, problems: Problems) -> None:
         missing = _MISSING.get(path) if node.text else None
         sentence = missing and missing(parent, node)
         if sentence:
-            hint = "a start would fail, if this is the machine that it is for"
+            hint = f"{_OUTCOMES.get(path, _FAILURE)}, if this is the machine that it is for"
             problems.warning(node, f"{parent.written}/{node.written}", sentence, hint)
 
 
@@ -53,16 +54,30 @@ def _directory_of_log(parent: Node, node: Node) -> str | None:
     written = FORMATS.get((parent.value("Protocol") or "").lower())
     if written is None:
         return None
-    return _directory(file_name(node.text, written.suffix, 0, time.time_ns()))
+    return _obstacle(file_name(node.text, written.suffix, 0, time.time_ns()))
+
+
+def _directory_of_statistics(_parent: Node, node: Node) -> str | None:
+    return _obstacle(node.text)
 
 
 def _directory_of_socket(parent: Node, node: Node) -> str | None:
-    return _directory(node.text) if parent.value("Type") == "amps-unix" else None
+    directory = os.path.dirname(node.text) or "."
+    if parent.value("Type") != "amps-unix" or os.path.isdir(directory):
+        return None
+    return f"there is no directory {directory}"
 
 
-def _directory(path: str) -> str | None:
-    directory = os.path.dirname(path) or "."
-    return None if os.path.isdir(directory) else f"there is no directory {directory}"
+def _obstacle(path: str) -> str | None:
+    """Return why the directory of a file cannot be made; None if it exists, or can be made."""
+    directory = above = os.path.dirname(path) or "."
+    while not os.path.exists(above):
+        above = os.path.dirname(above) or "."
+    if not os.path.isdir(above):
+        return f"the directory {directory} cannot be made: {above} is no directory"
+    if above != directory and not os.access(above, os.W_OK | os.X_OK):
+        return f"the directory {directory} cannot be made: this user may not write to {above}"
+    return None
 
 
 _Missing: TypeAlias = Callable[[Node, Node], str | None]
@@ -84,5 +99,12 @@ _MISSING: Final[Mapping[str, _Missing]] = {
     **_of_tls("Admin"),
     "Transports/Transport/FileName": _directory_of_socket,
     "Logging/Target/FileName": _directory_of_log,
+    "Admin/FileName": _directory_of_statistics,
 }
 """What is expected where; each says what is missing, or None."""
+
+_FAILURE: Final = "a start would fail"
+_OUTCOMES: Final[Mapping[str, str]] = {
+    "Admin/FileName": "statistics would be kept in memory only",
+}
+"""What a start would come to without what is missing, where it would not fail."""

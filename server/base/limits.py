@@ -65,8 +65,8 @@ MOST_ACKS: Final = 100
 MOST_ORDER_TERMS: Final = 300
 """Fields that results are ordered by."""
 
-MOST_COMPUTED_FIELDS: Final = 300
-"""Fields of a projection, and of a grouping."""
+MOST_COMPUTED_FIELDS: Final = 5_000
+"""Fields of a projection, and of a grouping, of which 64 KB hold some thousand."""
 
 MOST_SELECTED_FIELDS: Final = 5_000
 """Entries of a select list."""
@@ -86,8 +86,8 @@ MOST_FILTER: Final = 64 * 1024
 MOST_FILTER_PARTS: Final = 1_000
 """Operators, fields and functions of a filter, as in some hundred comparisons joined by OR."""
 
-MOST_FILTER_VALUES: Final = 5_000
-"""Numbers and texts of a filter."""
+MOST_FILTER_VALUES: Final = 16_384
+"""Numbers and texts of a filter; `MOST_FILTER` characters do not hold as many different ones."""
 
 
 def most_before_logon() -> int:

@@ -7,6 +7,7 @@ end before the first of them is read.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from server.commands.acks import acknowledge
@@ -74,6 +75,10 @@ def count(session: Subscribing, header: Header, options: Mapping[str, str]) -> S
     if isinstance(place, BookmarkError):
         raise CommandRefused("bookmark not found", str(place))
     acknowledge(session, header, "processed")
+    if log.journal.refusal is None:  # what earlier commands published can be read before long
+        readable: Pending[None] = Pending()
+        log.when_durable(partial(readable.give, None))
+        yield from decided(readable)  # type: ignore[arg-type]  # as above
     tail = session.engine.settled_tail if "fully_durable" in options else session.engine.tail
     counted = Count(session, log, subscription, sink, place, tail.horizon(), terms)
     try:

@@ -45,9 +45,9 @@ r"""The grammar, and the tables that the parser and the printer share.
 
 Words are read in any case. A slash followed by a name starts a path, so division needs white space
 after it: `/a / /b` (AMPS User Guide, Arithmetic Operators). Behind a number, a string or a closing
-parenthesis no path can start, and a slash divides: `SUM(/a)/SUM(/b)`. A pattern keeps its backslashes for the
-regular expression engine: `/state LIKE '(.)\1'` is a back-reference (AMPS User Guide, LIKE Operator
-and Regular Expressions).
+parenthesis no path can start, and a slash divides: `SUM(/a)/SUM(/b)`. A pattern keeps its
+backslashes for the regular expression engine: `/state LIKE '(.)\1'` is a back-reference (AMPS User
+Guide, LIKE Operator and Regular Expressions).
 """
 
 from __future__ import annotations

@@ -82,9 +82,16 @@ def scan(body: bytes, names: Names, *, first_wins: bool) -> Tree:
     return scanner.root
 
 
-def split_members(text: bytes) -> dict[str, bytes]:
-    """Take a well-formed object apart into names and texts of values; of equal names the first."""
-    return _Scanner(text, first_wins=True).split()
+def split_members(text: bytes, *, first_wins: bool) -> dict[str, bytes] | None:
+    """Take an object apart into names and texts of values; None if it is no whole object.
+
+    It takes what `scan` takes, and where the first of equal names counts, also a comma behind the
+    last member.
+    """
+    try:
+        return _Scanner(text, first_wins=first_wins).split()
+    except _MalformedError:
+        return None
 
 
 class _Scanner:
@@ -105,16 +112,27 @@ class _Scanner:
     def split(self) -> dict[str, bytes]:
         """Read the body's members as text, see `split_members`."""
         members: dict[str, bytes] = {}
-        self._token()
+        if self._token() != b"{":
+            raise _MalformedError
         token = self._token()
         while token != b"}":
-            self._token()
+            if not token.startswith(b'"') or self._token() != b":":
+                raise _MalformedError
             name = read_text(token)
             token = self._token()
             start = self._position - len(token)
             self._skip(token)
-            members.setdefault(name, self._body[start : self._position])
-            token = self._after_comma(b"}")
+            if not (self._first_wins and name in members):
+                members[name] = self._body[start : self._position]
+            token = self._token()
+            if token == b",":
+                token = self._token()
+                if token == b"}" and not self._first_wins:
+                    raise _MalformedError
+            elif token != b"}":
+                raise _MalformedError
+        if self._body[self._position :].strip(_SPACE):
+            raise _MalformedError
         return members
 
     def _set_root(self, value: Tree) -> None:

@@ -130,14 +130,25 @@ class JsonType(RawTreeType):
     def _parse(self, text: bytes, depth: int) -> RawTree:
         if depth == MAX_DEPTH:
             raise BodyError(f"JSON: objects nest deeper than {MAX_DEPTH}")
-        members: Mapping[str, bytes | msgspec.Raw] = _decoded(_decode_members, text)
-        if self._first_wins and _count_members(text) != len(members):
-            members = split_members(text)
         tree: RawTree = {}
-        for name, raw in members.items():
+        for name, raw in self._members(text).items():
             value = bytes(raw)
             tree[name] = self._parse(value, depth + 1) if value[0] == _BRACE else value
         return tree
+
+    def _members(self, text: bytes) -> Mapping[str, bytes | msgspec.Raw]:
+        """Take an object apart, as leniently as extractors read it."""
+        members: Mapping[str, bytes | msgspec.Raw] | None
+        try:
+            members = _decode_members(text)
+        except (ValueError, RecursionError) as error:
+            members = split_members(text, first_wins=self._first_wins)
+            if members is None:
+                raise BodyError(f"JSON: {error}") from None
+            return members
+        if self._first_wins and _count_members(text) != len(members):
+            return split_members(text, first_wins=True) or members
+        return members
 
     def _render(self, node: RawNode) -> bytes:
         return node if isinstance(node, bytes) else self.render(node)

@@ -19,7 +19,7 @@ from config_schema.spec.sow import TopicSpec
 from server.expressions import Kind, parse_field, parse_identifier
 from server.expressions.context import MessageContext
 from server.expressions.functions.registry import Functions
-from server.message_types.base import MessageType
+from server.message_types.base import BodyError, MessageType
 from server.message_types.paths import Path
 from server.sow.enrichment import FieldStage
 from server.sow.keys import (
@@ -231,8 +231,23 @@ class SowTopic:
             context.sow_key, context.sow_key_hash = key, key_hash(key)
             body = self._enrichment.apply(body, previous.body if previous else None, context)
         if delta and previous is not None and self._type.capabilities.delta:
-            body = self._type.merge(previous.body, body)
+            return self._merged(previous.body, body)
         return body
+
+    def _merged(self, stored: bytes, delta: bytes) -> bytes:
+        """Merge a delta into the record that it updates.
+
+        Raises:
+            BodyError: one of them cannot be parsed; the text says which.
+        """
+        try:
+            return self._type.merge(stored, delta)
+        except BodyError:
+            self._type.merge(delta, delta)  # raises the error of a delta that cannot be parsed
+            raise BodyError(
+                "the record that is stored with this key cannot be parsed, so that no delta can be"
+                " merged into it: publish it whole"
+            ) from None
 
     def key_numbers(self, bodies: Sequence[bytes], topic: str) -> Sequence[int]:
         """The SOW keys of messages that it keeps plainly.

@@ -38,6 +38,7 @@ _LONGEST_LOG: Final = 16 << 20
 _VACUUM_PAGES: Final = 512
 """Given back to the file system in one step."""
 
+_DIRECTORY_MODE: Final = 0o750
 
 _MOST_LIFETIMES: Final = 1_000
 
@@ -366,6 +367,7 @@ def _claim(path: str) -> int:
         sqlite3.Error: somebody else records in it, or it cannot be written to.
     """
     try:
+        os.makedirs(os.path.dirname(path) or ".", _DIRECTORY_MODE, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
     except OSError as error:
         raise sqlite3.OperationalError(error.strerror) from None

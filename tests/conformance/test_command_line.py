@@ -211,6 +211,8 @@ def test_a_check_tells_what_a_start_would_not_find(tmp_path: Path) -> None:
 <Logging>
 <Target><Protocol>file</Protocol><Level>info</Level>
 <FileName>log/%Y/amps.log</FileName></Target>
+<Target><Protocol>file</Protocol><Level>info</Level>
+<FileName>there.pem/%Y/amps.log</FileName></Target>
 <Target><Protocol>gzip</Protocol><Level>info</Level><FileName>there/a</FileName></Target>
 </Logging>
 <TransactionLog><JournalDirectory>j</JournalDirectory>
@@ -225,14 +227,15 @@ def test_a_check_tells_what_a_start_would_not_find(tmp_path: Path) -> None:
     )
     run = amp_server("--verify-config", "config.xml", cwd=tmp_path)
     year = time.strftime("%Y")
+    obstacle = f"the directory there.pem/{year} cannot be made: there.pem is no directory"
     hint = "; a start would fail, if this is the machine that it is for"
     assert run.stderr.splitlines() == [
         f"config.xml:5: warning: Transport/Certificate: there is no file missing.crt{hint}",
         f"config.xml:6: warning: Transport/PrivateKey: there is no file missing.key{hint}",
         f"config.xml:8: warning: Transport/CAFile: there is no missing.pem{hint}",
         f"config.xml:15: warning: Transport/FileName: there is no directory run{hint}",
-        f"config.xml:20: warning: Target/FileName: there is no directory log/{year}{hint}",
-        f"config.xml:28: warning: Transport/CAFile: there is no absent.pem{hint}",
+        f"config.xml:22: warning: Target/FileName: {obstacle}{hint}",
+        f"config.xml:30: warning: Transport/CAFile: there is no absent.pem{hint}",
         "config.xml is valid: 0 errors, 6 warnings",
     ]
     assert run.returncode == 0

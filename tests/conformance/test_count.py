@@ -24,7 +24,7 @@ LOG = """
 </SOW>
 <TransactionLog>
   <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
-  <Topic><Name>^(a|b|keyed|masked)$</Name><MessageType>json</MessageType></Topic>
+  <Topic><Name>^(a|b|keyed|masked|fresh)$</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 <Tuning><TransactionLog><TopicIndex>enabled</TopicIndex></TransactionLog></Tuning>
 """
@@ -97,6 +97,15 @@ def count(
         [(place, int(rows)) for place, _, rows in parts],
         not options.endswith(",more"),
     )
+
+
+def test_messages_of_a_moment_ago_are_counted(server: RunningServer) -> None:
+    """Those of the commands before it, whether they are on stable storage yet or not."""
+    with server.log_on("publisher", user_id="root") as peer:
+        for number in range(1, 21):
+            peer.publish("fresh", b'{"id":1}')
+            peer.flush()
+            assert int(asked(peer, "fresh", "0")["matches"]) == number
 
 
 def asked(peer: RawPeer, topic: str, bookmark: str, **keys: Any) -> dict[str, Any]:

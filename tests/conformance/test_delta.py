@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, module_server
 from tests.support.sow import TOPICS, query, receive_group
@@ -48,6 +50,50 @@ def test_a_delta_changes_the_fields_that_it_has(server: RunningServer) -> None:
         delta_publish(peer, {"id": 1, "a": 2, "b": {"x": 2}, "c": [3], "d": None, "new": 1})
         _, merged = order(peer, 1)
     assert merged == {"id": 1, "a": 2, "b": {"x": 2, "y": 1}, "c": [3], "d": "text", "new": 1}
+
+
+SLOPPY = [
+    b'"t":"a\nb"',
+    b'"t":"a\tb"',
+    b'"t":NaN',
+    b'"t":-Infinity',
+    b'"t":"\xe9"',
+    b'"t":"\\ud800"',
+    b'"t":{"u":"a\nb"}',
+    b'"t":["a\nb",NaN]',
+    b'"t":1,',
+    b'"t":1,"t":2',
+]
+"""Members of objects that filters read, though JSON does not have them."""
+
+
+@pytest.mark.parametrize("member", SLOPPY)
+def test_what_filters_read_is_merged(server: RunningServer, member: bytes) -> None:
+    """Values of the record, and of the delta, stay as they are."""
+    kept = b'"t":1' if member.startswith(b'"t":1') else member
+    with server.log_on() as peer:
+        for stored, delta in ((member, b'"y":2'), (b'"y":2', member)):
+            peer.publish("orders", b'{"id":5,' + stored + b"}")
+            header = {"c": "delta_publish", "cid": "1", "t": "orders", "a": "processed"}
+            ack = peer.ask(header, b'{"id":5,' + delta + b"}")
+            assert ack["status"] == "success", ack
+            (body,) = query(peer, "orders", f="/id = 5 AND /y = 2").bodies
+            assert body in (b'{"id":5,%b,"y":2}' % kept, b'{"id":5,"y":2,%b}' % kept)
+
+
+def test_a_record_that_cannot_be_merged_with(server: RunningServer) -> None:
+    """The publisher is told whether the record or the delta is at fault."""
+    with server.log_on() as peer:
+        header = {"c": "delta_publish", "cid": "1", "t": "orders", "a": "processed"}
+        for stored, delta, problem in (
+            (b'{"id":6,"t":[1,2', b'{"id":6,"y":2}', "the record that is stored with this key"),
+            (b'{"id":6}', b'{"id":6,"y":[2', "JSON: "),
+        ):
+            peer.publish("orders", stored)
+            ack = peer.ask(header, delta)
+            assert (ack["status"], ack["reason"]) == ("failure", "invalid message")
+            assert problem in ack["detail"]
+            assert query(peer, "orders", f="/id = 6").bodies == [stored]
 
 
 def test_subscribers_get_the_merged_record(server: RunningServer) -> None:

@@ -345,7 +345,7 @@ def test_filters_have_a_limit(command: str, filter_: str) -> None:
     elif " IN (1," in filter_:
         limit = limits.MOST_FILTER_VALUES
     assert f"more than {limit}" in ack["detail"]
-    values = ", ".join(f"'key {number}'" for number in range(4000))
+    values = ",".join(map(str, range(12_000)))  # of 64 KB
     peer.send(header | {"f": f"/a IN ({values})"})
     core.clock.advance(0)
     assert {ack["status"] for ack, _ in peer.take_frames() if ack["c"] == "ack"} == {"success"}
@@ -425,6 +425,20 @@ def test_lists_in_options_have_a_limit(options: str, most: int) -> None:
         assert [ack["status"] for ack in acks] == [status]
     assert acks[0]["reason"] == "limit exceeded"
     assert f"more than {most}" in acks[0]["detail"]
+
+
+def test_a_projection_may_have_64_kb() -> None:
+    """As in AMPS, which names no other limit of it."""
+    core = Core()
+    core.keep(topic_spec("/id", name="records"))
+    peer = core.log_on()
+    peer.take_frames()
+    fields = ",".join(f"SUM(/v{number}) AS /s{number}" for number in range(2500))
+    header = {"c": "sow", "t": "records", "cid": "1", "a": "processed"}
+    peer.send(header | {"o": f"projection=[/id,{fields}],grouping=[/id]"})
+    core.clock.advance(0)
+    acks = [ack for ack, _ in peer.take_frames() if ack["c"] == "ack"]
+    assert [ack["status"] for ack in acks] == ["success"]
 
 
 def test_options_have_a_limit() -> None:

@@ -308,14 +308,28 @@ def test_counters_tell_what_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["file", "gzip"])
-def test_a_missing_directory_is_a_located_problem_of_the_configuration(
+def test_missing_directories_are_made(protocol: str, tmp_path: Path) -> None:
+    """At the start, and at a rotation where the name has another date or number."""
+    mask = tmp_path / "logs" / "%n" / "a"
+    with log_of(target(protocol, file_name=str(mask), level="info")) as log:
+        for number in range(2):
+            assert log.flush()
+            directory = tmp_path / "logs" / f"0000{number}"
+            assert [path.stem for path in directory.iterdir()] == ["a"]
+            assert directory.stat().st_mode & 0o027 == 0
+            log.rotate()
+
+
+@pytest.mark.parametrize("protocol", ["file", "gzip"])
+def test_a_directory_that_cannot_be_made_is_a_located_problem_of_the_configuration(
     protocol: str, tmp_path: Path
 ) -> None:
+    (tmp_path / "logs").touch()
     spec: LogTargetSpec = target(protocol, file_name=str(tmp_path / "logs" / "a"), level="info")
     with pytest.raises(LogTargetError) as refused:
         EventLog([spec], "unit-1")
-    assert str(refused.value).startswith("config.xml:7: error: Target/FileName: the log file ")
-    assert str(refused.value).endswith(f"create the directory {tmp_path / 'logs'}, or name another")
+    problem = f"the directory {tmp_path / 'logs'} of a log file cannot be made: File exists"
+    assert str(refused.value).startswith(f"config.xml:7: error: Target/FileName: {problem}")
 
 
 def test_a_name_that_is_a_directory_is_a_located_problem_of_the_configuration(

@@ -71,15 +71,17 @@ def test_the_thread_counts_what_it_does() -> None:
         assert int(found["total_time"]) >= int(found["total_commit_time"]) > 0
 
 
-@pytest.mark.parametrize("directory", ["", "missing"])
+@pytest.mark.parametrize("directory", ["missing", "no_directory"])
 def test_the_size_of_the_file_is_that_of_a_file(tmp_path: Path, directory: str) -> None:
+    """A directory that is missing is made."""
+    (tmp_path / "no_directory").touch()
     clients, path = Clients(), tmp_path / directory / "stats.db"
     with kept(path) as keeper:
         take(keeper, clients.sample(0, {"1": 1}))
         [values] = take(keeper, clients.sample(1, {"1": 2})).entries[STATISTICS.path].values()
     found = named(STATISTICS, values)
     assert found["file_name"] == str(path)
-    assert (int(found["file_size"]) > 0) == (directory == "")
+    assert (int(found["file_size"]) > 0) == (directory == "missing")
     assert int(found["memory_used"]) > 0
 
 

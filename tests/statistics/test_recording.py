@@ -115,11 +115,13 @@ def test_a_file_that_is_read_only_is_made_up_for_when_it_is_not(tmp_path: Path) 
 
 
 def test_what_is_in_memory_is_written_at_the_end(tmp_path: Path) -> None:
-    recorded = Recorded(tmp_path / "missing" / "stats.db")
+    """To a directory that cannot be made at first."""
+    (tmp_path / "stats").touch()
+    recorded = Recorded(tmp_path / "stats" / "stats.db")
     recorded.write()
     recorded.write()
     assert recorded.ids == ["1B-0001"]
-    recorded.path.parent.mkdir()
+    (tmp_path / "stats").unlink()
     recorded.check_all_is_there()
 
 

@@ -1,9 +1,10 @@
 """Files as logging targets, plain and compressed, and their rotation.
 
-A file is appended to, also by the next start. With a RotationThreshold, a file is closed before it
-would exceed the threshold and the next is opened; its name is made anew from the mask, and a file
-that has this name already is truncated. An explicit rotation truncates as well. Until the instance
-has started there is no rotation: the start may fail, because the instance runs already.
+A file is appended to, also by the next start. Directories that are missing are made. With a
+RotationThreshold, a file is closed before it would exceed the threshold and the next is opened; its
+name is made anew from the mask, and a file that has this name already is truncated. An explicit
+rotation truncates as well. Until the instance has started there is no rotation: the start may fail,
+because the instance runs already.
 
 Source: AMPS User Guide, Logging to Files.
 """
@@ -24,6 +25,8 @@ from server.events.targets.streams import GzipStream, PlainStream, Stream, compl
 
 DEFAULT_MASK: Final = "%Y-%m-%dT%H%M%S"
 """In the working directory, when a target has no FileName."""
+
+_DIRECTORY_MODE: Final = 0o750
 
 
 _HINTS: Final[Mapping[int, str]] = {
@@ -147,6 +150,7 @@ class FileTarget(Target):
 
     def _open(self, nanoseconds: int, *, append: bool) -> Stream:
         self.path = file_name(self._mask, self._format.suffix, self._rotation, nanoseconds)
+        os.makedirs(os.path.dirname(self.path) or ".", _DIRECTORY_MODE, exist_ok=True)
         if append:
             self._size = self._format.prepare(self.path)
         # Appending in any case: an external tool may truncate the file while it is being written.
@@ -164,8 +168,9 @@ class FileTarget(Target):
 
 def _explain(path: str, problem: OSError) -> tuple[str, str | None]:
     """What is wrong with a log file, and what to do about it."""
-    message = f"the log file {path} cannot be opened: {problem.strerror}"
     directory = os.path.dirname(path) or "."
     if not os.path.isdir(directory):
-        return message, f"create the directory {directory}, or name another"
+        message = f"the directory {directory} of a log file cannot be made: {problem.strerror}"
+        return message, "name another, or let this user make it"
+    message = f"the log file {path} cannot be opened: {problem.strerror}"
     return message, _HINTS.get(problem.errno or 0, "name another file")
