@@ -176,7 +176,9 @@ class Instance:
                 opened.callback(watch_threads(self._log))
                 await self._start(opened)
                 memory.settle()
-                opened.callback(memory.Collecting(self._engine.clock, self._ended).stop)
+                opened.callback(
+                    memory.Collecting(self._engine.clock, self._ended, self._connected).stop
+                )
                 self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))
                 on_started()
                 self._supervisor.ready(self._spec.name, self._engine.clock)
@@ -234,6 +236,9 @@ class Instance:
 
     def _ended(self) -> int:
         return self._engine.gone
+
+    def _connected(self) -> int:
+        return len(self._engine.sessions)
 
     async def enable_transport(self, name: str) -> None:
         """Open a transport, if it is not open, just as at the start.
