@@ -9,7 +9,7 @@ from server.core.session import Session
 from tests.core.support import Core
 from tests.support.raw import frame
 
-BODY = b'{"x":"%s"}' % (b"x" * 1_000_000)
+BODY = b'{"x":"%s"}' % (b"x" * 2_000_000)
 
 
 class Subscriber:
@@ -35,7 +35,9 @@ def test_subscribers_share_a_large_body(takes_parts: bool) -> None:
     publisher = core.log_on("publisher")
     before = [one.session.outbox.messages_out for one in subscribers]
     for body in (b"{}", BODY, b"[]"):
-        publisher.send({"c": "publish", "t": "large"}, body)
+        sent = frame({"c": "publish", "t": "large"}, body)
+        publisher.send_bytes(sent[:50])
+        publisher.send_bytes(sent[50:])
     core.engine.flush()
     streams = [b"".join(one.pieces) for one in subscribers]
     head = b'{"c":"p","t":"large","l":%d,"sids":"s"}'
