@@ -18,6 +18,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "pubsub": "publish and subscribe, beside other servers",
     "wire": "one publisher and one subscriber, beside copying bytes",
     "fairness": "what others wait for while one client is busy",
+    "stalls": "the longest round trip of a client beside attacks of another",
     "logons": "what others wait for while 1,000 clients a second log on with passwords",
     "matching": "what filters cost",
     "entitlement": "what permissions cost",

@@ -174,7 +174,9 @@ class Instance:
                 self._clock.watch(self._engine.turns)
                 opened.callback(self._clock.stop)
                 memory.settle()
-                opened.callback(memory.Collecting(self._engine.clock, self._ended).stop)
+                opened.callback(
+                    memory.Collecting(self._engine.clock, self._ended, self._connected).stop
+                )
                 self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))
                 on_started()
                 self._supervisor.ready(self._spec.name, self._engine.clock)
@@ -236,6 +238,9 @@ class Instance:
 
     def _ended(self) -> int:
         return self._engine.gone
+
+    def _connected(self) -> int:
+        return len(self._engine.sessions)
 
     async def enable_transport(self, name: str) -> None:
         """Open a transport, if it is not open, just as at the start.

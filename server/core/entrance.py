@@ -53,6 +53,7 @@ class Link:
         resume: has the peer read again.
         look: tells how much is on its way.
         kept: tells what is kept for the peer; None if nothing is, whatever it does.
+        takes_parts: whether `send` takes messages in several calls.
     """
 
     address: str
@@ -64,3 +65,4 @@ class Link:
     resume: Callable[[], None] = lambda: None
     look: Callable[[], Readings] = lambda: NOTHING
     kept: Callable[[], Kept | None] = lambda: None
+    takes_parts: bool = False

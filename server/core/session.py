@@ -208,7 +208,8 @@ class Session:
         self.queries: list[QueryRun] = []
         self.memory_of_commands = 0
         outboxes, send = engine.outboxes, with_transcript(self, self.log, link.send)
-        self.outbox = Outbox(outboxes.waiting, outboxes.traffic, send)
+        takes_parts = link.takes_parts and send is link.send
+        self.outbox = Outbox(outboxes.waiting, outboxes.traffic, send, takes_parts=takes_parts)
         self._answers = self.outbox.counted(outboxes.traffic.answers)
         self.pulse = Pulse(self, 0)
         self.connected_at = self.last_heard = engine.clock.now()

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.failures import give_up_on
 from server.subscriptions.message_run import MessageRun
+from server.subscriptions.outbox import LARGE_BODY
 from server.subscriptions.presentation import Presentation
+from server.wire.framing import frame_head
 from server.wire.header import json_text
-from server.wire.places import framed
+from server.wire.places import Places, framed
 
 if TYPE_CHECKING:
     from server.subscriptions.subscription import Subscription
@@ -98,8 +100,18 @@ class DirectDelivery:
         keys = envelope.keys
         if self._further_keys is not None:
             keys += self._further_keys(envelope)
+        if len(bodies) == 1 and not isinstance(bodies, Places) and len(bodies[0]) >= LARGE_BODY:
+            self._deliver_large(bodies[0], keys)
+            return
         data = framed(bodies, self._left, keys + self._right)
         self._outbox.write_run(data, len(bodies))
+
+    def _deliver_large(self, body: bytes, keys: bytes) -> None:
+        """Put a message into the outbox in two parts, the second of which is the body itself."""
+        size = len(body)
+        header = self._left + b',"l":%d' % size + keys + self._right
+        self._outbox.write_run(frame_head(header, size), 0)
+        self._outbox.write(body)
 
     def deliver_run(self, run: MessageRun) -> None:
         """Frame messages that have bookmarks of their own, and put them into the outbox."""

@@ -31,6 +31,10 @@ _FLUSHED_BETWEEN_LOOKS: Final = 8
 _FULL_WRITE: Final = 64 * 1024
 """Bytes with which waiting for more saves nothing."""
 
+LARGE_BODY: Final = 256 * 1024
+"""Bytes of a body that is written beside its head, so that all subscribers share it, and nothing
+copies it."""
+
 
 class Outbox:
     """Collects bytes for one connection until the next flush.
@@ -39,6 +43,7 @@ class Outbox:
         waiting: the engine's list of outboxes that have something to write.
         traffic: counts what is not plain deliveries; see `counted`.
         sink: takes the collected bytes; the connection's write.
+        takes_parts: whether the sink takes messages in several calls.
 
     Attributes:
         bytes_out: bytes that have left.
@@ -47,11 +52,13 @@ class Outbox:
     """
 
     __slots__ = (
+        "_has_parts",
         "_is_closed",
         "_last",
         "_ready",
         "_reservations",
         "_sink",
+        "_takes_parts",
         "_waiting",
         "bytes_out",
         "messages_out",
@@ -59,11 +66,18 @@ class Outbox:
     )
 
     def __init__(
-        self, waiting: list[Outbox], traffic: Traffic, sink: Callable[[bytes], None]
+        self,
+        waiting: list[Outbox],
+        traffic: Traffic,
+        sink: Callable[[bytes], None],
+        *,
+        takes_parts: bool = False,
     ) -> None:
         self.traffic: Final = traffic
         self._waiting = waiting
         self._sink = sink
+        self._takes_parts = takes_parts
+        self._has_parts = False  # whether a message in parts has been written
         self._ready: list[bytes] = []
         # where bytes join the stream; never empty behind a reservation, always when it is closed
         self._last = self._ready
@@ -86,7 +100,9 @@ class Outbox:
         self._last.append(data)
 
     def write_run(self, data: bytes, messages: int) -> None:
-        """Add bytes that are several messages, or none."""
+        """Add bytes that are several messages, or none: a part of one."""
+        if not messages and self._takes_parts:
+            self._has_parts = True
         self.messages_out += messages - 1
         self.write(data)
 
@@ -99,6 +115,9 @@ class Outbox:
         chunks = self._ready
         if not chunks:  # it has been flushed out of turn
             return
+        if self._has_parts:
+            self._flush_parts()
+            return
         if len(chunks) == 1:
             data = chunks[0]
             self.messages_out += 1
@@ -108,6 +127,24 @@ class Outbox:
         self.bytes_out += len(data)
         chunks.clear()
         self._sink(data)
+
+    def _flush_parts(self) -> None:
+        """The same with large parts, each of which is handed over as it is."""
+        chunks, self._has_parts = self._ready[:], False
+        self._ready.clear()
+        self.messages_out += len(chunks)
+        self.bytes_out += sum(map(len, chunks))
+        small: list[bytes] = []
+        for chunk in chunks:
+            if len(chunk) < LARGE_BODY:
+                small.append(chunk)
+                continue
+            if small:
+                self._sink(b"".join(small))
+                small = []
+            self._sink(chunk)
+        if small:
+            self._sink(b"".join(small))
 
     @property
     def pieces(self) -> int:

@@ -152,7 +152,12 @@ class Connection(asyncio.Protocol):
             self._handshake_limit = None
 
     def _begin_session(
-        self, entrance: Entrance, sink: Callable[[bytes], None], reader: FrameSource | None = None
+        self,
+        entrance: Entrance,
+        sink: Callable[[bytes], None],
+        reader: FrameSource | None = None,
+        *,
+        takes_parts: bool = False,
     ) -> None:
         backlog = self._backlog
         link = Link(
@@ -165,6 +170,7 @@ class Connection(asyncio.Protocol):
             self._resume_reading,
             self._look,
             lambda: backlog.kept,
+            takes_parts,
         )
         self._session = self._engine.connect(entrance, link, reader)
 

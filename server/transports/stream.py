@@ -37,7 +37,7 @@ class StreamConnection(Connection):
             self._receive(session, data)
 
     def _begin(self) -> None:
-        self._begin_session(self._entrance, self._send_frames)
+        self._begin_session(self._entrance, self._send_frames, takes_parts=True)
 
     def _receive(self, session: Session, data: bytes) -> None:
         """Take what may belong to the opening."""

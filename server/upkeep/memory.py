@@ -11,16 +11,18 @@ nothing (`benchmarks/sow.py` shows it, and what is left).
 So what there is at the end of the start is *set aside*, and never walked through. A dictionary
 stays set aside while it grows, and what topics put into theirs later (texts, numbers and tuples of
 these) is nothing that the collector would look at. What comes later is walked through three times.
-If that takes long, because a client has made ten thousand subscriptions or a hundred thousand
-groups, what has survived is set aside, too: nothing of it is walked through a fourth time, and no
-walk is through more than has come since the last one. The collector counts what is made less what
-is freed, so that what comes while much goes would wait to be walked through until it is very much;
-therefore it is also done several times a second, while there is work.
+If that takes long, and much has survived, because a client has made ten thousand subscriptions or a
+hundred thousand groups, that is set aside, too: nothing of it is walked through a fourth time, and
+no walk is through more than has come since the last one. Where little has survived, the time has
+gone into freeing garbage, such as connections that came and went. The collector counts what is made
+less what is freed, so that what comes while much goes would wait to be walked through until it is
+very much; therefore it is also done several times a second, while there is work.
 
 What has been set aside goes with its last reference like anything else, but circles of it do not. A
-connection is one, of some kilobytes, if it was there when something was set aside. When some have
-gone everything is looked through once more, while nobody asks for anything; or at any moment, when
-very many have.
+connection is one, of some kilobytes, if it was there when something was set aside. When some of
+these have gone everything is looked through once more, while no client asks for anything; or at any
+moment, when very many have. Connections that have come and gone since do not count: otherwise some
+thousand a second would have everything looked through, for 70 ms, every few seconds.
 """
 
 from __future__ import annotations
@@ -39,6 +41,9 @@ many times that is done for older ones."""
 
 _LONG_SECONDS: Final = 0.001
 """How long it takes to walk through old containers that are set aside then."""
+
+_MANY_SURVIVORS: Final = 20_000
+"""Old containers that are set aside if the walk takes long; to walk through less takes 1 ms."""
 
 _OLD: Final = 2
 """The number of the collector's oldest generation."""
@@ -82,9 +87,14 @@ def look_through() -> None:
 
 
 class _Walks:
-    """Sets aside what has been walked through as often as anything is, if that has taken long."""
+    """Sets aside what has been walked through as often as anything is, if that takes long.
+
+    Attributes:
+        times: how often something has been set aside.
+    """
 
     def __init__(self) -> None:
+        self.times = 0
         self._began = 0.0
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
@@ -93,8 +103,12 @@ class _Walks:
             return
         if phase == "start":
             self._began = time.perf_counter()
-        elif time.perf_counter() - self._began >= _LONG_SECONDS:
+        elif (
+            time.perf_counter() - self._began >= _LONG_SECONDS
+            and len(gc.get_objects(_OLD)) >= _MANY_SURVIVORS
+        ):
             gc.freeze()
+            self.times += 1
 
 
 _walks: Final = _Walks()
@@ -106,12 +120,17 @@ class Collecting:
     Args:
         clock: says when.
         gone: tells how many connections have gone so far.
+        alive: tells how many connections there are.
     """
 
-    def __init__(self, clock: Clock, gone: Callable[[], int]) -> None:
+    def __init__(self, clock: Clock, gone: Callable[[], int], alive: Callable[[], int]) -> None:
         self._clock: Final = clock
         self._gone: Final = gone
-        self._seen = 0  # of those that have gone, when everything was looked through
+        self._alive: Final = alive
+        self._seen = gone()  # at the last look, of those that have gone
+        self._left = 0  # connections that have gone since everything was looked through
+        self._set_aside = 0  # connections, at most, that are set aside or were when they went
+        self._times = _walks.times
         self._used = time.process_time()
         self._idle = 0  # looks at which nobody had asked for anything
         self._cancel = clock.call_later(_LOOK_SECONDS, self._look)
@@ -123,11 +142,21 @@ class Collecting:
     def _look(self) -> None:
         used = time.process_time() - self._used
         self._idle = self._idle + 1 if used <= _IDLE_SECONDS else 0
-        gone = self._gone() - self._seen
+        gone = self._count()
         if gone >= (_MANY_GONE if self._idle < _IDLE_LOOKS else _SOME_GONE):
             look_through()
-            self._seen += gone
+            self._left, self._set_aside = 0, self._alive()
         elif used >= _WORK_SECONDS:
             gc.collect()
         self._used = time.process_time()
         self._cancel = self._clock.call_later(_LOOK_SECONDS, self._look)
+
+    def _count(self) -> int:
+        """Return how many connections, at most, are garbage that has been set aside."""
+        gone = self._gone()
+        since, self._seen = gone - self._seen, gone
+        self._left += since
+        if _walks.times != self._times:  # something has been set aside since the last look
+            self._times = _walks.times
+            self._set_aside += self._alive() + since
+        return min(self._left, self._set_aside)

@@ -9,14 +9,17 @@ within a string; the few others are found out when the header is decoded, and
 `split_at_header_end` divides them with care. Most publishers repeat one header: once it has come
 twice, a frame that begins with it needs no search, and shares the header, whose hash is known.
 
-A frame that comes in many parts is joined when it is complete. Of a header that is too long for
-anybody, which is refused in the end, the middle is let go of as it comes (`HeadedParts`).
+A frame that comes in many parts is joined when it is complete. The body of a large one is put
+together part by part instead: to copy 190 MB in one go would hold up all other clients. Of a header
+that is too long for any command, which is refused in the end, the middle is dropped as it comes
+(`HeadedParts`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from itertools import chain
 from operator import add
 from struct import Struct
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 _LENGTH: Final = Struct(">I")
 _OPENING_BRACE: Final = ord("{")
 _SMALL_PART: Final = 4096
+_LARGE_FRAME: Final = 1024 * 1024
+"""Bytes of a frame whose body is put together part by part."""
 MAXIMUM_FRAME: Final = 200 * 1024 * 1024
 LONGEST_HEADER: Final = 5 * 256 * 1024
 """Bytes of a header beyond which a server need not know it: more than it obeys of anybody."""
@@ -162,6 +167,48 @@ class HeadedParts(Parts):
         self._may_be_whole, self._end, self._cut_out = False, b"", 0
 
 
+class LargeFrame:
+    """A large frame that is not complete.
+
+    Args:
+        header: its header.
+        body: what has come of its body.
+        missing: bytes of the body that have not come.
+
+    Attributes:
+        header: see above.
+        missing: see above.
+    """
+
+    __slots__ = ("_body", "header", "missing")
+
+    def __init__(self, header: bytes, body: bytes, missing: int) -> None:
+        self.header = header
+        self.missing = missing
+        self._body = BytesIO()  # its memory grows without being copied, and becomes the body
+        self._body.write(body)
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept of it."""
+        return len(self.header) + self._body.tell()
+
+    def add(self, chunk: bytes) -> bytes:
+        """Take what belongs to the body; return what stands behind it."""
+        if len(chunk) <= self.missing:
+            self._body.write(chunk)
+            self.missing -= len(chunk)
+            return b""
+        self._body.write(memoryview(chunk)[: self.missing])
+        rest = chunk[self.missing :]
+        self.missing = 0
+        return rest
+
+    def take(self) -> Frame:
+        """Return the complete frame."""
+        return self.header, self._body.getvalue()
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class FrameReader:
     """Cuts a stream of bytes into frames.
@@ -175,23 +222,24 @@ class FrameReader:
             before it have been handed out, nothing behind it ever is.
     """
 
-    __slots__ = ("_limit", "_missing", "_partial", "error")
+    __slots__ = ("_large", "_limit", "_missing", "_partial", "error")
 
     def __init__(self, limit: int = MAXIMUM_FRAME, parts: Parts | None = None) -> None:
         self._limit = limit
         self._partial = Parts() if parts is None else parts
         self._missing = 0  # bytes wanted before another look at them can pay
+        self._large: LargeFrame | None = None
         self.error: FrameError | None = None
 
     @property
     def has_partial_frame(self) -> bool:
         """Whether the stream stopped inside a frame."""
-        return bool(self._partial)
+        return bool(self._partial) or self._large is not None
 
     @property
     def partial_size(self) -> int:
         """Bytes that are kept of a frame that is not complete."""
-        return self._partial.size
+        return self._partial.size if self._large is None else self._large.size
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """Take bytes from the stream.
@@ -204,6 +252,8 @@ class FrameReader:
         """
         if self.error is not None:
             return []
+        if self._large is not None:
+            return self._feed_large(self._large, chunk)
         if self._partial:
             self._partial.add(chunk)
             self._missing -= len(chunk)
@@ -221,6 +271,7 @@ class FrameReader:
     def drop(self) -> None:
         """Let go of a frame that is not complete; nothing more is fed."""
         self._partial.clear()
+        self._large = None
 
     def take_run(self) -> FrameRun | None:
         """Frames that came before those that `feed` gave; there are none without a `RunReader`."""
@@ -229,6 +280,20 @@ class FrameReader:
     def _split(self, chunk: bytes) -> list[Frame]:
         """Cut bytes at the beginning of which a frame begins."""
         frames, _ = self._cut(chunk, 0, len(chunk))
+        return frames
+
+    def _split_behind(self, chunk: bytes) -> list[Frame]:
+        """Cut bytes behind a frame that is handed out with what they give."""
+        return self._split(chunk)
+
+    def _feed_large(self, large: LargeFrame, chunk: bytes) -> list[Frame]:
+        rest = large.add(chunk)
+        if large.missing:
+            return []
+        self._large = None
+        frames = [large.take()]
+        if rest:
+            frames += self._split_behind(rest)
         return frames
 
     def _cut(self, chunk: bytes, position: int, most: int) -> tuple[list[Frame], int]:
@@ -258,7 +323,8 @@ class FrameReader:
                 self.error = FrameError(f"a frame of {length} bytes is over the limit of {limit}")
                 return frames, size
             if end > size:
-                self._wait_for(end - size, chunk, position)
+                if length < _LARGE_FRAME or not self._begin_large(chunk, start, end):
+                    self._wait_for(end - size, chunk, position)
                 return frames, size
             if repeats and begins(header, start, end):
                 body_start = start + header_length
@@ -276,6 +342,32 @@ class FrameReader:
         if position < size:
             self._wait_for(4 - (size - position), chunk, position)
         return frames, size
+
+    def _begin_large(self, chunk: bytes, start: int, end: int) -> bool:
+        """Begin with a large frame of which a part has come.
+
+        Args:
+            chunk: its first part, from `start` on.
+            start: where its header begins.
+            end: where it will end.
+
+        Returns:
+            False if it has to be joined when it is complete, because its header is wrong or has
+            no end for long.
+        """
+        size = len(chunk)
+        if size > start and chunk[start] != _OPENING_BRACE:
+            return False
+        body_start = chunk.find(b"}", start) + 1
+        if body_start:
+            self._large = LargeFrame(chunk[start:body_start], chunk[body_start:], end - size)
+            return True
+        come = size - start
+        if come >= LONGEST_HEADER:
+            return False
+        # Twice as much each time, so that the search costs no more than the header is long.
+        self._wait_for(min(end - size, max(come, _SMALL_PART)), chunk, start - _LENGTH.size)
+        return True
 
     def _wait_for(self, missing: int, chunk: bytes, position: int) -> None:
         self._missing = missing

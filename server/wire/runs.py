@@ -66,6 +66,10 @@ class RunReader(FrameReader):
     def _split(self, chunk: bytes) -> list[Frame]:
         return self._split_from(chunk, 0)
 
+    def _split_behind(self, chunk: bytes) -> list[Frame]:
+        self._rest, self._rest_begins = chunk, 0  # a run of it must not come first
+        return []
+
     def _split_from(self, chunk: bytes, position: int) -> list[Frame]:
         if self._shape is not None:
             position = self._cut_run(chunk, position, self._shape)

@@ -48,6 +48,7 @@ def test_circles_made_later_are_collected() -> None:
 def test_what_takes_long_to_walk_through_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     """When it has been walked through as often as anything is; what comes later is not."""
     monkeypatch.setattr(memory, "_LONG_SECONDS", 0.0)
+    monkeypatch.setattr(memory, "_MANY_SURVIVORS", 1000)
     memory.settle()
     many = [Circle() for _ in range(1000)]
     gc.collect(1)
@@ -59,22 +60,63 @@ def test_what_takes_long_to_walk_through_is_set_aside(monkeypatch: pytest.Monkey
     assert any(each is later for each in tracked)
 
 
-@pytest.mark.parametrize(
-    ("left", "is_busy", "is_collected"),
-    [(99, False, False), (100, False, True), (9_999, True, False), (10_000, True, True)],
-)
-def test_circles_that_have_been_set_aside_go_when_connections_have(
-    monkeypatch: pytest.MonkeyPatch, left: int, *, is_busy: bool, is_collected: bool
+def test_little_that_takes_long_to_walk_through_is_not_set_aside(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After some when nothing is asked for, after many at any moment."""
-    monkeypatch.setattr(memory, "_IDLE_SECONDS", -1.0 if is_busy else 1000.0)
+    """Then it is garbage that takes long, as when many connections come and go."""
+    monkeypatch.setattr(memory, "_LONG_SECONDS", 0.0)
     memory.settle()
     circle = Circle()
-    gc.freeze()
+    gc.collect()
+    assert any(each is circle for each in gc.get_objects())
+
+
+class Connections:
+    """So many are there, and so many have gone."""
+
+    def __init__(self) -> None:
+        self.alive = self.gone = 0
+
+    def go(self, left: int) -> None:
+        self.alive -= left
+        self.gone += left
+
+
+@pytest.mark.parametrize(
+    ("set_aside", "left", "is_busy", "is_collected"),
+    [
+        (99, 20_000, False, False),
+        (20_000, 99, False, False),
+        (100, 100, False, True),
+        (9_999, 20_000, True, False),
+        (20_000, 9_999, True, False),
+        (10_000, 10_000, True, True),
+    ],
+)
+def test_circles_that_have_been_set_aside_go_when_connections_have(
+    monkeypatch: pytest.MonkeyPatch,
+    set_aside: int,
+    left: int,
+    *,
+    is_busy: bool,
+    is_collected: bool,
+) -> None:
+    """After some when nothing is asked for, after many at any moment; if they were set aside."""
+    monkeypatch.setattr(memory, "_IDLE_SECONDS", -1.0 if is_busy else 1000.0)
+    memory.settle()
+    clock, connections = SimulatedClock(), Connections()
+    collecting = memory.Collecting(clock, lambda: connections.gone, lambda: connections.alive)
+    connections.alive = set_aside
+    circle = Circle()
+    with monkeypatch.context() as patched:
+        patched.setattr(memory, "_LONG_SECONDS", 0.0)
+        patched.setattr(memory, "_MANY_SURVIVORS", 0)
+        gc.collect()
     gone = weakref.ref(circle)
     del circle
-    clock = SimulatedClock()
-    collecting = memory.Collecting(clock, lambda: left)
+    clock.advance(1)
+    connections.alive = left
+    connections.go(left)
     clock.advance(60)
     collecting.stop()
     assert (gone() is None) == is_collected
@@ -87,7 +129,7 @@ def test_what_comes_while_as_much_goes_is_walked_through(monkeypatch: pytest.Mon
     memory.settle()
     circle = Circle()
     clock = SimulatedClock()
-    collecting = memory.Collecting(clock, lambda: 0)
+    collecting = memory.Collecting(clock, lambda: 0, lambda: 0)
     clock.advance(1)
     collecting.stop()
     assert any(each is circle for each in gc.get_objects(2))

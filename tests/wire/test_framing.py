@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -32,6 +33,18 @@ def cut(stream: bytes, cuts: list[int]) -> list[bytes]:
     """The stream in pieces."""
     edges = sorted({0, len(stream), *(at % (len(stream) + 1) for at in cuts)})
     return [stream[a:b] for a, b in pairwise(edges)]
+
+
+def feed_all(reader: FrameReader, piece: bytes) -> list[Frame]:
+    """All frames that a piece of a stream completes, those of runs in their places."""
+    frames: list[Frame] = []
+    is_new = True
+    while is_new or reader.has_more:
+        some = reader.feed(piece if is_new else b"")
+        run = reader.take_run()
+        frames += [*(run.frames() if run else ()), *some]
+        is_new = False
+    return frames
 
 
 @given(st.lists(st.tuples(HEADERS, BODIES), max_size=6), st.lists(st.integers(0, 10_000)))
@@ -110,14 +123,7 @@ def test_frames_in_runs_are_those_of_the_stream(
     stream = b"".join(frame(header, body) for header, times, body in messages for _ in range(times))
     for piece in cut(stream, cuts):
         expected = one_by_one.feed(piece)
-        frames: list[Frame] = []
-        is_new = True
-        while is_new or gathering.has_more:
-            some = gathering.feed(piece if is_new else b"")
-            run = gathering.take_run()
-            frames += [*(run.frames() if run else ()), *some]
-            is_new = False
-        assert frames == expected
+        assert feed_all(gathering, piece) == expected
         assert gathering.has_partial_frame == one_by_one.has_partial_frame
         assert str(gathering.error) == str(one_by_one.error)
 
@@ -148,6 +154,34 @@ def test_a_large_frame_in_small_pieces_takes_linear_time() -> None:
         one for at in range(0, len(stream), 1000) for one in reader.feed(stream[at : at + 1000])
     ]
     assert frames == [(b'{"c":"p"}', body)]
+
+
+@pytest.mark.parametrize("first", [2, 4, 9, 30, 20_000, 2_000_000])
+@pytest.mark.parametrize("reader", [FrameReader, RunReader])
+def test_the_body_of_a_large_frame_is_not_copied_when_it_is_complete(
+    reader: type[FrameReader], first: int
+) -> None:
+    """To copy much in one go would hold up everybody; what stands behind it comes behind it."""
+    header = b'{"c":"p","t":"' + b"t" * 15_000 + b'"}'
+    small = (b'{"c":"p"}', b"1")
+    body = b"x" * 4_000_000
+    stream = frame(header, body) + frame(*small)
+    cutting = reader(parts=HeadedParts())
+    assert feed_all(cutting, frame(*small)) + feed_all(cutting, frame(*small)) == [small, small]
+    last = len(stream) - 100_000
+    for begin, end in pairwise((0, first, *range(2_100_000, last, 100_000), last)):
+        assert cutting.feed(stream[begin:end]) == []
+    assert cutting.has_partial_frame
+    assert 3_900_000 < cutting.partial_size <= last
+    tracemalloc.start()
+    try:
+        found = feed_all(cutting, stream[last:])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == [(header, body), small]
+    assert peak < 1.5 * len(body)  # a block that is made larger counts as a new one
+    assert not cutting.has_partial_frame
 
 
 @pytest.mark.parametrize("piece", [1_000, 65_536, 300_000])
