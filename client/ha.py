@@ -187,7 +187,7 @@ class HAClient(BlockingCommands):
         self._wait_for_store(protocol.messages, self._limit(timeout))
         if protocol.is_closed:
             raise again(protocol.end_reason)
-        protocol.messages.raise_refusals()
+        protocol.refusals.raise_if_any()
 
     # Staying connected
 

@@ -165,7 +165,7 @@ class AsyncHAClient(AsyncCommands):
         """Wait until everything in the publish store is persisted or refused."""
         protocol = self._protocol
         await self._wait_for_store(protocol.messages, self._limit(timeout))
-        protocol.messages.raise_refusals()
+        protocol.refusals.raise_if_any()
 
     # Staying connected
 
