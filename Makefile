@@ -65,6 +65,7 @@ pages: $(SERVER)
 	$(BIN)/python -m server.events.reference_page docs/messages.md
 	$(BIN)/python -m server.expressions.functions.reference_page docs/expressions.md
 	$(BIN)/python -m actions.reference_page docs/actions.md
+	$(BIN)/python scripts/make_client_api.py
 	$(BIN)/python scripts/make_completions.py
 	$(BIN)/python scripts/make_notebook.py
 

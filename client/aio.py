@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from client.aio_commands import AsyncCommands
 from client.aio_connection import AioConnection, Waiters, open_connection
-from client.arguments import client_name, handler, instance
+from client.arguments import client_name, handler
 from client.authentication import (
     Authenticator,
     PasswordAuthenticator,
-    check_authenticator,
+    check_connection_arguments,
 )
 from client.errors import CredentialsError, NotConnectedError
 from client.limits import DEFAULT_TIMEOUT
@@ -51,8 +51,7 @@ class AsyncClient(AsyncCommands):
     ) -> None:
         super().__init__(timeout)
         handler("on_refused", on_refused, may_be_async=True)
-        check_authenticator(authenticator)
-        instance("ssl_context", ssl_context, ssl.SSLContext)
+        check_connection_arguments(authenticator, ssl_context)
         self.name = client_name(name)
         self._authenticator = authenticator or PasswordAuthenticator()
         self._ssl_context = ssl_context

@@ -24,7 +24,6 @@ from client.errors import (
     PublishStoreFullError,
     TimedOutError,
     again,
-    unnumbered_refusals,
 )
 from client.limits import HEARTBEATS_MISSED
 from client.message import Message
@@ -176,16 +175,12 @@ class AsyncCommands(ABC):
         return request.acks[ack]
 
     async def flush(self, *, timeout: float | None = None) -> None:
-        """Wait until the server has processed everything that was sent before."""
-        limit = self._limit(timeout)
-        numbering = self._protocol.numbering
-        if numbering is not None:
+        """Wait until everything published before is stored; see `Client.flush`."""
+        limit, protocol = self._limit(timeout), self._protocol
+        if (numbering := protocol.numbering) is not None:
             await self._wait_for_store(numbering, limit)
-        request = await self._ask(lambda protocol: protocol.flush(), limit)
-        if numbering is not None:
-            numbering.raise_refusals()
-        elif (refusals := unnumbered_refusals(request.acks["completed"])) is not None:
-            raise refusals
+        await self._ask(lambda protocol: protocol.flush(), limit)
+        protocol.refusals.raise_if_any()
 
     async def _wait_for_store(self, numbering: Numbering, limit: TimeLimit) -> None:
         """Wait until all that has been published is answered, or cannot be any more."""

@@ -8,9 +8,10 @@ else waits, the asyncio clients on a helper thread.
 
 from __future__ import annotations
 
+import ssl
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from client.arguments import methods
+from client.arguments import instance, methods
 from client.secrets import SecretSource
 
 
@@ -72,6 +73,14 @@ def check_authenticator(authenticator: Authenticator | None) -> None:
     methods("authenticator", authenticator, ("authenticate", "retry"))
     if isinstance(authenticator, MutualAuthenticator):
         methods("authenticator", authenticator, ("completed",))
+
+
+def check_connection_arguments(
+    authenticator: Authenticator | None, ssl_context: ssl.SSLContext | None
+) -> None:
+    """Check what a client connects with; raises as `check_authenticator` does."""
+    check_authenticator(authenticator)
+    instance("ssl_context", ssl_context, ssl.SSLContext)
 
 
 class PasswordAuthenticator:

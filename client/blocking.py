@@ -7,11 +7,11 @@ import ssl
 import threading
 import weakref
 
-from client.arguments import client_name, handler, instance
+from client.arguments import client_name, handler
 from client.authentication import (
     Authenticator,
     PasswordAuthenticator,
-    check_authenticator,
+    check_connection_arguments,
 )
 from client.blocking_commands import BlockingCommands
 from client.blocking_connection import BlockingConnection
@@ -65,8 +65,7 @@ class Client(BlockingCommands):
     ) -> None:
         super().__init__(timeout)
         handler("on_refused", on_refused)
-        check_authenticator(authenticator)
-        instance("ssl_context", ssl_context, ssl.SSLContext)
+        check_connection_arguments(authenticator, ssl_context)
         self.name = client_name(name)
         self._authenticator = authenticator or PasswordAuthenticator()
         self._ssl_context = ssl_context

@@ -21,7 +21,6 @@ from client.errors import (
     PublishStoreFullError,
     TimedOutError,
     again,
-    unnumbered_refusals,
 )
 from client.guard import Guard
 from client.limits import HEARTBEATS_MISSED
@@ -223,23 +222,22 @@ class BlockingCommands(ABC):
         return request.acks[ack]
 
     def flush(self, *, timeout: float | None = None) -> None:
-        """Wait until the server has processed everything that was sent before.
+        """Wait until everything published before is stored, and other commands are processed.
 
-        Where there is a publish store, until everything in it is persisted, or refused.
+        Args:
+            timeout: seconds to wait.
 
         Raises:
             MessagesRefusedError: messages were refused since the last `flush`, and there is no
-                `on_refused` that was told so.
+                `on_refused` to call for them.
+            CommandError: the server cannot store what was published.
+            TimedOutError: that took longer.
         """
-        limit = self._limit(timeout)
-        numbering = self._protocol.numbering
-        if numbering is not None:
+        limit, protocol = self._limit(timeout), self._protocol
+        if (numbering := protocol.numbering) is not None:
             self._wait_for_store(numbering, limit)
-        request = self._ask(lambda protocol: protocol.flush(), limit)
-        if numbering is not None:
-            numbering.raise_refusals()
-        elif (refusals := unnumbered_refusals(request.acks["completed"])) is not None:
-            raise refusals
+        self._ask(lambda protocol: protocol.flush(), limit)
+        protocol.refusals.raise_if_any()
 
     def _wait_for_store(self, numbering: Numbering, limit: TimeLimit) -> None:
         """Wait until all that has been published is answered, or cannot be any more."""

@@ -34,7 +34,7 @@ from client.commands import (
 )
 from client.limits import LARGEST_BODY
 from client.message import Message
-from client.numbering import Numbering
+from client.numbering import Numbering, RefusalCount
 from client.pending import Inbox, Request
 from client.queue_acks import DEFAULT_DELAY, AckBatches, AckRules
 from server.wire.header import Header
@@ -56,10 +56,14 @@ class Commands(ABC):
 
     Args:
         numbering: numbers what is published; None to publish without asking for an answer.
+
+    Attributes:
+        refusals: messages refused, for `flush` to raise.
     """
 
     def __init__(self, numbering: Numbering | None) -> None:
         self.numbering = numbering
+        self.refusals = RefusalCount() if numbering is None else numbering.refusals
         self._acks = AckBatches()
 
     @abstractmethod
@@ -383,8 +387,8 @@ class Commands(ABC):
     def flush(self) -> Request:
         """Ask for an answer when every earlier command is processed, and every publish stored.
 
-        Publishes with a number are acknowledged and refused by that; about those without, the
-        answer tells (see `errors.unnumbered_refusals`).
+        Publishes with a number are acknowledged and refused by that; the answer reports refusals
+        of those without.
         """
         self.send_acks()
         if self.numbering is not None:

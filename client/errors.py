@@ -27,10 +27,7 @@ TypeError or a ValueError, as for any function.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Final, TypeVar
-
-if TYPE_CHECKING:
-    from server.wire.header import Header
+from typing import Final, TypeVar
 
 
 class ClientError(Exception):
@@ -172,21 +169,6 @@ def again(first: _Error) -> _Error:
     error = copy.copy(first)
     error.__cause__ = first.__cause__
     return error
-
-
-def unnumbered_refusals(answer: Header) -> MessagesRefusedError | None:
-    """Make the error for what a `flush` reports of publishes that asked for no acknowledgement.
-
-    Args:
-        answer: the header of the `completed` acknowledgement of the flush.
-
-    Returns:
-        The error; None if no publish was refused.
-    """
-    if answer.reason is None:
-        return None
-    first = command_error("publish", answer.reason, answer.detail)
-    return MessagesRefusedError(answer.matches or 1, first)
 
 
 _BY_REASON: Final[dict[str, type[CommandError]]] = {

@@ -12,11 +12,10 @@ import ssl
 import weakref
 from collections.abc import Callable, Iterable
 
-from client.arguments import handler, instance
+from client.arguments import handler
 from client.authentication import (
     Authenticator,
     PasswordAuthenticator,
-    check_authenticator,
 )
 from client.backoff import Backoff
 from client.blocking_commands import BlockingCommands
@@ -89,13 +88,8 @@ class HAClient(BlockingCommands):
         super().__init__(timeout)
         handler("on_refused", on_refused)
         handler("on_state", on_state)
-        check_authenticator(authenticator)
-        instance("ssl_context", ssl_context, ssl.SSLContext)
         check_ha_arguments(
-            backoff=backoff,
-            heartbeat=heartbeat,
-            publish_store=publish_store,
-            bookmark_store=bookmark_store,
+            authenticator, ssl_context, backoff, heartbeat, publish_store, bookmark_store
         )
         self.name = check_client_name(name, publish_store)
         self.publish_store = PublishStore() if publish_store is None else publish_store
@@ -193,7 +187,7 @@ class HAClient(BlockingCommands):
         self._wait_for_store(protocol.messages, self._limit(timeout))
         if protocol.is_closed:
             raise again(protocol.end_reason)
-        protocol.messages.raise_refusals()
+        protocol.refusals.raise_if_any()
 
     # Staying connected
 

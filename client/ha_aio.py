@@ -15,11 +15,10 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from client.aio_commands import AsyncCommands
 from client.aio_connection import AioConnection, Waiters, open_connection
-from client.arguments import handler, instance
+from client.arguments import handler
 from client.authentication import (
     Authenticator,
     PasswordAuthenticator,
-    check_authenticator,
 )
 from client.backoff import Backoff
 from client.bookmarks import BookmarkStorage, BookmarkStore
@@ -93,13 +92,8 @@ class AsyncHAClient(AsyncCommands):
         super().__init__(timeout)
         handler("on_refused", on_refused, may_be_async=True)
         handler("on_state", on_state, may_be_async=True)
-        check_authenticator(authenticator)
-        instance("ssl_context", ssl_context, ssl.SSLContext)
         check_ha_arguments(
-            backoff=backoff,
-            heartbeat=heartbeat,
-            publish_store=publish_store,
-            bookmark_store=bookmark_store,
+            authenticator, ssl_context, backoff, heartbeat, publish_store, bookmark_store
         )
         self.name = check_client_name(name, publish_store)
         self.publish_store = PublishStore() if publish_store is None else publish_store
@@ -171,7 +165,7 @@ class AsyncHAClient(AsyncCommands):
         """Wait until everything in the publish store is persisted or refused."""
         protocol = self._protocol
         await self._wait_for_store(protocol.messages, self._limit(timeout))
-        protocol.messages.raise_refusals()
+        protocol.refusals.raise_if_any()
 
     # Staying connected
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ssl
+
 from client.arguments import check_interval, instance, methods
+from client.authentication import Authenticator, check_connection_arguments
 from client.backoff import Backoff
 from client.bookmarks import BookmarkStorage
 from client.publish_store import PublishStorage
@@ -12,7 +15,8 @@ _BOOKMARK_STORE = ("trail", "keep")
 
 
 def check_ha_arguments(
-    *,
+    authenticator: Authenticator | None,
+    ssl_context: ssl.SSLContext | None,
     backoff: Backoff | None,
     heartbeat: int | None,
     publish_store: PublishStorage | None,
@@ -24,6 +28,7 @@ def check_ha_arguments(
         TypeError: an argument is of a wrong type.
         ValueError: it has a value that it cannot have.
     """
+    check_connection_arguments(authenticator, ssl_context)
     instance("backoff", backoff, Backoff)
     if heartbeat is not None:
         check_interval("heartbeat", heartbeat)

@@ -28,15 +28,45 @@ TEMPLATES_KEPT: Final = 256
 """Headers of plain publishes that are kept prepared, one for each topic."""
 
 
+class RefusalCount:
+    """Refused messages that the caller has not been told of."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._first: CommandError | None = None
+
+    def add(self, count: int, first: CommandError) -> None:
+        """Count messages.
+
+        Args:
+            count: how many.
+            first: why the first of them was refused.
+        """
+        self._count += count
+        self._first = self._first or first
+
+    def raise_if_any(self) -> None:
+        """Raise for the messages counted so far, once.
+
+        Raises:
+            MessagesRefusedError: there are any.
+        """
+        count, first = self._count, self._first
+        self._count, self._first = 0, None
+        if first is not None:
+            raise MessagesRefusedError(count, again(first))
+
+
 class Numbering:
     """The numbered messages of one client.
 
     Args:
         store: gives the numbers, and keeps what has not been answered.
         on_refused: told about each message that the server refuses; a duplicate is none. None to
-            have `raise_refusals` tell.
+            have `refusals` count it.
 
     Attributes:
+        refusals: the messages refused, without those that the listener is told of.
         is_telling: whether refusals are being told in the event loop.
     """
 
@@ -47,8 +77,7 @@ class Numbering:
         self._on_refused = on_refused
         self._untold: deque[tuple[StoredMessage, CommandError]] = deque()
         self.is_telling = False
-        self._refused = 0
-        self._first_refusal: CommandError | None = None
+        self.refusals = RefusalCount()
         self._starts: dict[tuple[str, bool], bytes] = {}
 
     def plain(self, topic: str, body: bytes, delta: bool) -> StoredMessage:
@@ -101,8 +130,7 @@ class Numbering:
         if self._on_refused is not None:
             self._untold.append((message, error))
         elif not is_awaited:
-            self._refused += 1
-            self._first_refusal = self._first_refusal or error
+            self.refusals.add(1, error)
 
     @property
     def has_untold(self) -> bool:
@@ -130,17 +158,6 @@ class Numbering:
                     self._untold.popleft()
         finally:
             self.is_telling = False
-
-    def raise_refusals(self) -> None:
-        """Say that messages were refused which nobody has been told about.
-
-        Raises:
-            MessagesRefusedError: how many since it was raised last, and why the first of them.
-        """
-        count, first = self._refused, self._first_refusal
-        self._refused, self._first_refusal = 0, None
-        if first is not None:
-            raise MessagesRefusedError(count, again(first))
 
 
 def numbers_in(answer: Header) -> tuple[int, int]:

@@ -467,6 +467,9 @@ class ClientProtocol(Commands):
             self._fail(request, header)
             return
         request.acks[ack_type] = header
+        if header.reason is not None and request.command == "flush":
+            first = command_error("publish", header.reason, header.detail)
+            self.refusals.add(header.matches or 1, first)
         if ack_type == "processed" and request.inbox is not None:
             request.inbox.backlog = effective_backlog(header.options) or request.inbox.backlog
         if request.command == "logon" and header.status != "retry":

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,10 +16,10 @@ from client import (
     MessagesRefusedError,
     TimedOutError,
 )
+from tests.client.restarts import server_at, session
 from tests.client.shells import NewClient
 from tests.support.bad_disk import BadDisk
-from tests.support.forked import Prepare
-from tests.support.server import CONFIGURATION, RunningServer, free_port, running_configuration
+from tests.support.server import free_port
 from tests.support.waiting import WAIT_SECONDS
 
 ELEMENTS = """
@@ -44,23 +43,6 @@ BROKEN = b'{"id":1'
 """What no delta can be merged with; a publish stores it with a key that is NULL."""
 
 
-@contextmanager
-def server_at(
-    directory: Path, port: int, prepare: Prepare | None = None
-) -> Iterator[RunningServer]:
-    text = CONFIGURATION.format(port=port, elements=ELEMENTS, transports="", level="info")
-    with running_configuration(directory, text, port, prepare) as server:
-        yield server
-
-
-@asynccontextmanager
-async def session(new_client: NewClient, port: int) -> AsyncIterator[AsyncClient]:
-    async with new_client(timeout=WAIT_SECONDS) as client:
-        await client.connect(f"tcp://127.0.0.1:{port}/amps/json")
-        await client.logon()
-        yield client
-
-
 async def count(port: int, topic: str, at_least: int) -> int:
     """How many messages the topic has; of the log's, no more than are expected are read."""
     async with session(AsyncClient, port) as client:
@@ -81,13 +63,13 @@ def test_what_is_flushed_survives_a_kill(new_client: NewClient, tmp_path: Path, 
     port = free_port()
 
     async def scenario() -> None:
-        with server_at(tmp_path, port) as server:
+        with server_at(tmp_path, port, ELEMENTS) as server:
             async with session(new_client, port) as client:
                 for n in range(2000):
                     await client.publish(topic, b'{"id":%d}' % n)
                 await client.flush()
                 server.stop(signal.SIGKILL)
-        with server_at(tmp_path, port):
+        with server_at(tmp_path, port, ELEMENTS):
             assert await count(port, topic, 2000) == 2000
 
     asyncio.run(scenario())
@@ -97,7 +79,7 @@ def test_flush_waits_for_stable_storage(new_client: NewClient, tmp_path: Path) -
     disk, port = BadDisk(tmp_path / "switch"), free_port()
 
     async def scenario() -> None:
-        with server_at(tmp_path, port, disk):
+        with server_at(tmp_path, port, ELEMENTS, disk):
             async with session(new_client, port) as client:
                 await client.flush()
                 disk.break_down(".journal")
@@ -113,7 +95,7 @@ def test_flush_waits_for_stable_storage(new_client: NewClient, tmp_path: Path) -
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     port = free_port()
-    with server_at(tmp_path_factory.mktemp("server"), port):
+    with server_at(tmp_path_factory.mktemp("server"), port, ELEMENTS):
         yield port
 
 

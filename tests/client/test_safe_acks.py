@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,11 +15,11 @@ from client import (
     TimedOutError,
 )
 from client.aio_stream import AsyncMessageStream
+from tests.client.restarts import server_at, session
 from tests.client.shells import PATIENT, NewClient, NewHAClient
 from tests.support.bad_disk import BadDisk
-from tests.support.forked import Prepare
 from tests.support.queues import elements
-from tests.support.server import CONFIGURATION, RunningServer, free_port, running_configuration
+from tests.support.server import free_port
 from tests.support.waiting import WAIT_SECONDS
 
 ELEMENTS = elements({"jobs": {"LeasePeriod": "1h"}})
@@ -30,23 +29,6 @@ ELEMENTS = elements({"jobs": {"LeasePeriod": "1h"}})
 def port() -> int:
     """Where servers of a test are, one after the other."""
     return free_port()
-
-
-@contextmanager
-def server_at(
-    directory: Path, port: int, prepare: Prepare | None = None
-) -> Iterator[RunningServer]:
-    text = CONFIGURATION.format(port=port, elements=ELEMENTS, transports="", level="info")
-    with running_configuration(directory, text, port, prepare) as server:
-        yield server
-
-
-@asynccontextmanager
-async def session(new_client: NewClient, port: int) -> AsyncIterator[AsyncClient]:
-    async with new_client(timeout=WAIT_SECONDS) as client:
-        await client.connect(f"tcp://127.0.0.1:{port}/amps/json")
-        await client.logon()
-        yield client
 
 
 async def fill(port: int, count: int) -> None:
@@ -80,7 +62,7 @@ def test_what_is_safe_survives_a_kill(new_client: NewClient, tmp_path: Path, por
     """Whatever has not been sent when it is asked for."""
 
     async def scenario() -> None:
-        with server_at(tmp_path, port) as server:
+        with server_at(tmp_path, port, ELEMENTS) as server:
             await fill(port, 20)
             async with session(new_client, port) as client:
                 stream = await client.subscribe("jobs", max_backlog=50, ack_delay=3600)
@@ -89,7 +71,7 @@ def test_what_is_safe_survives_a_kill(new_client: NewClient, tmp_path: Path, por
                 server.stop(signal.SIGKILL)
                 with pytest.raises(ConnectionLostError):
                     await client.flush_acks()
-        with server_at(tmp_path, port):
+        with server_at(tmp_path, port, ELEMENTS):
             assert await left(port) == list(range(12, 20))
 
     asyncio.run(scenario())
@@ -101,7 +83,7 @@ def test_what_is_not_on_stable_storage_is_not_safe(
     disk = BadDisk(tmp_path / "switch")
 
     async def scenario() -> None:
-        with server_at(tmp_path, port, disk):
+        with server_at(tmp_path, port, ELEMENTS, disk):
             await fill(port, 3)
             async with session(new_client, port) as client:
                 stream = await client.subscribe("jobs", max_backlog=10)
@@ -123,7 +105,7 @@ def test_what_a_killed_server_has_not_read_is_sent_again(
 
     async def scenario() -> None:
         with ExitStack() as servers:
-            first = servers.enter_context(server_at(tmp_path, port))
+            first = servers.enter_context(server_at(tmp_path, port, ELEMENTS))
             await fill(port, 20)
             uri = f"tcp://127.0.0.1:{port}/amps/json"
             async with new_ha_client([uri], backoff=PATIENT, timeout=WAIT_SECONDS) as client:
@@ -137,7 +119,7 @@ def test_what_a_killed_server_has_not_read_is_sent_again(
                     message.ack()  # sent to a server that does not read it
                 await asyncio.sleep(0)
                 first.stop(signal.SIGKILL)
-                servers.enter_context(server_at(tmp_path, port))
+                servers.enter_context(server_at(tmp_path, port, ELEMENTS))
                 await client.flush_acks()
                 again = await stream.batch(timeout=WAIT_SECONDS)
                 while len(again) < 8:

@@ -21,6 +21,7 @@ from client import (
     ConnectionLostError,
     Credentials,
     LogonError,
+    MessagesRefusedError,
     NameInUseError,
     ProtocolError,
     TimedOutError,
@@ -277,6 +278,33 @@ def test_a_timeout_is_told_as_it_was_asked_for(new_client: NewClient) -> None:
                 stream = await client.subscribe("t")
                 with pytest.raises(TimedOutError, match=r"message did not come within 0\.02 sec"):
                     await stream.next(timeout=0.02)
+
+    asyncio.run(scenario())
+
+
+def test_refusals_are_raised_after_a_flush_that_timed_out(new_client: NewClient) -> None:
+    """Although the server reports them once."""
+    flushes: list[Header] = []
+
+    def answer(header: Header, body: bytes) -> list[bytes]:
+        if header["c"] == "flush":
+            flushes.append(header)
+        if header["c"] != "flush" or len(flushes) > 1:
+            return accept(header, body)
+        ack = {"c": "ack", "cid": header["cid"], "a": "completed", "status": "success"}
+        return [frame(ack | {"matches": 2, "reason": "not entitled"})]
+
+    async def scenario() -> None:
+        with scripted_peer(answer) as peer:
+            async with new_client() as client:
+                await client.connect(uri(peer.port))
+                await client.logon()
+                with pytest.raises(TimedOutError):
+                    await client.flush(timeout=0.1)
+                with pytest.raises(MessagesRefusedError, match="2 messages were refused"):
+                    await client.flush()
+                await client.flush()
+        assert [header["o"] for header in flushes] == ["refusals"] * 3
 
     asyncio.run(scenario())
 
