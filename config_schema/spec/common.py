@@ -11,6 +11,9 @@ FILE_MODE: Final = 0o640
 """Permissions of the files that an instance makes, also of those without messages: logs have users,
 addresses and values in filters."""
 
+DIRECTORY_MODE: Final = 0o750
+"""Of directories that are made for files which a configuration names."""
+
 
 @dataclass(frozen=True, slots=True)
 class InetAddr:

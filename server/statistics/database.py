@@ -17,6 +17,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from config_schema.spec.common import DIRECTORY_MODE
 from server.base.data_files import MODE, FileInUseError, lock, version_mismatch
 from server.statistics import layout, takeover
 from server.statistics.resources import LIFETIMES
@@ -38,7 +39,6 @@ _LONGEST_LOG: Final = 16 << 20
 _VACUUM_PAGES: Final = 512
 """Given back to the file system in one step."""
 
-_DIRECTORY_MODE: Final = 0o750
 
 _MOST_LIFETIMES: Final = 1_000
 
@@ -367,7 +367,7 @@ def _claim(path: str) -> int:
         sqlite3.Error: somebody else records in it, or it cannot be written to.
     """
     try:
-        os.makedirs(os.path.dirname(path) or ".", _DIRECTORY_MODE, exist_ok=True)
+        os.makedirs(os.path.dirname(path) or ".", DIRECTORY_MODE, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
     except OSError as error:
         raise sqlite3.OperationalError(error.strerror) from None

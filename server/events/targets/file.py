@@ -19,14 +19,12 @@ from typing import Final
 
 from config_schema.problems import Problems
 from config_schema.spec import LogTargetSpec
-from config_schema.spec.common import FILE_MODE
+from config_schema.spec.common import DIRECTORY_MODE, FILE_MODE
 from server.events.targets.base import Line, Target
 from server.events.targets.streams import GzipStream, PlainStream, Stream, complete_gzip, plain_size
 
 DEFAULT_MASK: Final = "%Y-%m-%dT%H%M%S"
 """In the working directory, when a target has no FileName."""
-
-_DIRECTORY_MODE: Final = 0o750
 
 
 _HINTS: Final[Mapping[int, str]] = {
@@ -150,7 +148,7 @@ class FileTarget(Target):
 
     def _open(self, nanoseconds: int, *, append: bool) -> Stream:
         self.path = file_name(self._mask, self._format.suffix, self._rotation, nanoseconds)
-        os.makedirs(os.path.dirname(self.path) or ".", _DIRECTORY_MODE, exist_ok=True)
+        os.makedirs(os.path.dirname(self.path) or ".", DIRECTORY_MODE, exist_ok=True)
         if append:
             self._size = self._format.prepare(self.path)
         # Appending in any case: an external tool may truncate the file while it is being written.
