@@ -278,15 +278,20 @@ def test_messages_are_copied_to_a_second_server() -> None:
         ]
 
 
+def lease(header: Header, _body: bytes = b"") -> list[bytes]:
+    """Accept everything; a subscription gets a message of a queue."""
+    answers = accept(header)
+    if header["c"] == "subscribe":
+        leased = {"bm": "1|1|", "lp": "soon"}
+        answers.append(frame({"c": "p", "t": "t", "sids": header["sub_id"]} | leased, b"m"))
+    return answers
+
+
 def test_messages_of_a_queue_are_acknowledged_once_printed() -> None:
     def answer(header: Header, body: bytes) -> list[bytes]:
         if header["c"] == "sow_delete":
             return [HANG_UP]
-        answers = accept(header)
-        if header["c"] == "subscribe":
-            leased = {"bm": "1|1|", "lp": "soon"}
-            answers.append(frame({"c": "p", "t": "t", "sids": header["sub_id"]} | leased, b"m"))
-        return answers
+        return lease(header)
 
     with scripted_peer(answer) as peer:
         where = ["-server", f"127.0.0.1:{peer.port}", "-topic", "t"]
@@ -302,11 +307,7 @@ def test_a_refused_acknowledgement_is_an_error() -> None:
     def answer(header: Header, body: bytes) -> list[bytes]:
         if header["c"] == "sow_delete":
             return refuse(header, "invalid topic", "no queue")
-        answers = accept(header)
-        if header["c"] == "subscribe":
-            leased = {"bm": "1|1|", "lp": "soon"}
-            answers.append(frame({"c": "p", "t": "t", "sids": header["sub_id"]} | leased, b"m"))
-        return answers
+        return lease(header)
 
     with scripted_peer(answer) as peer:
         where = ["-server", f"127.0.0.1:{peer.port}", "-topic", "t"]
@@ -317,15 +318,7 @@ def test_a_refused_acknowledgement_is_an_error() -> None:
 
 def test_what_was_acknowledged_is_safe_when_the_command_ends() -> None:
     """It is on stable storage."""
-
-    def answer(header: Header, body: bytes) -> list[bytes]:
-        answers = accept(header)
-        if header["c"] == "subscribe":
-            leased = {"bm": "1|1|", "lp": "soon"}
-            answers.append(frame({"c": "p", "t": "t", "sids": header["sub_id"]} | leased, b"m"))
-        return answers
-
-    with scripted_peer(answer) as peer:
+    with scripted_peer(lease) as peer:
         subscriber = start("subscribe", "-server", f"127.0.0.1:{peer.port}", "-topic", "t", "-ack")
         wait_until(lambda: "sow_delete" in peer.commands())
         subscriber.send_signal(signal.SIGINT)
