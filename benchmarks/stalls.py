@@ -202,7 +202,6 @@ def expressions(ports: Ports) -> None:
 def compressed(ports: Ports) -> None:
     """Send what is tiny compressed and large inflated."""
     with socket.create_connection(("127.0.0.1", ports["amps"])) as peer:
-        peer.sendall(b"GET /amps/json?compression=zlib HTTP/1.1\r\nHost: a\r\n\r\n")
         packer = zlib.compressobj()
         logon = frame({"c": "logon", "client_name": "z", "mt": "json"})
         header = frame({"c": "publish", "t": "z"}, 64 * 1024 * 1024)
