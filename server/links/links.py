@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+import msgspec
+
 from server.links import identities
 from server.links.admin_addresses import AdminInterface
 from server.links.comings import Comings
@@ -107,7 +109,7 @@ class Links:
         self.conflicts: Final = Conflicts(clock, log)
         self.comings: Final = Comings(clock, log)
         self._clock = clock
-        self._description: Final = without_paths(replication.description)
+        self._told: Final = without_paths(replication.description)
         self._access: Final = PeerAccess(replication.destinations)
         self._links: set[Link] = set()
         self._by_peer: dict[str, list[Link]] = {}
@@ -166,7 +168,8 @@ class Links:
         self._links.add(link)
         user, password = credentials
         self.replication.destinations[destination].user = user
-        link.greet(self._hello(user=user, password=password, description=self._description))
+        description = msgspec.msgpack.encode(self._told)
+        link.greet(self._hello(user=user, password=password, description=description))
         return link
 
     def is_connected(self, destination: str) -> bool:
@@ -457,8 +460,7 @@ class Links:
     def _choose(self, link: Link, hello: Hello) -> None:
         """Keep a link with an instance, unless there is one already that is better."""
         if link.gate is not None and link.description is not None:
-            own = self.replication.description
-            description = told_to(own, link.description, link.destination, link.gate)
+            description = told_to(self._told, link.description, link.destination, link.gate)
             sends = link.destination is not None
             link.greet(self._hello(sends=sends, description=description))
         others = [one for one in self._by_peer.get(hello.instance, ()) if _is_of(one, hello)]
