@@ -68,11 +68,11 @@ def described(hello: Hello) -> Introduction:
     return description
 
 
-def without_paths(description: InstanceDescription) -> bytes:
+def without_paths(description: InstanceDescription) -> InstanceDescription:
     """Return a description as it is sent: of the files that it was written in, the names alone."""
     found = msgspec.to_builtins(description)
     _strip_paths(found)
-    return msgspec.msgpack.encode(found)
+    return msgspec.convert(found, InstanceDescription)
 
 
 def _strip_paths(value: object) -> None:
@@ -95,7 +95,7 @@ def told_to(
     it, what it has named itself, and what its user may replicate.
 
     Args:
-        own: what this instance is like.
+        own: what this instance is like, without paths.
         theirs: what the other one is like.
         destination: the Destination that the other one is; None if it is none.
         gate: of the connection.
@@ -117,7 +117,7 @@ def told_to(
         admin=None if gate.is_stranger else own.admin,
         read={name: place for name, place in own.read.items() if name == theirs.name},
     )
-    return without_paths(told)
+    return msgspec.msgpack.encode(told)
 
 
 class _Shared:
@@ -137,12 +137,13 @@ class _Shared:
         destination: str | None,
         gate: Gate,
     ) -> None:
-        self._sent = [
+        self._sent = {
             topic.selection
             for one in own.destinations
             if one.name == destination
             for topic in one.topics
-        ]
+        }
+        self._sent_expressions = [one for one in self._sent if one.is_expression]
         self._named = {
             *(one.selection for one in theirs.logged),
             *(one.selection for one in theirs.stored),
@@ -152,10 +153,15 @@ class _Shared:
         self._gate = gate
 
     def has(self, selection: Selection) -> bool:
-        """Return whether the other instance may know of one or many topics."""
-        if selection in self._named or any(one.overlaps(selection) for one in self._sent):
+        """Return whether the other instance may know of one or many topics.
+
+        There may be thousands of names, which are looked up, and few expressions.
+        """
+        if selection in self._named or selection in self._sent:
             return True
-        if selection.is_expression and any(map(selection.includes, self._named)):
+        if any(one.overlaps(selection) for one in self._sent_expressions):
+            return True
+        if selection.is_expression and any(map(selection.includes, (*self._named, *self._sent))):
             return True
         is_meant = any(one.overlaps(selection) for one in self._expressions)
         topic = Topic(selection.message_type, selection.name)

@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+import msgspec
+
 from server.links import identities
 from server.links.admin_addresses import AdminInterface
 from server.links.comings import Comings
@@ -107,6 +109,7 @@ class Links:
         self.conflicts: Final = Conflicts(clock, log)
         self.comings: Final = Comings(clock, log)
         self._clock = clock
+        self._told: Final = without_paths(replication.description)
         self._access: Final = PeerAccess(replication.destinations)
         self._links: set[Link] = set()
         self._by_peer: dict[str, list[Link]] = {}
@@ -165,7 +168,7 @@ class Links:
         self._links.add(link)
         user, password = credentials
         self.replication.destinations[destination].user = user
-        description = without_paths(self.replication.introduction())
+        description = msgspec.msgpack.encode(self.replication.introduction(self._told))
         link.greet(self._hello(user=user, password=password, description=description))
         return link
 
@@ -457,7 +460,7 @@ class Links:
     def _choose(self, link: Link, hello: Hello) -> None:
         """Keep a link with an instance, unless there is one already that is better."""
         if link.gate is not None and link.description is not None:
-            own = self.replication.introduction()
+            own = self.replication.introduction(self._told)
             description = told_to(own, link.description, link.destination, link.gate)
             sends = link.destination is not None
             link.greet(self._hello(sends=sends, description=description))
