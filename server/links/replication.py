@@ -250,9 +250,12 @@ class Replication:
         earlier = {name: one for name, one in self._cursors.items() if name not in found}
         return earlier | current
 
-    def introduction(self) -> Introduction:
-        """Return what is told to other instances when a link begins."""
-        description = self.description
+    def introduction(self, description: InstanceDescription) -> Introduction:
+        """Return what is told to other instances when a link begins.
+
+        Args:
+            description: of this instance, as far as it is told.
+        """
         return Introduction(
             **{name: getattr(description, name) for name in InstanceDescription.__struct_fields__},
             runs=tuple(self._transaction_log.runs()),
