@@ -7,10 +7,10 @@ BIN    := .venv/bin
 # Made when the server is installed, and when everything is; .venv goes with what is in it.
 SERVER     := .venv/.server
 EVERYTHING := .venv/.everything
-# Of what setup.py compiles, the modules that server/forms.py lists are Python.
+# Of what setup.py compiles, the modules that amperage/forms.py lists are Python.
 BUILT_FROM := pyproject.toml setup.py config_schema/version.py \
 	$(shell find server -name '*.pyx' -o -name '*.pxd') \
-	$(wildcard server/forms.py $(shell sed -n 's#^    "\([a-z_]*\)\.\([a-z_]*\)",$$#server/\1/\2.py#p' server/forms.py 2>/dev/null))
+	$(wildcard amperage/forms.py $(shell sed -n 's#^    "\([a-z_]*\)\.\([a-z_]*\)",$$#server/\1/\2.py#p' amperage/forms.py 2>/dev/null))
 PIP        := $(BIN)/pip install --disable-pip-version-check --editable
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))

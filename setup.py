@@ -1,7 +1,7 @@
 """What pyproject.toml cannot say: which modules are compiled, and what that takes.
 
 Cython compiles what is written for it, loops over bytes; mypyc the typed Python of the message path
-(server/forms.py lists it), unless AMPERAGE_PURE=1 is in the environment.
+(amperage/forms.py lists it), unless AMPERAGE_PURE=1 is in the environment.
 """
 
 import os
@@ -21,7 +21,7 @@ from setuptools.errors import CCompilerError, CompileError
 _NEEDS = run_path("scripts/build_needs.py")
 _ADVICE: str = _NEEDS["ADVICE"]
 _SERVER = Path("server")
-_FORMS = run_path("server/forms.py")
+_FORMS = run_path("amperage/forms.py")
 _DIGEST: str = _FORMS["digest_of"](_SERVER)  # of what is about to be compiled
 # Python's own flags, which CFLAGS takes the place of: both compilers count on numbers that wrap.
 _ALWAYS = ["-fwrapv"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from client import *  # noqa: F403 - all of it is given, at run time by __getattr__
+    from amperage.client import *  # noqa: F403 - all of it is given, at run time by __getattr__
 
     __version__: str
 
@@ -25,7 +25,7 @@ def __getattr__(name: str) -> Any:
 
         return VERSION
     with own_packages():
-        import client
+        from amperage import client
     if name != "__all__" and name not in client.__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals().update({exported: getattr(client, exported) for exported in client.__all__})

@@ -20,10 +20,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from amperage.wire.framing import frame
+from amperage.wire.header import Header, encode_header
 from benchmarks.harness import amperage, free_port
 from benchmarks.tables import print_table
-from server.wire.framing import frame
-from server.wire.header import Header, encode_header
 
 if TYPE_CHECKING:
     from selenium.webdriver.chrome.webdriver import WebDriver

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from amperage.wire.framing import frame
+from amperage.wire.header import Header, encode_header
 from benchmarks.tables import print_table
 from benchmarks.topics import topic_spec
 from server.base.clock import SteadySeconds, WallSeconds
@@ -30,8 +32,6 @@ from server.security.permissions import EVERYTHING
 from server.sow.memory_store import MemoryStore
 from server.sow.topic import SowTopic
 from server.topics.settings import Settings
-from server.wire.framing import frame
-from server.wire.header import Header, encode_header
 
 SUBSCRIPTIONS: Final = 10_000
 CONNECTIONS: Final = 10

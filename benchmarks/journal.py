@@ -16,10 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from amperage.wire.bookmarks import EPOCH
 from benchmarks.journal_server import report
 from server.journal import Journal, JournalSettings, Notice, parse_bookmark
 from server.journal.committer import PACE
-from server.wire.bookmarks import EPOCH
 
 ENTRIES: Final = 200_000
 _RECORD: Final = 96

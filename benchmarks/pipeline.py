@@ -23,6 +23,7 @@ import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from amperage.client import Client, TimedOutError
 from benchmarks.harness import amperage
 from benchmarks.orders import DIFFERENT, FIVE, LONG, SHORT, orders
 from benchmarks.spark_runs import (
@@ -35,7 +36,6 @@ from benchmarks.spark_runs import (
     start,
 )
 from benchmarks.tables import print_table
-from client import Client, TimedOutError
 
 ROWS: Final = {SHORT: 400_000, LONG: 200_000}
 RATE: Final = 10_000

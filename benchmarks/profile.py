@@ -19,12 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from amperage.wire import framing
 from benchmarks.harness import Measurement, tool
 from benchmarks.stages import Stages, compiled_names, read
 from benchmarks.tables import print_table
 from benchmarks.works import WORKS, Work, serving
 from server import forms
-from server.wire import framing
 
 SECONDS: Final = 8.0
 WARM: Final = 1.0

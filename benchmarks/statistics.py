@@ -23,6 +23,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from amperage.wire.framing import frame
+from amperage.wire.header import Header, encode_header
 from benchmarks.harness import Server, amperage, free_port, relay
 from benchmarks.tables import print_table
 from server.admin.http.messages import Document
@@ -32,8 +34,6 @@ from server.statistics.resources import CLIENTS as CLIENT_ENTRIES
 from server.statistics.resources import RESOURCES, SOW
 from server.statistics.sample import Snapshot
 from server.statistics.schema import Resource, Type, Value
-from server.wire.framing import frame
-from server.wire.header import Header, encode_header
 
 CLIENTS: Final = 1_000
 SUBSCRIPTIONS: Final = 10

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from server.wire import framing
+from amperage.wire import framing
 
 _PAGES: Final = [
     Path(__file__).parents[1] / "docs" / name for name in ("performance.md", "scaling.md")

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from client import Message
-from client.blocks import Block, block_of
+from amperage.client import Message
+from amperage.client.blocks import Block, block_of
 from pipeline.packed import Bodies
 
 _ENOUGH_BYTES: Final = 32 << 20

@@ -21,7 +21,7 @@ from typing import Final, Protocol, cast
 
 from setproctitle import setproctitle
 
-from client.uri import without_passwords
+from amperage.client.uri import without_passwords
 from pipeline.errors import PipelineError
 from pipeline.jobs.run import Run
 from server.program.command_line import Parser, make_parser

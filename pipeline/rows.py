@@ -33,7 +33,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from client import Message
+from amperage.client import Message
 from pipeline.arrived import Arrived
 from pipeline.arrow import check_names, require_values
 from pipeline.errors import PipelineError

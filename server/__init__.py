@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from server.forms import choose
+from amperage.forms import choose
 
 choose(Path(__file__).parent)

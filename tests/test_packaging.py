@@ -26,8 +26,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from amperage.forms import COMPILED, LIBRARY
 from config_schema.version import VERSION
-from server.forms import COMPILED, LIBRARY
 from tests.support.packages import PACKAGES
 from tests.support.server import COMMAND, RunningServer, free_port, wait_until_started
 from tests.support.waiting import WAIT_SECONDS

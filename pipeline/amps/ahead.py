@@ -11,14 +11,14 @@ import time
 from contextlib import ExitStack
 from typing import Final
 
-from client import NOW, Client, ClientError, CommandError, Message
+from amperage.client import NOW, Client, ClientError, CommandError, Message
+from amperage.wire.bookmarks import is_now
 from pipeline.amps.connection import AWAY, NOT_FOUND, data_loss, explained, session
 from pipeline.amps.limits import Limits
 from pipeline.amps.measuring import Measure, measure
 from pipeline.amps.offsets import Offset, bookmark_of, measured, ranges_of
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
-from server.wire.bookmarks import is_now
 
 _PAUSE: Final = 0.2
 """Seconds between two attempts to reach a server that is away."""

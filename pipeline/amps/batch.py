@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from client.block_client import BlockClient
-from client.blocks import Block
+from amperage.client.block_client import BlockClient
+from amperage.client.blocks import Block
 from pipeline.amps.connection import connected
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.selection import command_options

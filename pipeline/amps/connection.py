@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from client import (
+from amperage.client import (
     NOW,
     AuthenticationError,
     BadFilterError,
@@ -24,11 +24,11 @@ from client import (
     ServerUri,
     TimedOutError,
 )
-from client.block_client import BlockClient
-from client.blocking_commands import BlockingCommands
+from amperage.client.block_client import BlockClient
+from amperage.client.blocking_commands import BlockingCommands
+from amperage.wire.header import Header
 from pipeline.amps.options import AmpsOptions
 from pipeline.errors import PipelineError, option_error
-from server.wire.header import Header
 
 _BY_TYPE: Final[tuple[tuple[type[ClientError], str], ...]] = (
     (AuthenticationError, "server"),

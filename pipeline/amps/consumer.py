@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
 
-from client import Client, ClientError, CommandError, Message, MessageStream, TimedOutError
+from amperage.client import Client, ClientError, CommandError, Message, MessageStream, TimedOutError
 from pipeline.amps.connection import AWAY, NOT_FOUND, explained, session
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from client import CommandError, DuplicateMessageError
+from amperage.client import CommandError, DuplicateMessageError
 from pipeline.amps.connection import blaming, log_on, new_client
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.sink import LOGON_OPTIONS, Identity, Sink

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-from client import Message
+from amperage.client import Message
 from pipeline.amps.follower import Follower
 from pipeline.amps.limits import Limits
 from pipeline.amps.measuring import Measure

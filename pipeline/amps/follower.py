@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
-from client import NOW, Client, ClientError, Message, MessageStream, TimedOutError
-from client.block_client import BlockClient
+from amperage.client import NOW, Client, ClientError, Message, MessageStream, TimedOutError
+from amperage.client.block_client import BlockClient
 from pipeline.amps.connection import AWAY, explained, require_log, session
 from pipeline.amps.measuring import Measure, measure
 from pipeline.amps.offsets import End, LastRead, digest_of

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass, field, replace
 
-from client import (
+from amperage.client import (
     Authenticator,
     CredentialsError,
     SecretAuthenticator,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from client import Client, ClientError, CommandError
+from amperage.client import Client, ClientError, CommandError
 from pipeline.amps.options import AmpsOptions
 from pipeline.errors import option_error
 

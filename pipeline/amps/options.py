@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pyspark.sql.datasource import Filter
 
-from client import ClientError, ServerUri, parse_uri
+from amperage.client import ClientError, ServerUri, parse_uri
 from pipeline import tolerance
 from pipeline.amps.login import Login
 from pipeline.amps.uri import several

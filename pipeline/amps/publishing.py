@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from client import (
+from amperage.client import (
     Backoff,
     ClientError,
     CommandError,

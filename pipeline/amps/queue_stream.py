@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from client import Message
+from amperage.client import Message
 from pipeline.amps.connection import connected
 from pipeline.amps.consumer import Consumer, read_again
 from pipeline.amps.options import AmpsOptions

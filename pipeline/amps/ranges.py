@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from client import NOW, Client, CommandError
+from amperage.client import NOW, Client, CommandError
 from pipeline.amps.connection import NOT_FOUND, connected
 from pipeline.amps.offsets import Range, digest_of
 from pipeline.amps.options import AmpsOptions

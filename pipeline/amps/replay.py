@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from client import Client, Message
-from client.block_client import BlockClient
-from client.blocks import Block
+from amperage.client import Client, Message
+from amperage.client.block_client import BlockClient
+from amperage.client.blocks import Block
 from pipeline.amps.options import AmpsOptions
 
 

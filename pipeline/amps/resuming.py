@@ -16,13 +16,13 @@ from hashlib import blake2b
 from itertools import chain, repeat
 from typing import Final, Protocol
 
-from client import NOW
+from amperage.client import NOW
+from amperage.wire.bookmarks import client_hash
 from pipeline.amps.connection import session
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
 from pipeline.amps.sink import Identity
 from pipeline.bodies import Outgoing
-from server.wire.bookmarks import client_hash
 
 _COMPARED: Final = ("sow_key", "correlation_id")
 """What makes a message another one, besides topic and body, where rows say it."""

@@ -6,7 +6,7 @@ import uuid
 from abc import ABC, abstractmethod
 from typing import Final, NamedTuple, Self
 
-from client.blocking_commands import BlockingCommands
+from amperage.client.blocking_commands import BlockingCommands
 from pipeline.amps.connection import require_log
 from pipeline.amps.options import AmpsOptions
 from pipeline.bodies import Outgoing

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from client import EPOCH, NOW, InvalidTopicError, Message
+from amperage.client import EPOCH, NOW, InvalidTopicError, Message
 from pipeline.amps.batch import AmpsReader
 from pipeline.amps.connection import connected
 from pipeline.amps.log_range import LogRangeReader, is_range

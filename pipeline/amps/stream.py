@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from client import EPOCH
+from amperage.client import EPOCH
 from pipeline.amps.ahead import Ahead
 from pipeline.amps.followed import Followed
 from pipeline.amps.limits import default_limit, limits_of

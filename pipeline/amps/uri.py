@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from client import ClientError, uri
+from amperage.client import ClientError, uri
 from pipeline.errors import PipelineError
 
 
 def with_message_type(server: str, message_type: str) -> str:
-    """The URIs of servers for messages of a type, see `client.uri.with_message_type`.
+    """The URIs of servers for messages of a type, see `amperage.client.uri.with_message_type`.
 
     Raises:
         PipelineError: it is no URI.

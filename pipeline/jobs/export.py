@@ -13,7 +13,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from client.uri import without_passwords
+from amperage.client.uri import without_passwords
 from pipeline.compacting import Table
 from pipeline.errors import PipelineError
 from pipeline.files import FOLDER, State, Target, read_state

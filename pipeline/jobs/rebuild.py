@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from client.uri import without_passwords
+from amperage.client.uri import without_passwords
 from config_schema.spec import InstanceSpec, TopicSpec, ViewSpec
 from pipeline.configuration import read_configuration
 from pipeline.errors import PipelineError

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from client import ClientError
-from client.uri import ServerUri, parse_uri, without_passwords
+from amperage.client import ClientError
+from amperage.client.uri import ServerUri, parse_uri, without_passwords
 from pipeline.errors import PipelineError
 from pipeline.files import State, read_state, store
 from pipeline.jobs.sources import add_source, source_of

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from client import (
+from amperage.client import (
     Backoff,
     Client,
     CommandError,
@@ -24,7 +24,7 @@ from client import (
     PublishStore,
     StoredMessage,
 )
-from client.uri import ServerUri
+from amperage.client.uri import ServerUri
 from pipeline.amps.sink import LOGON_OPTIONS
 
 _PATIENCE: Final = 30.0

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from server.wire.framing import frame
-from server.wire.header import Header, encode_header
-from server.wire.numbered import SEQUENCE_KEY, split_at_sequence
+from amperage.wire.framing import frame
+from amperage.wire.header import Header, encode_header
+from amperage.wire.numbered import SEQUENCE_KEY, split_at_sequence
 
 if TYPE_CHECKING:
     from server.commands.sender import Answered

@@ -43,6 +43,7 @@ from server.views.projection import Projection
 from server.views.terms import AggregationTerms
 
 if TYPE_CHECKING:
+    from amperage.wire.header import Header
     from server.commands.query_terms import QueryTerms
     from server.commands.subscribing import Querying, Subscribing
     from server.expressions.tree import Field, Identifier, Reference
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from server.subscriptions.aggregate import Aggregate
     from server.subscriptions.subscription import Subscription
     from server.topics.stores import Selected
-    from server.wire.header import Header
 
 _LONGEST_PROJECTION: Final = 64 * 1024
 """Bytes (AMPS Command Reference, sow command: Options Field)."""

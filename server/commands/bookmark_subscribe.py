@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
+from amperage.wire.bookmarks import is_now
+from amperage.wire.header import Header
 from config_schema.units import UnitError, parse_interval
 from server.base.limits import MOST_BOOKMARKS
 from server.commands.acks import acknowledge, failure, success, wants
@@ -35,8 +37,6 @@ from server.replays.timeline import Timeline
 from server.security.permissions import Permission
 from server.subscriptions.conflation import Conflater
 from server.subscriptions.subscription import Subscription
-from server.wire.bookmarks import is_now
-from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.commands.subscribing import Subscribing

@@ -28,10 +28,10 @@ from server.security.permissions import Permission
 from server.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
+    from amperage.wire.header import Header
     from server.commands.steps import Steps
     from server.commands.subscribing import Subscribing
     from server.topics.transaction_log import Place, TransactionLog
-    from server.wire.header import Header
 
 _MOST_PARTS: Final = 1_000
 _MOST_DIGITS: Final = 18

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec.structs import replace
 
+from amperage.wire.header import Header, command_name, encode_header
 from server.base.limits import (
     MOST_ACKS,
     MOST_IDS,
@@ -35,7 +36,6 @@ from server.commands.memory import check_memory
 from server.commands.refusal import CommandRefused
 from server.commands.refuse import refuse
 from server.sow.store import StoreError
-from server.wire.header import Header, command_name, encode_header
 
 if TYPE_CHECKING:
     from server.commands.plain_acks import PlainAcks

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from amperage.wire.header import Header
 from server.commands.acks import acknowledge, wants
 from server.commands.publish import acknowledge_stored
-from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.commands.persisted_acks import Publisher

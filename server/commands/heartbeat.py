@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
+from amperage.wire.framing import frame
+from amperage.wire.header import Header, encode_header
 from server.commands.acks import acknowledge
 from server.commands.refusal import CommandRefused
 from server.commands.sender import Sender
-from server.wire.framing import frame
-from server.wire.header import Header, encode_header
 
 if TYPE_CHECKING:
     from server.commands.steps import Waiting

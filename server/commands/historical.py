@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from amperage.wire.bookmarks import NOW, is_now
 from server.commands.acks import NOT_READABLE, acknowledge
 from server.commands.bookmark_subscribe import make_subscription, read_bookmark, read_not_found
 from server.commands.options import option_refusal
@@ -34,16 +35,15 @@ from server.replays.replay import Replay
 from server.security.permissions import Permission
 from server.sow.store import StoreError
 from server.sow.topic import SowTopic
-from server.wire.bookmarks import NOW, is_now
 
 if TYPE_CHECKING:
+    from amperage.wire.header import Header
     from server.commands.subscribing import Subscribing
     from server.journal import Span
     from server.sow.history import PastPoint
     from server.subscriptions.subscription import Subscription
     from server.topics.stores import Selected
     from server.topics.transaction_log import Place
-    from server.wire.header import Header
 
 _DELTA: Final = "sow_and_delta_subscribe"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from amperage.wire.header import Header
 from config_schema.version import AMPS_VERSION
 from server.commands import sender
 from server.commands.acks import NOT_STORED, acknowledge, failure, wants
@@ -13,7 +14,6 @@ from server.commands.refusal import CommandRefused
 from server.security.authentication import Admission, Credentials, Limited, Origin
 from server.security.later import decided, when_decided
 from server.security.permissions import Permission
-from server.wire.header import Header
 
 if TYPE_CHECKING:
     from collections.abc import Generator

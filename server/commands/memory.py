@@ -19,8 +19,8 @@ from server.commands.refusal import CommandRefused
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from amperage.wire.header import Header
     from server.subscriptions.subscription import Subscription
-    from server.wire.header import Header
 
 _COMMAND: Final = 2048
 _FIELD: Final = 2000

@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from amperage.wire.header import Header
 from config_schema.units import UnitError, parse_interval
 from server.base.limits import MOST_CONFLATION_KEYS, MOST_SELECTED_FIELDS
 from server.commands.refusal import CommandRefused
@@ -24,7 +25,6 @@ from server.message_types.pretty import pretty_printer
 from server.message_types.selection import SelectionError, parse_selection
 from server.subscriptions.conflation import AUTOMATIC_INTERVAL, ConflationTerms
 from server.subscriptions.presentation import AS_PUBLISHED, Presentation, SelectList
-from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.commands.sender import Sender

@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from amperage.wire.bookmarks import EPOCH, is_now, parse_moment
 from server.commands.bookmark_subscribe import read_bookmark
 from server.commands.refusal import CommandRefused
 from server.commands.refuse import refuse
 from server.journal import BookmarkError, JournalUnreadable
 from server.sow.history import PastPoint
-from server.wire.bookmarks import EPOCH, is_now, parse_moment
 
 if TYPE_CHECKING:
+    from amperage.wire.header import Header
     from server.commands.persisted_acks import Publisher
     from server.journal import Span
     from server.topics.stores import Selected
     from server.topics.transaction_log import Place, TransactionLog
-    from server.wire.header import Header
 
 _NANOSECONDS: Final = 1000  # in a microsecond
 

@@ -25,10 +25,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from amperage.wire.header import Header
 from server.commands.acks import NOT_STORED, fail_sequences, failure, success
 from server.commands.sender import Sender
 from server.topics.stores import all_settled
-from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.commands.silent_refusals import SilentRefusals

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from amperage.wire.header import Header
 from server.base.limits import MOST_BOOKMARKS
 from server.commands.refuse import refuse
 from server.journal import JournalUnavailable
 from server.queues import Way, parse_marks
 from server.security.permissions import Permission
 from server.topics.queues.acknowledging import Said
-from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.commands.persisted_acks import Publisher

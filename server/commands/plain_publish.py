@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from amperage.wire.numbered import Marks, split_at_sequence, split_at_values
 from server.commands.acks import SequencedAcks
 from server.commands.writing import Publishable
-from server.wire.numbered import Marks, split_at_sequence, split_at_values
 
 if TYPE_CHECKING:
-    from server.wire.framing import Frame
-    from server.wire.numbered import FrameRun, Outline
+    from amperage.wire.framing import Frame
+    from amperage.wire.numbered import FrameRun, Outline
 
 _MOST_REMEMBERED: Final = 1024
 _LONGEST_REMEMBERED: Final = 512

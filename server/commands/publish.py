@@ -10,12 +10,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from amperage.wire.header import Header
 from server.commands.acks import acknowledge, acknowledge_late, wants
 from server.commands.refusal import CommandRefused
 from server.commands.selection import check_name
 from server.subscriptions.envelope import Envelope
 from server.topics.topic import RESERVED_TOPICS, is_reserved
-from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.commands.persisted_acks import Publisher, WhenStored

@@ -10,6 +10,9 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from amperage.wire.header import Header
+from amperage.wire.numbered import Marks
+from amperage.wire.sequences import numbers_of
 from server.commands.acks import SequencedAcks, fail_sequences
 from server.commands.plain_publish import (
     NO_MARKS,
@@ -21,9 +24,6 @@ from server.commands.publish import lifetime
 from server.commands.refuse import refuse
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.rejection import Rejection
-from server.wire.header import Header
-from server.wire.numbered import Marks
-from server.wire.sequences import numbers_of
 
 if TYPE_CHECKING:
     from server.commands.persisted_acks import Publisher

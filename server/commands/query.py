@@ -23,6 +23,7 @@ from server.subscriptions.entitled import (
 )
 
 if TYPE_CHECKING:
+    from amperage.wire.header import Header
     from server.commands.query_terms import QueryTerms
     from server.commands.subscribing import Querying
     from server.expressions.tree import Expr
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from server.sow.records import Record
     from server.subscriptions.presentation import Presentation
     from server.topics.stores import Selected
-    from server.wire.header import Header
 
 
 class QueryCommand:

@@ -15,10 +15,10 @@ from server.commands.selection import read_filter
 from server.expressions import ExpressionError, parse_order_by
 
 if TYPE_CHECKING:
+    from amperage.wire.header import Header
     from server.commands.sender import Sender
     from server.expressions.tree import Expr, OrderTerm
     from server.sow.history import PastPoint
-    from server.wire.header import Header
 
 _LARGEST_BATCH: Final = 10_000
 

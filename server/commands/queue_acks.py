@@ -27,6 +27,7 @@ from server.topics.queues.acknowledging import Acknowledged, Said
 from server.topics.queues.recording import NOBODY
 
 if TYPE_CHECKING:
+    from amperage.wire.header import Header
     from server.commands.persisted_acks import Publisher
     from server.commands.sender import Sender
     from server.commands.steps import Steps
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from server.queues import Mark
     from server.topics.queues.acknowledging import Found
     from server.topics.queues.topic import QueueTopic
-    from server.wire.header import Header
 
 _WAYS: Final = ("cancel", "expire")
 _EXCLUSIVE: Final = (*_WAYS, "extend", "redrive")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from amperage.wire.header import Header, command_name
 from server.commands.acks import fail, failure, wants
 from server.commands.refusal import CommandRefused
 from server.journal import JournalUnavailable
 from server.topics.refusals import RefusedBeforeError
 from server.topics.stored import REASONS
 from server.topics.transaction_log import DUPLICATE, DuplicateError
-from server.wire.header import Header, command_name
 
 if TYPE_CHECKING:
     from server.commands.persisted_acks import Publisher

@@ -12,12 +12,12 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
+from amperage.wire.header import LONGEST_NAME, Header
 from server.commands.acks import acknowledge
 from server.commands.memory import may_take, memory_of, memory_of_filter
 from server.commands.selection import read_filter
 from server.security.permissions import Permission
 from server.subscriptions.subscription import Subscription
-from server.wire.header import LONGEST_NAME, Header
 
 if TYPE_CHECKING:
     from server.commands.subscribing import Subscribing

@@ -15,10 +15,10 @@ from server.security.permissions import Permission
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from amperage.wire.header import Header
     from server.commands.sender import Sender
     from server.expressions.tree import Expr
     from server.topics.stores import Selected
-    from server.wire.header import Header
 
 
 def read_topic(

@@ -14,6 +14,7 @@ from server.subscriptions.client import Client
 from server.topics.audit import Party
 
 if TYPE_CHECKING:
+    from amperage.wire.header import Header
     from server.base.clock import SteadySeconds, WallSeconds
     from server.base.histogram import Histogram
     from server.expressions.prepared import FilterParser
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from server.topics.client_status import ClientStatus
     from server.topics.table import AnyTopic
     from server.topics.transaction_log import TransactionLog
-    from server.wire.header import Header
 
 
 @dataclass(frozen=True, slots=True)

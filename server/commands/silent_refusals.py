@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from server.commands.acks import wants
 
 if TYPE_CHECKING:
-    from server.wire.header import Header
+    from amperage.wire.header import Header
 
 _PUBLISHES: Final = ("publish", "p", "delta_publish")
 _TOLD_WITH: Final = ("processed", "completed", "stats", "persisted")

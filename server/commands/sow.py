@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from amperage.wire.header import Header
 from server.commands import aggregated
 from server.commands.acks import acknowledge
 from server.commands.options import check_query_options, read_options, read_presentation
@@ -14,7 +15,6 @@ from server.commands.query_terms import read_query_terms
 from server.commands.refusal import CommandRefused
 from server.commands.selection import read_topic, records_of, require_topic
 from server.security.permissions import Permission
-from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.commands.subscribing import Querying

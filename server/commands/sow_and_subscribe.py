@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from amperage.wire.header import Header
 from server.commands import aggregated, historical, subscribe
 from server.commands.acks import acknowledge
 from server.commands.options import read_options
@@ -35,7 +36,6 @@ from server.security.permissions import Permission
 from server.sow.record_test import RecordTest
 from server.subscriptions.entitled import permitted_filter
 from server.subscriptions.record_delivery import MATCH, Framer, RecordMessage
-from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.commands.query_terms import QueryTerms

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from amperage.wire.header import Header
 from server.commands.acks import acknowledge, wants
 from server.commands.options import check_delete_options, split_options
 from server.commands.publish import acknowledge_stored
@@ -44,7 +45,6 @@ from server.topics.refusals import RefusedBeforeError
 from server.topics.stored import REASONS, StoredTopic
 from server.topics.stores import all_settled
 from server.topics.transaction_log import DuplicateError
-from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.commands.persisted_acks import Publisher

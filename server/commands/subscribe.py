@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from amperage.wire.header import LONGEST_NAME, Header
 from server.base.limits import MOST_CONFLATED, MOST_PATTERNS, MOST_SELECT_LISTS
 from server.commands import counting
 from server.commands.acks import acknowledge
@@ -39,7 +40,6 @@ from server.security.permissions import Permission
 from server.subscriptions.conflation import Conflater
 from server.subscriptions.entitled import permitted_presentation
 from server.subscriptions.subscription import Subscription
-from server.wire.header import LONGEST_NAME, Header
 
 if TYPE_CHECKING:
     from server.commands.steps import Steps

@@ -11,10 +11,10 @@ from server.queries.run import Asker
 from server.replays.listener import Listener
 
 if TYPE_CHECKING:
+    from amperage.wire.header import Header
     from server.replays.tail import Tail
     from server.security.permissions import Permit
     from server.subscriptions.subscription import Subscription
-    from server.wire.header import Header
 
 
 class Querying(Publisher, Asker, Protocol):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from amperage.wire.header import Header
 from server.commands.acks import acknowledge
-from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.commands.sender import Answered

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
+from amperage.wire.header import Header
 from server.commands.acks import acknowledge
 from server.commands.refusal import CommandRefused
 from server.commands.sender import Answered
-from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.commands.steps import Steps

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from amperage.wire.framing import FrameSource, HeadedParts
+from amperage.wire.runs import RunReader
 from config_schema.spec import ConflatedTopicSpec, TopicRef
 from server.base.clock import Clock
 from server.base.histogram import Histogram
@@ -37,8 +39,6 @@ from server.topics.sow_stats import SowStats
 from server.topics.stores import Stores
 from server.topics.table import TopicTable
 from server.topics.view import View
-from server.wire.framing import FrameSource, HeadedParts
-from server.wire.runs import RunReader
 
 if TYPE_CHECKING:
     from config_schema.spec import ViewSpec

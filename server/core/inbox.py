@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from amperage.wire.framing import Frame, FrameSource
+    from amperage.wire.numbered import FrameRun
     from server.commands.plain_publish import Obey
     from server.commands.publish_runs import PublishRuns
-    from server.wire.framing import Frame, FrameSource
-    from server.wire.numbered import FrameRun
 
 
 class Inbox:

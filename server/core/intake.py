@@ -16,15 +16,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, Protocol
 
+from amperage.wire.compression import CompressedReader, Compression
+from amperage.wire.framing import FrameSource
 from server.base.limits import MOST_QUERIES
 from server.commands import sender
 from server.core.inbox import Inbox
 from server.core.turns import Pace
 from server.security.later import Pending
-from server.wire.compression import CompressedReader, Compression
-from server.wire.framing import FrameSource
 
 if TYPE_CHECKING:
+    from amperage.wire.framing import FrameError
     from server.base.clock import SteadySeconds, WallSeconds
     from server.commands.publish_runs import PublishRuns
     from server.commands.steps import Steps
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from server.core.lobby import Visit
     from server.core.turns import Turns
     from server.queries.run import QueryRun
-    from server.wire.framing import FrameError
 
 _HELD_SECONDS: Final = 0.005
 """After how long it is looked again whether a peer that is held may go on."""

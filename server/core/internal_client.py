@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from amperage.wire.framing import FrameReader
+from amperage.wire.header import Header
 from server.commands import aggregated
 from server.commands.dispatch import AFTER_LOGON
 from server.commands.options import check_query_options, read_presentation, split_options
@@ -26,8 +28,6 @@ from server.security.modules import OPEN
 from server.security.permissions import EVERYTHING, Permission
 from server.sow.keys import KeyRefusedError
 from server.sow.topic import SowTopic
-from server.wire.framing import FrameReader
-from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.core.engine import Engine

@@ -18,6 +18,21 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
+from amperage.wire.bookmarks import client_hash
+from amperage.wire.framing import (
+    LONGEST_HEADER,
+    FrameError,
+    FrameSource,
+    LongHeaderError,
+    frame,
+)
+from amperage.wire.header import (
+    Header,
+    HeaderError,
+    decode_frame,
+    encode_header,
+    glance_at,
+)
 from server.base.limits import MOST_HEADER, MOST_HEADER_BEFORE_LOGON
 from server.commands import dispatch
 from server.commands.acks import failure
@@ -42,21 +57,6 @@ from server.subscriptions.outbox import Outbox, Outboxes
 from server.subscriptions.subscription import Subscription
 from server.subscriptions.transcript import with_transcript
 from server.topics.audit import Party
-from server.wire.bookmarks import client_hash
-from server.wire.framing import (
-    LONGEST_HEADER,
-    FrameError,
-    FrameSource,
-    LongHeaderError,
-    frame,
-)
-from server.wire.header import (
-    Header,
-    HeaderError,
-    decode_frame,
-    encode_header,
-    glance_at,
-)
 
 if TYPE_CHECKING:
     from server.core.departed import Departed

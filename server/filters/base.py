@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Protocol
 
-from server.wire.header import Header
+from amperage.wire.header import Header
 
 
 class Verdict(Enum):

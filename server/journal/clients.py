@@ -17,10 +17,10 @@ from typing import Final
 
 import numpy as np
 
+from amperage.wire.bookmarks import client_hash
 from server.journal.layout import with_checksum
 from server.journal.runs import RUN_BITS
 from server.journal.side_files import check_side_file
-from server.wire.bookmarks import client_hash
 
 MAGIC: Final = b"AMPGCACK"
 VERSION: Final = 1

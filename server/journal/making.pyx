@@ -18,7 +18,7 @@ from libc.string cimport memcpy
 from server.journal.octets cimport (
     crc32c, load_u32, store_u32, store_u64, uint8_t, uint32_t, uint64_t
 )
-from server.wire.places cimport Places
+from amperage.wire.places cimport Places
 from server.journal.record cimport (
     SIZE, TXID, TIMESTAMP, CLIENT, SEQUENCE, SOURCE_TXID, SOURCE, SOW_KEY, BODY_START, BODY_LENGTH,
     EXTRAS_LENGTH, TOPIC, ORIGIN, EXPIRATION, BODY_CRC, KIND, FLAGS, LAG, CRC

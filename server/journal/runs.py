@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from server.wire.bookmarks import client_hash
+from amperage.wire.bookmarks import client_hash
 
 MAX_RUNS: Final = 1000
 """Older ones are forgotten: what they have named by place is not found any more."""

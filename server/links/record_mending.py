@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from amperage.wire.bookmarks import client_hash
 from server.base.malformed import MALFORMED
 from server.journal import EVENTS, Account, JournalUnreadable, Kind, Origin, Span, Topic
 from server.journal.errors import reason
@@ -41,7 +42,6 @@ from server.journal.layout import (
 from server.links.asking import Answers, Asked, Asking
 from server.replication import Hop, hops, lengthen
 from server.replication.known import was_made_by
-from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
     from server.base.clock import Clock

@@ -20,7 +20,7 @@ from server.message_types.json_members cimport (
     Member, MemberWalk, Number, Text, ODD, READ, STOPPED, read_number
 )
 from server.message_types.json_tokens cimport skip_value
-from server.wire.places cimport Places
+from amperage.wire.places cimport Places
 
 cdef enum:
     LESS = 1

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from amperage.wire.framing import frame
+from amperage.wire.header import json_text
 from server.sow.records import to_seconds
 from server.subscriptions.envelope import correlation_key, iso_timestamp
-from server.wire.framing import frame
-from server.wire.header import json_text
 
 if TYPE_CHECKING:
     from server.sow.records import Record

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from amperage.wire.framing import frame
+from amperage.wire.header import Header, encode_header
 from server.base.slices import portions
 from server.queries.batches import BatchWriter
 from server.subscriptions.outbox import Outbox, Reservation
-from server.wire.framing import frame
-from server.wire.header import Header, encode_header
 
 if TYPE_CHECKING:
     from server.base.slices import Slices

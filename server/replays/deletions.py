@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from amperage.wire.header import json_text
+from amperage.wire.places import framed
 from server.journal import MESSAGES, Kind
 from server.journal.records import RECORD_TYPE
 from server.subscriptions.record_delivery import DELETED
-from server.wire.header import json_text
-from server.wire.places import framed
 
 if TYPE_CHECKING:
     from server.journal import PackedRun

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Protocol
 from server.subscriptions.subscriber import Subscriber
 
 if TYPE_CHECKING:
+    from amperage.wire.header import Header
     from server.base.clock import Clock
     from server.base.log import Log
     from server.base.slices import Slices
     from server.topics.settings import Settings
     from server.topics.stores import Stores
     from server.topics.table import TopicTable
-    from server.wire.header import Header
 
 
 class Surroundings(Protocol):

@@ -23,6 +23,7 @@ from server.replays.logged_topics import LoggedTopics
 from server.replays.reading import Reading
 
 if TYPE_CHECKING:
+    from amperage.wire.header import Header
     from server.journal import JournalUnreadable
     from server.replays.listener import Listener
     from server.replays.paged import PagedRecords
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from server.subscriptions.filter_costs import FilterCost
     from server.subscriptions.subscription import Subscription
     from server.topics.transaction_log import TransactionLog
-    from server.wire.header import Header
 
 _LET_GO_AT_ONCE: Final = 200
 """Messages that have waited to be conflated and leave in a slice when a replay is complete."""

@@ -15,7 +15,7 @@ import os
 from ctypes import byref, c_uint32
 from typing import Final
 
-from client.gssapi import (
+from amperage.client.gssapi import (
     ACCEPT,
     ANONYMOUS,
     KERBEROS,

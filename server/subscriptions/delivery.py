@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from amperage.wire.framing import frame_head
+from amperage.wire.header import json_text
+from amperage.wire.places import Places, framed
 from server.subscriptions.envelope import Envelope
 from server.subscriptions.failures import give_up_on
 from server.subscriptions.message_run import MessageRun
 from server.subscriptions.outbox import LARGE_BODY
 from server.subscriptions.presentation import Presentation
-from server.wire.framing import frame_head
-from server.wire.header import json_text
-from server.wire.places import Places, framed
 
 if TYPE_CHECKING:
     from server.subscriptions.subscription import Subscription

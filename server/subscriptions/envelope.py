@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
+from amperage.wire.header import json_text
 from server.expressions.context import MessageContext
-from server.wire.header import json_text
 
 if TYPE_CHECKING:
     from server.subscriptions.client import Client

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from amperage.wire.header import Header
 from server.expressions.effort import TooCostlyError
-from server.wire.header import Header
 
 if TYPE_CHECKING:
     from server.base.log import Log

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Self
 
+from amperage.wire.header import json_text
 from server.expressions.context import MessageContext
 from server.journal.entry import NO_ORIGIN
 from server.journal.layout import decode_text
 from server.subscriptions.envelope import Envelope, correlation_key
 from server.subscriptions.logged_frames import frames
-from server.wire.header import json_text
 
 if TYPE_CHECKING:
     from server.journal import Entry, Origin, PackedRun

@@ -12,7 +12,7 @@ from server.journal.octets cimport load_u32, load_u64, uint8_t, uint32_t, uint64
 from server.journal.record cimport (
     SIZE, TIMESTAMP, CLIENT, SEQUENCE, SOW_KEY, BODY_START, BODY_LENGTH
 )
-from server.wire.putting cimport put, put_length
+from amperage.wire.putting cimport put, put_length
 
 from server.subscriptions.envelope import iso_timestamp
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from amperage.wire.header import json_text
 from server.message_types.base import BodyError, MessageType
 from server.message_types.selection import Selection
-from server.wire.header import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
+from amperage.wire.framing import frame
+from amperage.wire.header import json_text
 from server.journal.blocks import of_one
 from server.sow.records import to_seconds
 from server.subscriptions.envelope import Envelope, correlation_key
 from server.subscriptions.presentation import Presentation
 from server.subscriptions.record_frames import frames
-from server.wire.framing import frame
-from server.wire.header import json_text
 
 if TYPE_CHECKING:
     from server.sow.record_run import RecordRun

@@ -10,7 +10,7 @@ from cpython.long cimport PyLong_AsUnsignedLongLong
 
 from server.base.decimals cimport count_decimals, put_decimals
 from server.journal.octets cimport uint8_t, uint64_t
-from server.wire.putting cimport put, put_length
+from amperage.wire.putting cimport put, put_length
 
 cdef enum:  # bytes of keys, without their values
     SOW_KEY_KEY = 7  # ,"k":""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from amperage.wire.header import json_text
 from server.expressions.context import MessageContext
 from server.subscriptions.envelope import Envelope
-from server.wire.header import json_text
 
 
 class ReplicatedEnvelope(Envelope):

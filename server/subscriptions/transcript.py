@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from server.wire.framing import contents, header_end
-from server.wire.header import command_name
+from amperage.wire.framing import contents, header_end
+from amperage.wire.header import command_name
 
 if TYPE_CHECKING:
     from server.base.log import Log

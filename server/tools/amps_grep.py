@@ -19,6 +19,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final, cast
 
+from amperage.wire.bookmarks import client_hash
 from server.base.json_lines import json_line
 from server.journal.clients import publisher_part, server_made_identity
 from server.journal.inspection import Slot
@@ -30,7 +31,6 @@ from server.tools.grep_files import FileKind, files_below, kind_of_file
 from server.tools.journal_printer import JournalPrinter
 from server.tools.journal_text import entry_text, is_noop, open_reader, write_out
 from server.tools.log_entries import LogLines, log_entries, parts_of
-from server.wire.bookmarks import client_hash
 
 NAME: Final = "amps-grep"
 FOUND: Final = 0

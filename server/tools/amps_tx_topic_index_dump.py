@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from amperage.wire.bookmarks import client_hash
 from server.base.json_lines import json_line
 from server.base.regular_files import read_regular
 from server.journal.entry import Topic
@@ -32,7 +33,6 @@ from server.program.console import say
 from server.tools.command import command
 from server.tools.damage import reason
 from server.tools.journal_text import RULE, write_out
-from server.wire.bookmarks import client_hash
 
 NAME: Final = "amps_tx_topic_index_dump"
 PROBLEM: Final = 1

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from amperage.wire.bookmarks import client_hash
 from server.base.json_lines import json_line
 from server.journal.entry import Entry, Kind
 from server.journal.inspection import JournalReader, Slot
@@ -30,7 +31,6 @@ from server.journal.missing import decode_note
 from server.journal.times import iso_timestamp, raw_timestamp
 from server.queues import decode
 from server.tools.damage import reason
-from server.wire.bookmarks import client_hash
 
 RULE: Final = b"_" * 62 + b"\n"
 

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from amperage.wire.bookmarks import client_hash
 from server.journal import MESSAGES, JournalUnavailable, Kind
 from server.replication import Recorded, Same
 from server.replication.columns import by_client, rows
@@ -25,7 +26,6 @@ from server.topics.incoming_refusals import IncomingRefusals
 from server.topics.interleaved import Interleaved, OneByOneError
 from server.topics.journaled import JournaledStoredTopic, JournaledTopic
 from server.topics.queues.topic import QueueTopic
-from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
     from server.base.clock import Clock

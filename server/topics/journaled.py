@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from amperage.wire.header import json_text
 from server.journal import MESSAGES, JournalUnavailable, Kind
 from server.journal.blocks import made_of, part_of
 from server.replication.columns import picked
@@ -26,7 +27,6 @@ from server.topics.stored import REASONS, StoredTopic
 from server.topics.topic import Topic
 from server.topics.topic_journal import TopicJournal, as_recorded
 from server.topics.transaction_log import DuplicateError
-from server.wire.header import json_text
 
 if TYPE_CHECKING:
     from server.expressions import Functions

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from amperage.wire.bookmarks import client_hash
 from server.journal import EntryTooLarge, JournalUnavailable
 from server.topics.journaled import JournaledStoredTopic
-from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
     from server.base.clock import Clock

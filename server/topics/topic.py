@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
+from amperage.wire.header import is_plain_text
+from amperage.wire.places import framed_for, framed_for_each
 from server.expressions.context import NO_CONTEXT
 from server.subscriptions.audience import Audience
 from server.subscriptions.conflated_delivery import ConflatedDelivery
@@ -34,8 +36,6 @@ from server.subscriptions.sink import SinkDelivery
 from server.subscriptions.subscription import Subscription
 from server.subscriptions.value_matching import MOST_AT_ONCE, ValueMatching
 from server.subscriptions.watched import WatchedDelivery
-from server.wire.header import is_plain_text
-from server.wire.places import framed_for, framed_for_each
 
 if TYPE_CHECKING:
     from server.expressions import Functions

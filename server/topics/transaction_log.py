@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from amperage.wire.bookmarks import client_hash
 from server.expressions.topic_names import AUDIT
 from server.journal import (
     EVENTS,
@@ -29,7 +30,6 @@ from server.journal import (
 from server.journal.clients import server_made_identity
 from server.journal.errors import reason
 from server.topics.refusals import Refusals, RefusedBeforeError
-from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
     from pathlib import Path

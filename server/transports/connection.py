@@ -20,12 +20,12 @@ from server.subscriptions.slow_clients import Backlog, Pool
 from server.transports.socket_readings import look
 
 if TYPE_CHECKING:
+    from amperage.wire.framing import FrameSource
     from server.base.complaints import Complaints
     from server.core.engine import Engine
     from server.core.entrance import Entrance
     from server.core.session import Session
     from server.transports.descriptors import DescriptorReserve
-    from server.wire.framing import FrameSource
 
 _LINGER_SECONDS: Final = 5.0
 HANDSHAKE_SECONDS: Final = 10.0

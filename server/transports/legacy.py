@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from amperage.wire.legacy.dialect import Dialect
+from amperage.wire.legacy.dialects import DIALECTS
+from amperage.wire.legacy.fix import FixDialect
+from amperage.wire.legacy.peer import LegacyPeer
 from config_schema.spec import MessageTypeSpec
 from server.transports.connection import Reception
 from server.transports.stream import StreamConnection
-from server.wire.legacy.dialect import Dialect
-from server.wire.legacy.dialects import DIALECTS
-from server.wire.legacy.fix import FixDialect
-from server.wire.legacy.peer import LegacyPeer
 
 _FIX_MODULES: Final = ("fix", "nvfix")
 

@@ -1,17 +1,17 @@
 """Connections that carry frames as a stream of bytes: tcp, tcps and amps-unix.
 
 How a connection begins is the peer's choice: with frames, with an HTTP preflight, compressed
-(server/wire/opening.py). Once that is known, plain frames take the shortest way.
+(amperage/wire/opening.py). Once that is known, plain frames take the shortest way.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from amperage.wire.compression import Compression
+from amperage.wire.framing import FrameError
+from amperage.wire.opening import Opening
 from server.transports.connection import Connection, Reception
-from server.wire.compression import Compression
-from server.wire.framing import FrameError
-from server.wire.opening import Opening
 
 if TYPE_CHECKING:
     from server.core.session import Session

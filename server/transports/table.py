@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from amperage.wire.legacy.dialect import Dialect
+from amperage.wire.legacy.dialects import DIALECTS
 from config_schema.spec import InstanceSpec, ProtocolSpec, SlowClientLimits, TransportSpec
 from config_schema.spec.exposure import accepts_everyone
 from config_schema.units import parse_external_address
@@ -38,8 +40,6 @@ from server.transports.stream import StreamConnection
 from server.transports.tls import watch_files
 from server.transports.trusted_admin import TrustedAdmin
 from server.transports.websocket import WebsocketConnection, WebsocketSettings
-from server.wire.legacy.dialect import Dialect
-from server.wire.legacy.dialects import DIALECTS
 
 if TYPE_CHECKING:
     from server.links.links import Links

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from websockets.http11 import Request
 
+from amperage.wire.framing import FrameError
+from amperage.wire.websocket import WebsocketPeer
 from server.security.later import Pending
 from server.topics.audit import Party
 from server.transports.connection import HANDSHAKE_SECONDS, Connection, Reception
 from server.transports.handshake import Admittance, Doorkeeper, HandshakeRefused
-from server.wire.framing import FrameError
-from server.wire.websocket import WebsocketPeer
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from actions.module import ProvisionFailed
+from amperage.wire.bookmarks import client_hash
 from server.base.octets import to_octets
-from server.wire.bookmarks import client_hash
 from tests.actions.support import Bench, Use, echo, on_publish, publish
 from tests.core.replicas import Replica, Road
 from tests.sow.support import topic_spec

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import amperage
-import client
-from server.wire.header import Header
+from amperage import client
+from amperage.wire.header import Header
 from tests.support.waiting import WAIT_SECONDS
 
 ROOT = Path(__file__).parents[2]

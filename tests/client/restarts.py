@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from client import AsyncClient
+from amperage.client import AsyncClient
 from tests.client.shells import NewClient
 from tests.support.forked import Prepare
 from tests.support.server import CONFIGURATION, RunningServer, running_configuration

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self, cast
 
-from client import (
+from amperage.client import (
     AsyncClient,
     AsyncHAClient,
     Backoff,

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from client import (
+from amperage.client import (
     BadFilterError,
     BadRegexTopicError,
     InvalidTopicError,

@@ -1,4 +1,4 @@
-"""The client can be taken out: it needs `server.wire` of the server, and nothing else of ours."""
+"""The client can be taken out: it needs `amperage.wire` of the server, and nothing else of ours."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ sys.path += [directory, libraries]
 import importlib
 import pkgutil
 
-import client
-import server.wire
+from amperage import client
+import amperage.wire
 
-for package in (client, server.wire):
+for package in (client, amperage.wire):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
 
@@ -47,7 +47,7 @@ def _not_to_copy(directory: str, names: list[str]) -> set[str]:
 
 def test_a_copy_of_the_client_and_of_the_wire_publishes_and_subscribes(tmp_path: Path) -> None:
     apart = tmp_path / "apart"
-    for package in ("client", "server/wire"):
+    for package in ("client", "amperage/wire"):
         shutil.copytree(_ROOT / package, apart / package, ignore=_not_to_copy)
     (apart / "server" / "__init__.py").touch()
     # Without `site`, an installation of the project in this environment is out of reach.

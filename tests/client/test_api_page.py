@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 
-import client
+from amperage import client
 from tests.documentation.fences import ROOT
 
 PAGE = ROOT / "docs" / "client_api.md"

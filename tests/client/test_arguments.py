@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from client import (
+from amperage.client import (
     AsyncClient,
     AsyncHAClient,
     AuthenticationError,
@@ -32,11 +32,11 @@ from client import (
     ServerChooser,
     TimedOutError,
 )
-from client.limits import LARGEST_BODY, LARGEST_HEADER
-from client.protocol import ClientProtocol
-from client.recovery import RecoveringProtocol
+from amperage.client.limits import LARGEST_BODY, LARGEST_HEADER
+from amperage.client.protocol import ClientProtocol
+from amperage.client.recovery import RecoveringProtocol
+from amperage.wire.framing import MAXIMUM_FRAME
 from server.base.limits import MOST_HEADER
-from server.wire.framing import MAXIMUM_FRAME
 from tests.client.scripted_peer import HANG_UP, Header, accept, scripted_peer
 from tests.client.shells import HA_SHELLS, SHELLS, NewClient
 from tests.client.wire_in import make, online, sent

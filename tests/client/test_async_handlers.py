@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from client import (
+from amperage.client import (
     AsyncClient,
     AsyncHAClient,
     CommandError,

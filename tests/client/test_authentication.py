@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from client import (
+from amperage.client import (
     AuthenticationError,
     Backoff,
     Credentials,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client import (
+from amperage.client import (
     AuthenticationError,
     Backoff,
     ClientError,
@@ -18,8 +18,8 @@ from client import (
     ServerChooser,
     parse_uri,
 )
-from client.reconnection import Reconnection
-from client.servers import Order
+from amperage.client.reconnection import Reconnection
+from amperage.client.servers import Order
 
 A, B, C = "tcp://a:1/amps", "tcp://b:1/amps", "tcp://c:1/amps"
 REFUSED = ConnectError("connection refused")

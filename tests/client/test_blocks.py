@@ -10,14 +10,14 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from client import ProtocolError
-from client.block_client import BlockClient
-from client.blocks import Block, block_of
-from client.message import Message
-from client.pending import Inbox
-from client.protocol import ClientProtocol
-from server.wire.header import Header
-from server.wire.message_blocks import FIELDS
+from amperage.client import ProtocolError
+from amperage.client.block_client import BlockClient
+from amperage.client.blocks import Block, block_of
+from amperage.client.message import Message
+from amperage.client.pending import Inbox
+from amperage.client.protocol import ClientProtocol
+from amperage.wire.header import Header
+from amperage.wire.message_blocks import FIELDS
 from tests.support.server import RunningServer, module_server
 from tests.support.waiting import WAIT_SECONDS
 

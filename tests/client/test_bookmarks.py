@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client import EPOCH, MOST_RECENT, NOW, BookmarkStore
-from client.bookmarks import BookmarkTrail, places_in
+from amperage.client import EPOCH, MOST_RECENT, NOW, BookmarkStore
+from amperage.client.bookmarks import BookmarkTrail, places_in
 
 
 def test_nothing_received_begins_as_it_was_to_begin() -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from client import AsyncHAClient, ConnectError, ProtocolError, parse_uri
-from client.channels import CompressedChannel, WebsocketChannel
+from amperage.client import AsyncHAClient, ConnectError, ProtocolError, parse_uri
+from amperage.client.channels import CompressedChannel, WebsocketChannel
 from tests.client.shells import HA_SHELLS, NewClient
 from tests.support.server import free_port, running_server
 from tests.support.waiting import WAIT_SECONDS

@@ -16,9 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import rule
 
-from client import MOST_RECENT, NOW, FileBookmarkStore, FilePublishStore, HAClient, StoreError
-from client.bookmarks import BookmarkTrail
-from client.record_log import RecordLog
+from amperage.client import (
+    MOST_RECENT,
+    NOW,
+    FileBookmarkStore,
+    FilePublishStore,
+    HAClient,
+    StoreError,
+)
+from amperage.client.bookmarks import BookmarkTrail
+from amperage.client.record_log import RecordLog
 from tests.client.scripted_peer import accept, scripted_peer
 from tests.client.shells import HA_SHELLS, NewHAClient
 from tests.client.test_publish_store import StoreMachine
@@ -302,7 +309,7 @@ def test_a_file_of_the_first_form_is_read(tmp_path: Path) -> None:
 
 CONSUMER = """
 import sys
-from client import FileBookmarkStore
+from amperage.client import FileBookmarkStore
 store = FileBookmarkStore(sys.argv[1])
 trail = store.trail("s", "recent")
 store.keep("s", trail)
@@ -361,7 +368,7 @@ def test_a_store_in_a_file_wants_a_name_that_lasts(tmp_path: Path) -> None:
 
 PUBLISHER = """
 import sys
-from client import FilePublishStore, HAClient
+from amperage.client import FilePublishStore, HAClient
 client = HAClient([sys.argv[1]], "mine", publish_store=FilePublishStore(sys.argv[2]))
 client.connect()
 n = 0

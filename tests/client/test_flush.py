@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from client import (
+from amperage.client import (
     AsyncClient,
     CommandError,
     InvalidTopicError,

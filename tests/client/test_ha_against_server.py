@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from client import (
+from amperage.client import (
     AsyncClient,
     CommandError,
     ConnectionEvent,

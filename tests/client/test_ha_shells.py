@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from client import (
+from amperage.client import (
     Backoff,
     BookmarkStore,
     ConnectionEvent,
@@ -23,7 +23,7 @@ from client import (
     TimedOutError,
     parse_uri,
 )
-from client.errors import CommandError
+from amperage.client.errors import CommandError
 from tests.client.scripted_peer import HANG_UP, Header, ScriptedPeer, accept, refuse, scripted_peer
 from tests.client.shells import NewHAClient
 from tests.support.raw import frame

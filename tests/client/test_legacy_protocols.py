@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from client import BadFilterError, Client
+from amperage.client import BadFilterError, Client
 from tests.client.shells import NewClient
 from tests.support.server import free_port, running_server
 from tests.support.waiting import WAIT_SECONDS

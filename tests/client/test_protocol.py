@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.errors import (
+from amperage.client.errors import (
     AuthenticationError,
     BadFilterError,
     BadRegexTopicError,
@@ -21,7 +21,7 @@ from client.errors import (
     ProtocolError,
     SubscriptionExistsError,
 )
-from client.protocol import ClientProtocol
+from amperage.client.protocol import ClientProtocol
 from tests.client.wire_in import FEEDS, Feed, ack, bodies, inbox_of, sent
 from tests.support.raw import frame
 

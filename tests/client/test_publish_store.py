@@ -7,7 +7,7 @@ import json
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from client import PublishStore
+from amperage.client import PublishStore
 
 ROOM = 2000
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from client import AsyncClient, Message
-from client.aio_stream import AsyncMessageStream
+from amperage.client import AsyncClient, Message
+from amperage.client.aio_stream import AsyncMessageStream
 from tests.client.shells import NewClient
 from tests.support.server import RunningServer, module_server
 from tests.support.waiting import WAIT_SECONDS

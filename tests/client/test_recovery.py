@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.bookmarks import MOST_RECENT, BookmarkStore
-from client.errors import ConnectionLostError, GaveUpError, NotEntitledError
-from client.message import Message
-from client.pending import Inbox, Request
-from client.publish_store import PublishStore
-from client.recovery import RecoveringProtocol
-from server.wire.header import Header
+from amperage.client.bookmarks import MOST_RECENT, BookmarkStore
+from amperage.client.errors import ConnectionLostError, GaveUpError, NotEntitledError
+from amperage.client.message import Message
+from amperage.client.pending import Inbox, Request
+from amperage.client.publish_store import PublishStore
+from amperage.client.recovery import RecoveringProtocol
+from amperage.wire.header import Header
 from tests.client.model_server import ModelServer
 from tests.client.wire_in import ack, bodies, inbox_of, make, online, sent
 from tests.support.raw import frame

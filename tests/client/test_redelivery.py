@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from client import AsyncClient, Message
-from client.aio_stream import AsyncMessageStream
+from amperage.client import AsyncClient, Message
+from amperage.client.aio_stream import AsyncMessageStream
 from tests.client.scripted_peer import Header, ScriptedPeer, accept, scripted_peer
 from tests.client.shells import NewClient
 from tests.support.raw import frame

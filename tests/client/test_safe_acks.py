@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from client import (
+from amperage.client import (
     AsyncClient,
     ConnectionLostError,
     TimedOutError,
 )
-from client.aio_stream import AsyncMessageStream
+from amperage.client.aio_stream import AsyncMessageStream
 from tests.client.restarts import server_at, session
 from tests.client.shells import PATIENT, NewClient, NewHAClient
 from tests.support.bad_disk import BadDisk

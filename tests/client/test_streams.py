@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from client import FileBookmarkStore, TimedOutError
-from client.message import Message
-from server.wire.header import Header
+from amperage.client import FileBookmarkStore, TimedOutError
+from amperage.client.message import Message
+from amperage.wire.header import Header
 from tests.client.scripted_peer import Answer, accept, scripted_peer
 from tests.client.scripted_peer import Header as Keys
 from tests.client.shells import HA_SHELLS, NewClient

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from client import (
+from amperage.client import (
     Backoff,
     Client,
     CommandError,
@@ -109,7 +109,7 @@ def test_a_handler_that_is_slow_keeps_its_connection_and_holds_back_the_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """More waits than may; it is not read on, but the client shows that it is alive."""
-    monkeypatch.setattr("client.backpressure.QUEUED_AT_MOST", 10)
+    monkeypatch.setattr("amperage.client.backpressure.QUEUED_AT_MOST", 10)
     flood = frame({"c": "p", "t": "t", "sids": "3"}, b"x" * 4096) * 300  # buffers take it all
 
     def answer(header: Header, body: bytes) -> list[bytes]:
@@ -269,7 +269,7 @@ def test_a_fork_leaves_the_connection_to_its_parent(
 
 def run(text: str, peer: ScriptedPeer) -> subprocess.Popen[bytes]:
     begin = f"""
-from client import Client, HAClient
+from amperage.client import Client, HAClient
 client = Client(); client.connect("{at(peer.port)}"); client.logon()
 other = HAClient(["{at(peer.port)}"]); other.connect()
 stream = client.subscribe("t"); print("ready", flush=True)

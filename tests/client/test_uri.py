@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client import InvalidUriError, ServerUri, parse_uri
-from client.uri import with_message_type, without_passwords
+from amperage.client import InvalidUriError, ServerUri, parse_uri
+from amperage.client.uri import with_message_type, without_passwords
 
 READABLE = [
     ("tcp://localhost:9007/amps/json", ServerUri("tcp", "localhost", 9007, message_type="json")),

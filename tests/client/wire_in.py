@@ -7,12 +7,12 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from client.bookmarks import BookmarkStore
-from client.pending import Inbox, Request
-from client.protocol import ClientProtocol
-from client.publish_store import PublishStore
-from client.recovery import RecoveringProtocol
-from server.wire.header import Header
+from amperage.client.bookmarks import BookmarkStore
+from amperage.client.pending import Inbox, Request
+from amperage.client.protocol import ClientProtocol
+from amperage.client.publish_store import PublishStore
+from amperage.client.recovery import RecoveringProtocol
+from amperage.wire.header import Header
 from tests.support.raw import frame
 
 Feed = Callable[[ClientProtocol, bytes], None]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from client import Client, Message, MessageStream
+from amperage.client import Client, Message, MessageStream
 from tests.support.server import ROOT, free_port, running_configuration
 from tests.support.waiting import WAIT_SECONDS
 from tests.tools.test_spark import spark

@@ -9,6 +9,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from amperage.wire.compression import Compression
 from config_schema.problems import Location
 from config_schema.spec import ConflatedTopicSpec, JournaledTopicSpec, TopicSpec, ViewSpec
 from server.base.clock import SteadySeconds, WallSeconds
@@ -27,7 +28,6 @@ from server.sow.store import RecordStore
 from server.sow.topic import SowTopic
 from server.topics.settings import Settings
 from server.topics.transaction_log import TransactionLog
-from server.wire.compression import Compression
 from tests.support.raw import frame
 from tests.support.waiting import WAIT_SECONDS
 

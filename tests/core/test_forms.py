@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from server.forms import COMPILED, LIBRARY
+from amperage.forms import COMPILED, LIBRARY
 from tests.support.as_written import ENVIRONMENT, ROOT, running_as_written
 from tests.support.raw import RawPeer
 from tests.support.server import CONFIGURATION, free_port, running_configuration
@@ -53,9 +53,9 @@ MODELS: Final = (
 """Tests of the message path against models of it."""
 
 SHOW: Final = (
-    "import importlib, server.forms\n"
+    "import importlib, amperage.forms\n"
     "import server.core.session\n"
-    "for name in server.forms.COMPILED:\n"
+    "for name in amperage.forms.COMPILED:\n"
     "    print(importlib.import_module('server.' + name).__file__)\n"
 )
 """Prints where the modules of the message path have come from."""
@@ -121,7 +121,7 @@ def test_what_nobody_has_compiled_runs_as_it_is_written(checkout: Path, tmp_path
     assert shown(root) == ({".py"}, "")
 
 
-@pytest.mark.parametrize("missing", [f"server/{LIBRARY}__mypyc*.so", "server/wire/framing*.so"])
+@pytest.mark.parametrize("missing", [f"server/{LIBRARY}__mypyc*.so", "amperage/wire/framing*.so"])
 def test_what_is_compiled_in_part_only_runs_as_it_is_written(checkout: Path, missing: str) -> None:
     """A build that was interrupted, or copied without some files: no traceback, and no mixture."""
     part = next(checkout.glob(missing))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from server.wire.bookmarks import client_hash
+from amperage.wire.bookmarks import client_hash
 from tests.core.busy import BUSY
 from tests.core.incoming import (
     Make,

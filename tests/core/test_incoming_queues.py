@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from amperage.wire.bookmarks import client_hash
 from config_schema.problems import Location
 from config_schema.spec import QueueSpec
 from server.expressions import BUILTINS
@@ -12,7 +13,6 @@ from server.topics.queues.fabric import Fabric
 from server.topics.queues.recovery import recover_queues
 from server.topics.queues.surroundings import Surroundings
 from server.topics.queues.table import Queues
-from server.wire.bookmarks import client_hash
 from tests.core.incoming import (
     Make,
     essence,

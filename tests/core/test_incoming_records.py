@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from amperage.wire.bookmarks import client_hash
 from server.sow.applying import apply_entry
 from server.sow.chain_file import ChainFile
 from server.sow.chaining import ChainingKeys, chaining_options
-from server.wire.bookmarks import client_hash
 from tests.core.incoming import (
     ORDERS,
     Make,

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from amperage.wire.compression import Compression
 from server.core.turns import LONG_READ, LONG_SECONDS, SHORT_TURN_SECONDS
 from server.filters.base import IncomingCommand, Verdict
-from server.wire.compression import Compression
 from tests.core.busy import BUSY, busy_core, heartbeats, log_on, numbers
 from tests.core.support import Core
 from tests.support.raw import frame

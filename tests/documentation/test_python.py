@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from client import Client
+from amperage.client import Client
 from tests.documentation.fences import ROOT, fences, python_files
 from tests.support.server import running_server
 from tests.support.sow import TOPICS

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amperage.wire.framing import frame
+from amperage.wire.places import cut_run
 from server.expressions import Kind, parse
 from server.expressions.compile_message import compile_filter
 from server.expressions.plain_tests import plain_tests
 from server.expressions.tree import Expr, paths
 from server.message_types.bulk import MOST_DECIDED, UNDECIDED, DecidesInBulk, PlainTest
 from server.message_types.json_type import JsonType
-from server.wire.framing import frame
-from server.wire.places import cut_run
 from tests.expressions.cases import FUNCTIONS, good_cases
 from tests.message_types.bodies import message_type
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amperage.wire.framing import frame
+from amperage.wire.places import Places, cut_run
 from server.journal.blocks import Content, Place
 from server.journal.layout import RECORD, RECORD_SIZE, crc32c
 from server.journal.making import how_many_fit, make_block
 from server.journal.records import records_check
-from server.wire.framing import frame
-from server.wire.places import Places, cut_run
 
 BODIES = st.lists(st.binary(max_size=40), min_size=1, max_size=8)
 HEADER = b"{}"

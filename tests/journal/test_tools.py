@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from amperage.wire.bookmarks import client_hash
 from server.journal.queue_points import QueuePoint, QueuesCache, pack_queues, unpack_queues
 from server.journal.times import iso_timestamp, raw_timestamp
 from server.sow.chain_file import ChainFile
@@ -24,7 +25,6 @@ from server.tools import (
     amps_queues_ack_dump,
     amps_tx_topic_index_dump,
 )
-from server.wire.bookmarks import client_hash
 from tests.journal.support import opened
 
 PUB = client_hash("pub")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
+from amperage.wire.bookmarks import client_hash
 from config_schema.problems import Location
 from config_schema.selection import Selection
 from config_schema.spec import (
@@ -41,7 +42,6 @@ from server.subscriptions.outbox import Outboxes
 from server.topics.incoming_permits import IncomingPermits
 from server.topics.transaction_log import TransactionLog
 from server.topics.unsettled import Unsettled
-from server.wire.bookmarks import client_hash
 from tests.core.support import RecordingLog, SimulatedClock
 from tests.replication.memory import Log
 

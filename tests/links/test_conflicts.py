@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from amperage.wire.bookmarks import client_hash
 from server.journal import Topic
 from server.journal.entry import NO_ORIGIN
 from server.journal.layout import crc32c
 from server.links.conflicts import MOST_PUBLISHERS, SAY_AGAIN_SECONDS, Conflicts
 from server.replication import Conflict
-from server.wire.bookmarks import client_hash
 from tests.core.support import RecordingLog, SimulatedClock
 from tests.links.support import ORDERS, Instance, Network, destination
 

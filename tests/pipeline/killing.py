@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from client import Client
+from amperage.client import Client
 from tests.pipeline.topics import uri
 from tests.support.server import RunningServer
 

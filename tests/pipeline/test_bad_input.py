@@ -15,7 +15,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructType
 
-from client import Message
+from amperage.client import Message
+from amperage.wire.header import Header
 from pipeline.amps.offsets import bookmark_of, ranges_of
 from pipeline.amps.options import Use, read_options
 from pipeline.amps.sink import Identity
@@ -24,7 +25,6 @@ from pipeline.bodies import MessageFormat
 from pipeline.errors import PipelineError
 from pipeline.inference import decoder, infer_schema
 from pipeline.rows import RowFormat
-from server.wire.header import Header
 from tests.pipeline.topics import logged, publish, reading, records, streaming, uri, writing
 from tests.support.server import RunningServer, free_port
 

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from client import Client
+from amperage.client import Client
 from pipeline.errors import PipelineError
 from pipeline.fields import read_fields
 from pipeline.packed import Bodies

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrameReader, SparkSession
 from pyspark.sql.functions import col
 
-from client import Client
+from amperage.client import Client
 from pipeline.configuration import read_configuration
 from pipeline.expressions import Environment, Message, matches
 from tests.pipeline.topics import publish, uri

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from client import EPOCH, Backoff, HAClient, ServerChooser
+from amperage.client import EPOCH, Backoff, HAClient, ServerChooser
 from pipeline.amps.follower import Follower
 from pipeline.amps.offsets import End
 from pipeline.amps.options import AmpsOptions, read_options

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow.dataset as ds
 import pytest
 
-from client import Client
+from amperage.client import Client
 from pipeline.cli import main
 from server.journal.entry import Kind
 from tests.pipeline.journals import journal, message

@@ -25,13 +25,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from client import Message
+from amperage.client import Message
+from amperage.wire.header import Header
 from pipeline.amps.options import read_options
 from pipeline.errors import PipelineError
 from pipeline.journal.source import AmpsJournalDataSource
 from pipeline.rows import RowFormat
 from server.message_types.bflat_fields import Code, pair
-from server.wire.header import Header
 from tests.pipeline.journals import journal
 from tests.pipeline.streams import read_all
 from tests.pipeline.topics import publish, reading, streaming

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from client import Client
-from client.blocks import Block, Texts
+from amperage.client import Client
+from amperage.client.blocks import Block, Texts
 from pipeline.arrived import Arrived
 from pipeline.errors import PipelineError
 from pipeline.inference import infer_schema

@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
-from client import Message
+from amperage.client import Message
+from amperage.wire.header import Header
 from pipeline.errors import PipelineError
 from pipeline.rows import RowFormat
 from server.expressions.numerals import numeral
-from server.wire.header import Header
 
 TEXTS = st.text("0123456789.eE+-", min_size=1, max_size=8) | st.sampled_from(
     ["x", " 5", "5 ", "1_000", "0x10", "\u0665"]

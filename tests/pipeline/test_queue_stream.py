@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from client import Client
+from amperage.client import Client
 from pipeline.amps.options import read_options
 from pipeline.amps.queue_stream import AmpsQueueStreamReader
 from pipeline.errors import PipelineError

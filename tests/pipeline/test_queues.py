@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from client import Client
+from amperage.client import Client
 from pipeline.amps.options import read_options
 from pipeline.amps.publishing import Publisher
 from pipeline.amps.sink import Identity

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from client import Client
+from amperage.client import Client
 from pipeline.cli import main
 from server.tools import amps_sow_dump
 from tests.pipeline.topics import uri

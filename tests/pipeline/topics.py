@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from client import Client, Message
+from amperage.client import Client, Message
 from tests.support.server import RunningServer
 
 TOPICS = """

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from server.wire.bookmarks import client_hash
+from amperage.wire.bookmarks import client_hash
 from tests.support.cluster import Instance
 from tests.support.raw import RawPeer, frame
 from tests.support.server import RunningServer

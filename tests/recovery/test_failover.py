@@ -17,7 +17,7 @@ from typing import Final
 
 import pytest
 
-from client import (
+from amperage.client import (
     BookmarkStorage,
     BookmarkStore,
     FileBookmarkStore,

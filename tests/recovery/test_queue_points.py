@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
+from amperage.wire.bookmarks import client_hash
 from server.journal import Journal, JournalSettings, Kind
 from server.tools import amps_journal_dump, amps_queues_ack_dump
-from server.wire.bookmarks import client_hash
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_server
 

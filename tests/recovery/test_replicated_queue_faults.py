@@ -18,7 +18,7 @@ from typing import Final
 
 import pytest
 
-from client import CommandError, HAClient, StoredMessage
+from amperage.client import CommandError, HAClient, StoredMessage
 from tests.client.shells import PATIENT
 from tests.recovery.killing import chance_of
 from tests.recovery.test_replication_faults import TROUBLES, Trouble, small_disks

@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from client import ClientError, HAClient, PublishStore
+from amperage.client import ClientError, HAClient, PublishStore
 from tests.client.shells import PATIENT
 from tests.recovery.killing import chance_of
 from tests.recovery.test_failover import replay

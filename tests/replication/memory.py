@@ -7,6 +7,7 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 
+from amperage.wire.bookmarks import client_hash
 from server.journal import EVENTS, Kind, Missing, Origin, Passage, Run, Topic, Unread, decode_note
 from server.journal.clients import server_made_identity
 from server.journal.entry import NO_ORIGIN
@@ -26,7 +27,6 @@ from server.journal.layout import (
 )
 from server.journal.records import Names, no_names
 from server.replication import Columns, Recorded
-from server.wire.bookmarks import client_hash
 
 
 class Log:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.wire.bookmarks import client_hash
+from amperage.wire.bookmarks import client_hash
 from tests.replication.basics import LOCAL, MILLISECOND, ORDERS
 
 if TYPE_CHECKING:

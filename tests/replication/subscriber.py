@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from client.bookmarks import BookmarkTrail
+from amperage.client.bookmarks import BookmarkTrail
+from amperage.wire.bookmarks import NOW, client_hash
 from server.journal.bookmarks import parse_bookmark, resolve
-from server.wire.bookmarks import NOW, client_hash
 from tests.replication.basics import MILLISECOND
 from tests.replication.violation import Violation
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from amperage.wire.bookmarks import client_hash
 from server.assembly.provision_replication import JournalSource
 from server.journal import Journal, Kind, Topic
 from server.journal.layout import unpack_extras
@@ -25,7 +26,6 @@ from server.replication import (
     encode,
     peer_of,
 )
-from server.wire.bookmarks import client_hash
 from tests.journal.support import opened
 
 BODY = b"x" * 3000

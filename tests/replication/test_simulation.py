@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from server.wire.bookmarks import EPOCH, NOW
+from amperage.wire.bookmarks import EPOCH, NOW
 from tests.replication.checks import run
 from tests.replication.instance import Instance
 from tests.replication.mutants import MUTANTS

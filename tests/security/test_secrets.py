@@ -14,12 +14,12 @@ from typing import Any, Final
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from server.wire.framing import Frame, FrameError, FrameReader
-from server.wire.header import decode_frame
-from server.wire.legacy.envelope import EnvelopeDialect
-from server.wire.legacy.fix import FixDialect
-from server.wire.legacy.peer import LegacyPeer
-from server.wire.websocket_forms import WholeForm
+from amperage.wire.framing import Frame, FrameError, FrameReader
+from amperage.wire.header import decode_frame
+from amperage.wire.legacy.envelope import EnvelopeDialect
+from amperage.wire.legacy.fix import FixDialect
+from amperage.wire.legacy.peer import LegacyPeer
+from amperage.wire.websocket_forms import WholeForm
 from tests.admin.support import ask
 from tests.support.raw import RawPeer
 from tests.support.replication_peer import HELLO, Listening

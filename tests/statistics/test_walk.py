@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
+from amperage.wire.bookmarks import client_hash
 from server.statistics.resources import RESOURCES
 from server.statistics.schema import Resource, Type
 from server.statistics.timestamps import from_text
-from server.wire.bookmarks import client_hash
 from tests.statistics.walking import BODY, FRAME, LEASED, PUBLISHED, QUEUED, Walk, walked
 
 

@@ -1,4 +1,4 @@
-"""Servers that run the message path as it is written, not compiled (server/forms.py)."""
+"""Servers that run the message path as it is written, not compiled (amperage/forms.py)."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from amperage.wire.bookmarks import client_hash
 from server.journal.queue_points import QueuePoint, QueuesCache, pack_queues
 from server.sow.records import Record
 from server.upkeep.minidump import write_minidump
-from server.wire.bookmarks import client_hash
 from tests.journal.support import opened
 from tests.sow.support import Disk
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from client import Client
+from amperage.client import Client
 from tests.support.server import free_port, running_server
 from tests.support.waiting import wait_until
 

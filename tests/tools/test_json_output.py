@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import pytest
 
+from amperage.wire.bookmarks import client_hash
 from server.journal.clients import ClientsCache, pack_clients
 from server.sow.records import Record
-from server.wire.bookmarks import client_hash
 from tests.journal.support import opened
 from tests.sow.support import Disk
 from tests.tools.files import make_files

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client import Message
-from client.limits import LARGEST_BODY
+from amperage.client import Message
+from amperage.client.limits import LARGEST_BODY
+from amperage.wire.header import Header
 from server.tools.spark.formats import as_json, compile_format
 from server.tools.spark.options import UsageError
 from server.tools.spark.sources import SourceError, paced, read_messages, split_messages
-from server.wire.header import Header
 
 
 class Pieces:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from amperage.wire.header import Header
 from config_schema.problems import Location
 from config_schema.spec import ModuleSpec, ModuleUse, Option, Options
 from server.filters.base import FilterError, IncomingCommand, Verdict
 from server.filters.correlation_ids import CorrelationIdTimestamper
 from server.filters.registry import make_filters
-from server.wire.header import Header
 from tests.documentation.fences import python_files
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, free_port, running_server

@@ -13,8 +13,8 @@ from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFact
 from websockets.frames import Frame
 from websockets.uri import parse_uri
 
-from server.wire.framing import FrameError
-from server.wire.websocket import MOST_FRAGMENTS, WebsocketPeer
+from amperage.wire.framing import FrameError
+from amperage.wire.websocket import MOST_FRAGMENTS, WebsocketPeer
 
 
 def connected(*, deflate: bool) -> tuple[WebsocketPeer, ClientProtocol]:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.wire.compression import Compression
-from server.wire.framing import FrameError
-from server.wire.opening import Opening
+from amperage.wire.compression import Compression
+from amperage.wire.framing import FrameError
+from amperage.wire.opening import Opening
 from tests.support.raw import SILENCE_SECONDS, RawPeer, frame
 from tests.support.server import RunningServer, module_server
 from tests.support.waiting import WAIT_SECONDS

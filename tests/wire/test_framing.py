@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.base.limits import MOST_HEADER
-from server.wire.framing import (
+from amperage.wire.framing import (
     LONGEST_HEADER,
     Frame,
     FrameReader,
@@ -21,8 +20,9 @@ from server.wire.framing import (
     frame,
     frame_run,
 )
-from server.wire.header import Header, decode_frame
-from server.wire.runs import RunReader
+from amperage.wire.header import Header, decode_frame
+from amperage.wire.runs import RunReader
+from server.base.limits import MOST_HEADER
 
 TEXTS = st.text(max_size=12) | st.sampled_from(['"', "}", "{", '\\"}', "\\", "\n", "}}{{"])
 HEADERS = st.fixed_dictionaries({"c": st.just("publish"), "t": TEXTS, "f": TEXTS})

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.wire.framing import frame
-from server.wire.legacy.caller import LegacyCaller
-from server.wire.legacy.dialect import Dialect
-from server.wire.legacy.envelope import EnvelopeDialect
-from server.wire.legacy.fields import FIELDS, as_amps
-from server.wire.legacy.fix import FixDialect
-from server.wire.legacy.peer import LegacyPeer
+from amperage.wire.framing import frame
+from amperage.wire.legacy.caller import LegacyCaller
+from amperage.wire.legacy.dialect import Dialect
+from amperage.wire.legacy.envelope import EnvelopeDialect
+from amperage.wire.legacy.fields import FIELDS, as_amps
+from amperage.wire.legacy.fix import FixDialect
+from amperage.wire.legacy.peer import LegacyPeer
 from tests.support.legacy import with_length
 from tests.wire.test_framing import cut
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amperage.wire.legacy.dialect import Dialect
+from amperage.wire.legacy.envelope import EnvelopeDialect
+from amperage.wire.legacy.fields import FIELDS
+from amperage.wire.legacy.fix import FixDialect
+from amperage.wire.legacy.peer import LegacyPeer
 from server.core.entrance import Link
-from server.wire.legacy.dialect import Dialect
-from server.wire.legacy.envelope import EnvelopeDialect
-from server.wire.legacy.fields import FIELDS
-from server.wire.legacy.fix import FixDialect
-from server.wire.legacy.peer import LegacyPeer
 from tests.core.support import Core
 from tests.support.legacy import with_length
 

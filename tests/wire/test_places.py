@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.wire.framing import frame
-from server.wire.places import Places, cut_run, framed, framed_for, framed_for_each
+from amperage.wire.framing import frame
+from amperage.wire.places import Places, cut_run, framed, framed_for, framed_for_each
 
 HEADER = b'{"c":"p","t":"a"}'
 BODIES = st.lists(st.binary(max_size=30) | st.just(b"x" * 20))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.wire.framing import frame
-from server.wire.places import cut_run
-from server.wire.sequences import numbers_of
+from amperage.wire.framing import frame
+from amperage.wire.places import cut_run
+from amperage.wire.sequences import numbers_of
 
 COUNTED = st.builds(
     lambda first, count: list(range(first, first + count)),

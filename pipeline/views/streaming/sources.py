@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import functions as F
 
-from client.uri import without_passwords
+from amperage.client.uri import without_passwords
 from config_schema.spec import InstanceSpec, TopicSpec
 from pipeline.amps.connection import connected, require_log
 from pipeline.amps.options import read_options

@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from client.gssapi import GssError
+from amperage.client.gssapi import GssError
 from server.base.daemon_threads import DaemonThreads
 from server.security.authentication import Admission, Challenge, Credentials, Exchange
 from server.security.kerberos import Acceptance, Service, TokenError, begins_logon, read_token

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from client.gssapi import GssError
+from amperage.client.gssapi import GssError
 from config_schema.catalogue import OptionProblem
 from config_schema.units import UnitError, parse_count
 from server.base.regular_files import MOST_OF_CERTIFICATES, check_regular

@@ -10,7 +10,7 @@ import base64
 import threading
 from typing import Final
 
-from client.gssapi import GssError, KeytabIdentity, initiate, owner
+from amperage.client.gssapi import GssError, KeytabIdentity, initiate, owner
 from server.security.kerberos import check_keytab
 from server.security.outgoing.source import CredentialsError
 

@@ -8,11 +8,11 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amperage.wire.bookmarks import client_hash
 from config_schema.version import AMPS_VERSION
 from server.statistics.resources import INSTANCE, TUNING
 from server.statistics.sample import Entry
 from server.statistics.sources.texts import duration
-from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec

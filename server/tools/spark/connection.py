@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from client import (
+from amperage.client import (
     Authenticator,
     Backoff,
     Client,
@@ -30,8 +30,8 @@ from client import (
     make_ssl_context,
     parse_uri,
 )
-from client.numbering import RefusalListener
-from client.uri import AMPS
+from amperage.client.numbering import RefusalListener
+from amperage.client.uri import AMPS
 from server.tools.spark.options import Settings, UsageError
 
 _TRUST_STORE: Final = "-Djavax.net.ssl.trustStore="

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from client import Message
+from amperage.client import Message
 from server.base.json_lines import json_line
 from server.tools.spark.options import UsageError
 

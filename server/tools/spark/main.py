@@ -14,8 +14,8 @@ from typing import Final
 
 from setproctitle import setproctitle
 
-from client import ClientError, CommandError, ConnectError
-from client.uri import without_passwords
+from amperage.client import ClientError, CommandError, ConnectError
+from amperage.client.uri import without_passwords
 from server.program.command_line import version_line
 from server.program.completion.scripts import SHELLS, script
 from server.tools.command import command

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from client.uri import PROTOCOLS
+from amperage.client.uri import PROTOCOLS
 
 
 class UsageError(Exception):

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, suppress
 from itertools import chain, groupby
 from typing import BinaryIO, Final
 
-from client import (
+from amperage.client import (
     Client,
     ClientError,
     CommandError,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import BinaryIO, Final, Protocol
 
-from client.limits import LARGEST_BODY
+from amperage.client.limits import LARGEST_BODY
 
 _READ_SIZE: Final = 256 * 1024
 _ZIP_BATCH: Final = 256

@@ -18,11 +18,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from urllib.parse import parse_qsl, quote, urlencode
 
+from amperage.wire.bookmarks import client_hash
 from server.journal import JournalUnreadable
 from server.journal.clients import publisher_part, server_made_identity
 from server.journal.layout import CLIENT
 from server.subscriptions.envelope import Envelope
-from server.wire.bookmarks import client_hash
 
 if TYPE_CHECKING:
     from config_schema.spec import QueueSpec

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
+from amperage.wire.framing import frame_run
 from server.subscriptions.envelope import Envelope, iso_timestamp
-from server.wire.framing import frame_run
 
 if TYPE_CHECKING:
     from server.topics.queues.tray import Part

@@ -41,8 +41,8 @@ TRANSPORT: Final = """
 
 TOKEN: Final = """
 import base64, ctypes, sys
-from client import gssapi
-from client.gssapi import byref, c_void_p
+from amperage.client import gssapi
+from amperage.client.gssapi import byref, c_void_p
 
 if sys.argv[2] == "spnego":
     gssapi.KERBEROS = gssapi.SPNEGO

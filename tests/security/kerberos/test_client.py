@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from client import AsyncClient, Client, CredentialsError, KerberosAuthenticator
+from amperage.client import AsyncClient, Client, CredentialsError, KerberosAuthenticator
 from tests.support.realm import SPN, Realm, needs_kdc
 from tests.support.server import RunningServer, environment, running_server
 from tests.support.waiting import WAIT_SECONDS
@@ -101,7 +101,7 @@ def test_the_client_says_what_is_missing(
 def test_spark_logs_on_with_a_ticket(server: RunningServer) -> None:
     command = [sys.executable, "-m", "server.tools.spark", "ping"]
     command += ["-server", f"127.0.0.1:{server.port}", "-type", "json"]
-    command += ["-authenticator", "client.kerberos:from_environment"]
+    command += ["-authenticator", "amperage.client.kerberos:from_environment"]
     for spn, code, said in (
         (f"AMPS/localhost:{server.port}", 0, ""),
         ("AMPS/unknown.example.org", 1, "Kerberos, AMPS/unknown.example.org: "),

@@ -1,0 +1,149 @@
+"""The asyncio client with one connection: `client.Client`, with `await`."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+
+from amperage.client.aio_commands import AsyncCommands
+from amperage.client.aio_connection import AioConnection, Waiters, open_connection
+from amperage.client.arguments import client_name, handler
+from amperage.client.authentication import (
+    Authenticator,
+    PasswordAuthenticator,
+    check_connection_arguments,
+)
+from amperage.client.errors import CredentialsError, NotConnectedError
+from amperage.client.limits import DEFAULT_TIMEOUT
+from amperage.client.logon import LogonDialogue
+from amperage.client.numbering import AsyncRefusalListener, Numbering
+from amperage.client.protocol import ClientProtocol
+from amperage.client.publish_store import PublishStore
+from amperage.client.time_limit import TimeLimit
+from amperage.client.uri import ServerUri, parse_uri
+from amperage.wire.header import Header
+
+
+class AsyncClient(AsyncCommands):
+    """A connection to a server, for one event loop.
+
+    The methods and errors are those of `Client`; the methods are awaited.
+
+    Args:
+        name: the client name; it must be unique among a server's clients. One is made up if None.
+        timeout: seconds that a call waits for its answer unless it says otherwise.
+        authenticator: makes the credentials; None sends the URI's user and password.
+        ssl_context: for tcps and wss; None checks the certificate against the system's authorities.
+        on_refused: called with each published message that the server refuses, a `StoredMessage`,
+            and the error. A coroutine function is awaited, one call after the other. With it,
+            messages are numbered and acknowledged, and kept in memory until then; without it,
+            `flush` raises `MessagesRefusedError`.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+        authenticator: Authenticator | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        on_refused: AsyncRefusalListener | None = None,
+    ) -> None:
+        super().__init__(timeout)
+        handler("on_refused", on_refused, may_be_async=True)
+        check_connection_arguments(authenticator, ssl_context)
+        self.name = client_name(name)
+        self._authenticator = authenticator or PasswordAuthenticator()
+        self._ssl_context = ssl_context
+        self._on_refused = on_refused
+        self._uri: ServerUri | None = None
+        self._waiters = Waiters()
+        self._connected: tuple[AioConnection, ClientProtocol] | None = None
+
+    def __repr__(self) -> str:
+        state = "not connected" if self._connected is None else f"connected to {self._uri}"
+        return f"<{type(self).__name__} {self.name}: {state}>"
+
+    async def connect(self, uri: str | ServerUri, *, timeout: float | None = None) -> None:
+        """Connect to a server; the next step is `logon`."""
+        await self.close()
+        where = uri if isinstance(uri, ServerUri) else parse_uri(uri)
+        numbering = Numbering(PublishStore(), self._on_refused) if self._on_refused else None
+        protocol = ClientProtocol(numbering, where.protocol)
+        connection = await open_connection(
+            lambda: AioConnection(protocol, where, self._waiters),
+            where,
+            self._timeout_or(timeout),
+            self._ssl_context,
+        )
+        self._uri = where
+        self._connected = connection, protocol
+
+    async def close(self) -> None:
+        """Close the connection; streams end. A closed client can connect again."""
+        if self._connected is not None:
+            self._send_acks()
+            self._connection.end(None)
+            self._connected = None
+
+    async def logon(
+        self,
+        *,
+        timeout: float | None = None,
+        correlation_id: str | None = None,
+        options: str | None = None,
+    ) -> Header:
+        """Open the session as the user of the URI; returns the acknowledgement's header."""
+        if self._uri is None:
+            raise _not_connected()
+        dialogue = LogonDialogue(
+            self._protocol,
+            self.name,
+            self._uri,
+            self._authenticator,
+            {"correlation_id": correlation_id, "options": options},
+        )
+        try:
+            return await self._connection.log_on(dialogue, self._timeout_or(timeout))
+        except CredentialsError:
+            await self.close()
+            raise
+
+    async def _wait_until(
+        self,
+        arrived: Callable[[], bool],
+        limit: TimeLimit,
+        what: str,
+        *,
+        is_urgent: bool = True,
+    ) -> None:
+        if arrived():
+            return
+        connection = None if self._connected is None else self._connected[0]
+        with self._waiters.attention(connection, is_urgent=is_urgent):
+            await self._waiters.wait_until(arrived, limit, what)
+
+    @property
+    def _connection(self) -> AioConnection:
+        if self._connected is None:
+            raise _not_connected()
+        return self._connected[0]
+
+    @property
+    def _protocol(self) -> ClientProtocol:
+        if self._connected is None:
+            raise _not_connected()
+        return self._connected[1]
+
+    async def _write(self) -> None:
+        await self._connection.write(self._timeout)
+
+    def _write_soon(self) -> None:
+        self._connection.write_output()
+
+    def _notice_silence(self, allowed: float) -> None:
+        self._connection.notice_silence(allowed)
+
+
+def _not_connected() -> NotConnectedError:
+    return NotConnectedError("not connected: call connect() first")

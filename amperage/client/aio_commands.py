@@ -1,0 +1,426 @@
+"""The commands of an asyncio client.
+
+How bytes move is left to `amperage.client.aio.AsyncClient`, which has one connection, and to
+`amperage.client.ha_aio.AsyncHAClient`, which has as many as it takes.
+
+Waiting has no effect on a connection, so it can be cancelled anywhere. A command whose waiting is
+cancelled was sent none the less.
+"""
+
+# ruff: noqa: A002 - a filter is called filter
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Self
+
+from amperage.client.aio_stream import AsyncMessageStream, AsyncStreamOwner
+from amperage.client.arguments import Body, all_bodies, seconds
+from amperage.client.commands import AckType, chunks
+from amperage.client.errors import (
+    NotConnectedError,
+    PublishStoreFullError,
+    TimedOutError,
+    again,
+)
+from amperage.client.limits import HEARTBEATS_MISSED
+from amperage.client.message import Message
+from amperage.client.numbering import Numbering
+from amperage.client.pending import Inbox, Request
+from amperage.client.protocol import ClientProtocol
+from amperage.client.queue_acks import DEFAULT_DELAY
+from amperage.client.time_limit import TimeLimit
+from amperage.wire.header import Header
+
+
+class AsyncCommands(ABC):
+    """What every asyncio client can do once it has logged on; see `BlockingCommands`."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = seconds("timeout", timeout)
+        self._ack_timer: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        await self.close()
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the connection; streams end. A closed client can connect again."""
+
+    @abstractmethod
+    async def _wait_until(
+        self,
+        arrived: Callable[[], bool],
+        limit: TimeLimit,
+        what: str,
+        *,
+        is_urgent: bool = True,
+    ) -> None:
+        """Wait until something has arrived.
+
+        Args:
+            arrived: whether it has; it looks at a request or an inbox.
+            limit: how long to wait.
+            what: what is waited for, for the error.
+            is_urgent: whether to read past messages that nobody takes.
+
+        Raises:
+            TimedOutError: it has not arrived in time.
+        """
+
+    @property
+    @abstractmethod
+    def _protocol(self) -> ClientProtocol:
+        """What commands are given to."""
+
+    @abstractmethod
+    async def _write(self) -> None:
+        """Write what there is to write; wait if there is no room for more."""
+
+    @abstractmethod
+    def _write_soon(self) -> None:
+        """Write what there is to write, whether or not there is room for it."""
+
+    @abstractmethod
+    def _notice_silence(self, allowed: float) -> None:
+        """From now on, take a server for gone that has been silent for so many seconds."""
+
+    # Publishing
+
+    async def publish(
+        self,
+        topic: str,
+        body: Body,
+        *,
+        delta: bool = False,
+        correlation_id: str | None = None,
+        expiration: int | None = None,
+        sow_key: str | None = None,
+        sequence: int | None = None,
+    ) -> None:
+        """Publish a message, without waiting for an answer; `flush` does that."""
+        await self._make_room()
+        self._protocol.publish(
+            topic,
+            body,
+            delta=delta,
+            correlation_id=correlation_id,
+            expiration=expiration,
+            sow_key=sow_key,
+            sequence=sequence,
+        )
+        await self._write()
+
+    async def delta_publish(
+        self,
+        topic: str,
+        body: Body,
+        *,
+        correlation_id: str | None = None,
+        expiration: int | None = None,
+        sow_key: str | None = None,
+        sequence: int | None = None,
+    ) -> None:
+        """Publish a change: the fields that are new or different, and the key; see `publish`."""
+        await self.publish(
+            topic,
+            body,
+            delta=True,
+            correlation_id=correlation_id,
+            expiration=expiration,
+            sow_key=sow_key,
+            sequence=sequence,
+        )
+
+    async def publish_all(self, topic: str, bodies: Iterable[Body], *, delta: bool = False) -> None:
+        """Publish many messages, with few writes; see `publish`."""
+        for chunk in chunks(all_bodies(bodies)):
+            await self._make_room()
+            self._protocol.publish_all(topic, chunk, delta=delta)
+            await self._write()
+
+    async def confirmed_publish(
+        self,
+        topic: str,
+        body: Body,
+        ack: AckType = "persisted",
+        *,
+        delta: bool = False,
+        timeout: float | None = None,
+        correlation_id: str | None = None,
+        expiration: int | None = None,
+        sow_key: str | None = None,
+        sequence: int | None = None,
+    ) -> Header:
+        """Publish a message and wait until the server acknowledges it."""
+        await self._make_room()
+        request = await self._ask(
+            lambda protocol: protocol.confirmed_publish(
+                topic,
+                body,
+                ack,
+                delta=delta,
+                correlation_id=correlation_id,
+                expiration=expiration,
+                sow_key=sow_key,
+                sequence=sequence,
+            ),
+            timeout,
+        )
+        return request.acks[ack]
+
+    async def flush(self, *, timeout: float | None = None) -> None:
+        """Wait until everything published before is stored; see `Client.flush`."""
+        limit, protocol = self._limit(timeout), self._protocol
+        if (numbering := protocol.numbering) is not None:
+            await self._wait_for_store(numbering, limit)
+        await self._ask(lambda protocol: protocol.flush(), limit)
+        protocol.refusals.raise_if_any()
+
+    async def _wait_for_store(self, numbering: Numbering, limit: TimeLimit) -> None:
+        """Wait until all that has been published is answered, or cannot be any more."""
+        protocol = self._protocol
+        last = numbering.store.last_sequence
+        await self._wait_until(
+            lambda: numbering.is_settled(last) or protocol.is_closed,
+            limit,
+            f"the acknowledgement of message {last}",
+        )
+
+    # Subscriptions and queries
+
+    async def subscribe(
+        self,
+        topic: str,
+        *,
+        delta: bool = False,
+        timeout: float | None = None,
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        top_n: int | None = None,
+        sub_id: str | None = None,
+        acks: Iterable[AckType] | None = None,
+        max_backlog: int | None = None,
+        auto_ack: bool = False,
+        ack_batch: int | None = None,
+        ack_delay: float = DEFAULT_DELAY,
+    ) -> AsyncMessageStream:
+        """Subscribe to a topic, or to every topic that a regular expression matches."""
+        request = await self._ask(
+            lambda protocol: protocol.subscribe(
+                topic,
+                delta=delta,
+                filter=filter,
+                options=options,
+                bookmark=bookmark,
+                top_n=top_n,
+                sub_id=sub_id,
+                acks=acks,
+                max_backlog=max_backlog,
+                auto_ack=auto_ack,
+                ack_batch=ack_batch,
+                ack_delay=ack_delay,
+            ),
+            timeout,
+        )
+        return self._stream(request)
+
+    async def sow(
+        self,
+        topic: str,
+        *,
+        timeout: float | None = None,
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        order_by: str | None = None,
+        batch_size: int | None = None,
+        top_n: int | None = None,
+        sow_keys: Iterable[str] | None = None,
+        acks: Iterable[AckType] | None = None,
+    ) -> AsyncMessageStream:
+        """Query a SOW topic; the stream ends after the last record."""
+        request = await self._ask(
+            lambda protocol: protocol.sow(
+                topic,
+                filter=filter,
+                options=options,
+                bookmark=bookmark,
+                order_by=order_by,
+                batch_size=batch_size,
+                top_n=top_n,
+                sow_keys=sow_keys,
+                acks=acks,
+            ),
+            timeout,
+        )
+        return self._stream(request)
+
+    async def sow_and_subscribe(
+        self,
+        topic: str,
+        *,
+        delta: bool = False,
+        timeout: float | None = None,
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        order_by: str | None = None,
+        batch_size: int | None = None,
+        top_n: int | None = None,
+        sow_keys: Iterable[str] | None = None,
+        sub_id: str | None = None,
+        acks: Iterable[AckType] | None = None,
+    ) -> AsyncMessageStream:
+        """Query a SOW topic and follow it; `group_end` marks the end of the query's records."""
+        request = await self._ask(
+            lambda protocol: protocol.sow_and_subscribe(
+                topic,
+                delta=delta,
+                filter=filter,
+                options=options,
+                bookmark=bookmark,
+                order_by=order_by,
+                batch_size=batch_size,
+                top_n=top_n,
+                sow_keys=sow_keys,
+                sub_id=sub_id,
+                acks=acks,
+            ),
+            timeout,
+        )
+        return self._stream(request)
+
+    async def unsubscribe(self, stream_id: str = "all", *, timeout: float | None = None) -> None:
+        """End a subscription or query by its id, or all of them."""
+        await self._ask(lambda protocol: protocol.unsubscribe(stream_id), timeout)
+
+    # Deleting, and the rest
+
+    async def sow_delete(
+        self,
+        topic: str,
+        *,
+        timeout: float | None = None,
+        filter: str | None = None,
+        sow_keys: Iterable[str] | None = None,
+        body: Body | None = None,
+        options: str | None = None,
+        sequence: int | None = None,
+        persisted: bool = False,
+    ) -> int:
+        """Delete records from a SOW topic: by exactly one of filter, sow_keys and body."""
+        request = await self._ask(
+            lambda protocol: protocol.sow_delete(
+                topic,
+                filter=filter,
+                sow_keys=sow_keys,
+                body=body,
+                options=options,
+                sequence=sequence,
+                persisted=persisted,
+            ),
+            timeout,
+        )
+        return request.acks["stats"].records_deleted or 0
+
+    async def acknowledge(
+        self, topic: str, bookmarks: Iterable[str], options: str | None = None
+    ) -> None:
+        """Tell a queue that messages are done with."""
+        self._protocol.acknowledge(topic, bookmarks, options)
+        await self._write()
+
+    async def confirmed_acknowledge(
+        self,
+        topic: str,
+        bookmarks: Iterable[str],
+        options: str | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Tell a queue that messages are done with, and wait for the server's answer."""
+        await self._ask(
+            lambda protocol: protocol.confirmed_acknowledge(topic, bookmarks, options), timeout
+        )
+
+    async def flush_acks(self, *, timeout: float | None = None) -> None:
+        """Wait until all acknowledgements of queue messages given so far are on stable storage."""
+        await self._ask(lambda protocol: protocol.flush_acks(), timeout)
+
+    def _settle(self, inbox: Inbox, message: Message, options: str | None) -> None:
+        """Tell a queue how a message was processed."""
+        loop = asyncio.get_running_loop()
+        self._protocol.settle(inbox, message, options, loop.time())
+        self._write_soon()
+        due = self._protocol.acks_due
+        if due is not None and self._ack_timer is None:
+            self._ack_timer = loop.call_at(due, self._send_acks)
+
+    def _send_acks(self) -> None:
+        """Send the acknowledgements of queue messages that have collected, without waiting."""
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
+            self._ack_timer = None
+        with suppress(NotConnectedError):
+            if self._protocol.acks_due is not None:
+                self._protocol.send_acks()
+                self._write_soon()
+
+    async def heartbeat(self, interval: int, *, timeout: float | None = None) -> None:
+        """Exchange signs of life, so that either side notices when the other is gone."""
+        await self._ask(lambda protocol: protocol.heartbeat(interval), timeout)
+        self._notice_silence(float(interval * HEARTBEATS_MISSED))
+
+    # Waiting
+
+    async def _ask(
+        self, command: Callable[[ClientProtocol], Request], timeout: float | TimeLimit | None
+    ) -> Request:
+        """Give a command, wait for its answer, and raise its refusal."""
+        limit = self._limit(timeout)
+        request = command(self._protocol)
+        await self._write()
+        await self._wait_until(lambda: request.done, limit, f"the answer to {request.command_name}")
+        if request.error is not None:
+            raise again(request.error)
+        return request
+
+    def _stream(self, request: Request) -> AsyncMessageStream:
+        if request.inbox is None:
+            raise ValueError(f"{request.command} has no messages")
+        owner = AsyncStreamOwner(
+            self._wait_until,
+            self._settle,
+            self._send_acks,
+            lambda stream_id, timeout: self.unsubscribe(stream_id, timeout=timeout),
+        )
+        return AsyncMessageStream(owner, request.inbox)
+
+    async def _make_room(self) -> None:
+        """Wait until the publish store has room, if there is one."""
+        protocol = self._protocol
+        if protocol.numbering is None or not protocol.numbering.store.is_full:
+            return
+        store = protocol.numbering.store
+        try:
+            await self._wait_until(
+                lambda: not store.is_full or protocol.is_closed, self._limit(None), "room"
+            )
+        except TimedOutError:
+            raise PublishStoreFullError(
+                f"no room in the publish store within {self._timeout:g} seconds:"
+                f" {len(store)} messages are not known to be persisted"
+            ) from None
+
+    def _timeout_or(self, timeout: float | None) -> float:
+        return self._timeout if timeout is None else seconds("timeout", timeout)
+
+    def _limit(self, timeout: float | TimeLimit | None) -> TimeLimit:
+        return timeout if isinstance(timeout, TimeLimit) else TimeLimit(self._timeout_or(timeout))

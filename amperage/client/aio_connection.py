@@ -1,0 +1,373 @@
+"""One connection of an asyncio client.
+
+No thread and no task stands behind it; the event loop calls `AioConnection` when bytes come. It
+owns two hard things:
+
+- Back-pressure. A stream that nobody reads must not fill the memory: when too much waits in all
+  streams together (`amperage.client.backpressure`), the socket is not read until a reader waits again and at
+  most half of it is left. While somebody waits for an answer, reading goes on regardless, because
+  the answer stands behind those messages; otherwise signs of life are shown unasked. In the other
+  direction, `write` waits while the transport's write buffer is full.
+- Closing. However the connection ends, whoever waits is woken, with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from amperage.client.backpressure import Backlog
+from amperage.client.channels import channel_for
+from amperage.client.errors import ClientError, ConnectionLostError, TimedOutError, again
+from amperage.client.limits import HEARTBEATS_MISSED
+from amperage.client.logon import LogonDialogue
+from amperage.client.numbering import Numbering
+from amperage.client.protocol import ClientProtocol
+from amperage.client.sockets import apply_options, connect_error, no_connection
+from amperage.client.time_limit import TimeLimit
+from amperage.client.uri import ServerUri
+from amperage.wire.header import Header
+
+
+class Waiters:
+    """Who waits for what to arrive, on whichever connection.
+
+    Attributes:
+        urgent: how many wait for something other than the messages of a stream.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.urgent = 0
+
+    async def wait_until(
+        self,
+        arrived: Callable[[], bool],
+        limit: TimeLimit,
+        what: str,
+    ) -> None:
+        """Wait until something has arrived.
+
+        Args:
+            arrived: whether it has.
+            limit: how long to wait.
+            what: what is waited for, for the error.
+
+        Raises:
+            TimedOutError: it has not arrived in time.
+        """
+        if arrived():
+            return
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[future] = arrived
+        try:
+            async with asyncio.timeout(limit.left):
+                await future
+        except TimeoutError:
+            raise limit.exceeded(what) from None
+        finally:
+            del self._waiting[future]
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a coroutine in a task of its own, and wake those who wait for its effect."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self.wake()
+
+    @contextmanager
+    def attention(self, connection: AioConnection | None, *, is_urgent: bool) -> Iterator[None]:
+        """Have a connection read while somebody waits, if there is reason to."""
+        self.urgent += is_urgent
+        if connection is not None:
+            connection.adjust_reading()
+        try:
+            yield
+        finally:
+            self.urgent -= is_urgent
+
+    def wake(self) -> None:
+        """Let everybody look whether what they wait for has arrived."""
+        for future, arrived in self._waiting.items():
+            if not future.done() and arrived():
+                future.set_result(None)
+
+
+class AioConnection(asyncio.Protocol):
+    """Joins a protocol to the event loop.
+
+    Args:
+        protocol: what the connection speaks.
+        uri: the server.
+        waiters: who is woken when something arrives.
+        on_end: called with the reason when the connection has ended other than by `end(None)`.
+    """
+
+    def __init__(
+        self,
+        protocol: ClientProtocol,
+        uri: ServerUri,
+        waiters: Waiters,
+        on_end: Callable[[ClientError], None] | None = None,
+    ) -> None:
+        self._protocol = protocol
+        self._waiters = waiters
+        self._on_end = on_end
+        self._uri = uri
+        self._channel = channel_for(uri)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._ended = False
+        self._failure: ClientError | None = None
+        self._room = asyncio.Event()
+        self._room.set()
+        self._backlog = Backlog()
+        self._is_held_back = False
+        self._heard = 0.0
+        self._watch: asyncio.TimerHandle | None = None
+
+    # Called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take note of the transport."""
+        if not isinstance(transport, asyncio.Transport):
+            raise TypeError(f"expected a stream transport, got {transport!r}")
+        self._transport = transport
+        if self._channel is not None:
+            transport.write(self._channel.open())
+
+    def data_received(self, data: bytes) -> None:
+        """Let the protocol take what came, and everybody concerned hear of it."""
+        self._heard = self._loop.time()
+        try:
+            self._take(data)
+        except ClientError as error:
+            self.end(error)
+            return
+        finally:
+            self._tell_refusals()
+        self._backlog.adjust(self._protocol.queued, len(data))
+        self.write_output()
+        self._waiters.wake()
+        self.adjust_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End, if the server or the network wants it."""
+        cause = f"the connection ended: {exc}" if exc else "the server closed the connection"
+        self.end(self._protocol.lost(cause))
+
+    def pause_writing(self) -> None:
+        """The transport's buffer is full."""
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        """There is room in the transport's buffer."""
+        self._room.set()
+
+    # Called by the client
+
+    async def opened(self) -> None:
+        """Wait until frames can be sent.
+
+        Raises:
+            ConnectError: the connection ended before that.
+        """
+        channel = self._channel
+        if channel is not None:
+            await self._waiters.wait_until(
+                lambda: channel.is_open or self._ended,
+                TimeLimit(None),
+                "the opening of the connection",
+            )
+        if self._failure is not None:
+            raise no_connection(self._uri, self._failure)
+
+    async def log_on(self, dialogue: LogonDialogue, timeout: float) -> Header:
+        """Open the session; see `BlockingConnection.log_on`."""
+        while dialogue.answer is None:
+            await asyncio.to_thread(dialogue.prepare)
+            request = dialogue.ask()
+            await self.write(timeout)
+            await self._waiters.wait_until(
+                lambda: request.done,  # noqa: B023 - called before the next round
+                TimeLimit(timeout),
+                "the answer to logon",
+            )
+            dialogue.take_answer(request)
+        if self._failure is not None:  # behind the answer
+            raise again(self._failure)
+        return dialogue.answer
+
+    async def write(self, timeout: float) -> None:
+        """Write what there is to write; wait if there is no room for more."""
+        self.write_output()
+        if self._room.is_set():
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                await self._room.wait()
+        except TimeoutError:
+            raise TimedOutError(f"room to write did not come within {timeout:g} seconds") from None
+
+    def write_output(self) -> None:
+        """Write what there is to write, whether or not there is room for it."""
+        if self._transport is None or self._ended:
+            return
+        output, channel = self._protocol.output, self._channel
+        if channel is None:
+            if output:
+                self._transport.write(bytes(output))
+                output.clear()
+            return
+        if output and channel.is_open:
+            self._transport.write(channel.encode(bytes(output)))
+            output.clear()
+        self._transport.write(channel.take_replies())
+
+    def end(self, error: ClientError | None) -> None:
+        """Close the connection and wake whoever waits.
+
+        Args:
+            error: why; None if the client wants it so. The first reason counts.
+        """
+        if self._ended:
+            return
+        self._ended = True
+        self._failure = error
+        self._protocol.close(error)
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._transport is not None:
+            self._transport.close()
+        self._room.set()
+        self._waiters.wake()
+        if error is not None and self._on_end is not None:
+            self._on_end(error)
+
+    def notice_silence(self, allowed: float) -> None:
+        """From now on, end the connection when nothing has come for so many seconds."""
+        if self._watch is not None:
+            self._watch.cancel()
+        self._heard = self._loop.time()
+        self._watch_again(allowed / HEARTBEATS_MISSED, allowed)
+
+    def adjust_reading(self) -> None:
+        """Hold the server back while too much waits to be read, and no longer."""
+        if self._transport is None or self._ended:
+            return
+        self._backlog.adjust(self._protocol.queued)
+        holds_back = self._backlog.is_over and not self._waiters.urgent
+        if self._is_held_back and not holds_back:
+            self._is_held_back = False
+            self._transport.resume_reading()
+        elif holds_back and not self._is_held_back:
+            self._is_held_back = True
+            self._transport.pause_reading()
+
+    def _tell_refusals(self) -> None:
+        numbering = self._protocol.numbering
+        if numbering is not None and numbering.has_untold and not numbering.is_telling:
+            numbering.is_telling = True  # from now on, although the task begins later
+            self._waiters.start(self._await_refusals(numbering))
+
+    async def _await_refusals(self, numbering: Numbering) -> None:
+        try:
+            await numbering.await_refusals()
+        except Exception as failure:
+            error = ConnectionLostError(f"on_refused has failed: {failure!r}")
+            error.__cause__ = failure
+            self.end(error)
+
+    def _take(self, data: bytes) -> None:
+        if self._ended:
+            return
+        if self._channel is None:
+            self._protocol.receive(data)
+            return
+        for piece in self._channel.decode(data):
+            self._protocol.receive(piece)
+
+    def _watch_again(self, delay: float, silence_allowed: float) -> None:
+        self._watch = self._loop.call_later(delay, self._look_for_silence, silence_allowed)
+
+    def _look_for_silence(self, allowed: float) -> None:
+        left = self._heard + allowed - self._loop.time()
+        if self._is_held_back:  # it is us who do not listen
+            self._protocol.beat()
+            self.write_output()
+            self._watch_again(allowed / HEARTBEATS_MISSED, allowed)
+        elif left > 0:
+            self._watch_again(min(left, allowed / HEARTBEATS_MISSED), allowed)
+        else:
+            self.end(self._protocol.lost(f"the server was silent for {allowed:g} seconds"))
+
+
+async def open_connection(
+    make: Callable[[], AioConnection],
+    uri: ServerUri,
+    timeout: float,
+    ssl_context: ssl.SSLContext | None,
+) -> AioConnection:
+    """Connect to a server.
+
+    Args:
+        make: makes the connection for `uri`.
+        uri: the server.
+        timeout: seconds for everything.
+        ssl_context: for tcps and wss; None checks the certificate against the system's authorities.
+
+    Raises:
+        ConnectError: there is no connection to be had.
+    """
+    connection: AioConnection | None = None
+    try:
+        async with asyncio.timeout(timeout):
+            transport, connection = await _reach(make, uri, ssl_context)
+            raw_socket = transport.get_extra_info("socket")
+            if isinstance(raw_socket, socket.socket):
+                apply_options(raw_socket, uri)
+            await connection.opened()
+    except ClientError as error:
+        if connection is not None:
+            connection.end(error)
+        raise
+    except OSError as error:
+        failure = connect_error(uri, error)
+        if connection is not None:
+            connection.end(failure)
+        raise failure from None
+    except asyncio.CancelledError:
+        if connection is not None:
+            connection.end(None)
+        raise
+    return connection
+
+
+async def _reach(
+    make: Callable[[], AioConnection], uri: ServerUri, ssl_context: ssl.SSLContext | None
+) -> tuple[asyncio.Transport, AioConnection]:
+    """Try the host's addresses one by one, so that the last failure is told as it was."""
+    loop = asyncio.get_running_loop()
+    if uri.scheme == "unix":
+        return await loop.create_unix_connection(make, uri.path)
+    tls: dict[str, Any] = {}
+    if uri.is_encrypted:
+        tls["ssl"] = ssl_context or ssl.create_default_context()
+        tls["server_hostname"] = uri.host
+    found = await loop.getaddrinfo(uri.host, uri.port, type=socket.SOCK_STREAM)
+    failure = OSError(f"{uri.host} has no address")
+    for *_, address in found:
+        try:
+            return await loop.create_connection(make, str(address[0]), uri.port, **tls)
+        except OSError as error:
+            failure = error
+    raise failure

@@ -1,0 +1,105 @@
+"""The messages that an asyncio client's subscription or query brings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import NamedTuple, Protocol, Self
+
+from amperage.client.arguments import seconds
+from amperage.client.errors import ClientError, ConnectionLostError
+from amperage.client.message import Message
+from amperage.client.pending import Inbox
+from amperage.client.streams import Stream
+from amperage.client.time_limit import TimeLimit
+
+
+class WaitUntil(Protocol):
+    """Waits until something has arrived; see `AsyncCommands`."""
+
+    async def __call__(
+        self,
+        arrived: Callable[[], bool],
+        limit: TimeLimit,
+        what: str,
+        *,
+        is_urgent: bool = True,
+    ) -> None:
+        """Wait."""
+
+
+class AsyncStreamOwner(NamedTuple):
+    """What a stream needs of its client.
+
+    Attributes:
+        wait_until: waits until something has arrived.
+        settle: tells a queue how a message was processed.
+        send_acks: sends the acknowledgements of queue messages that have collected.
+        unsubscribe: ends a subscription or query by its id, within seconds.
+    """
+
+    wait_until: WaitUntil
+    settle: Callable[[Inbox, Message, str | None], None]
+    send_acks: Callable[[], None]
+    unsubscribe: Callable[[str, float | None], Awaitable[None]]
+
+
+class AsyncMessageStream(Stream):
+    """The messages of one subscription or query, as an asynchronous iterator.
+
+    It ends and raises as `client.MessageStream` does; it is an asynchronous context manager, too.
+    """
+
+    def __init__(self, owner: AsyncStreamOwner, inbox: Inbox) -> None:
+        super().__init__(inbox)
+        self._owner = owner
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_exception: object) -> None:
+        if kind is None:
+            self._note_done()
+        # A lost connection has ended the stream as well; an error on the way out comes first.
+        with suppress(ConnectionLostError if kind is None else ClientError):
+            await self.unsubscribe()
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        if self._handed_out:
+            self._note_done()
+        message = self._take() or await self.next()
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    async def done(self) -> None:
+        """Mark all messages handed out so far as processed; see `client.MessageStream.done`."""
+        self._note_done()
+
+    async def next(self, timeout: float | None = None) -> Message | None:
+        """Wait for the next message; see `client.MessageStream.next`."""
+        self._note_done()
+        limit = TimeLimit(None if timeout is None else seconds("timeout", timeout))
+        while (message := self._take()) is None and not self._is_over():
+            self._owner.send_acks()
+            await self._owner.wait_until(self._has_news, limit, "the next message", is_urgent=False)
+        return message
+
+    async def batch(self, timeout: float | None = None) -> list[Message]:
+        """Take everything that has arrived; see `client.MessageStream.batch`."""
+        first = await self.next(timeout)
+        if first is None:
+            return []
+        others = (self._take() for _ in range(len(self._inbox.messages)))
+        return [first, *(message for message in others if message is not None)]
+
+    async def unsubscribe(self, timeout: float | None = None) -> None:
+        """End the subscription or query; what has arrived can still be taken."""
+        if not self._inbox.ended:
+            await self._owner.unsubscribe(self._inbox.id, timeout)
+
+    def _settle(self, message: Message, options: str | None) -> None:
+        self._owner.settle(self._inbox, message, options)

@@ -1,0 +1,258 @@
+"""What callers give: checked before anything is queued, so that a mistake costs its call alone.
+
+A wrong type is a TypeError that names the argument. Without the check, some would be sent as
+something else: bytes as base64, one text as a list of its letters.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import uuid
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from amperage.client.limits import LARGEST_BODY
+
+Body = bytes | bytearray | memoryview | str
+"""What can be published. A text is sent as UTF-8."""
+
+_LARGEST: Final = (1 << 63) - 1
+
+
+def body_bytes(body: Body) -> bytes:
+    """A message's data as bytes.
+
+    Raises:
+        TypeError: it is neither bytes nor text.
+        ValueError: it is text that UTF-8 cannot express, or larger than a message may be.
+    """
+    if isinstance(body, str):
+        data = encoded("body", body)
+    elif isinstance(body, bytes | bytearray | memoryview):
+        data = bytes(body)
+    else:
+        raise TypeError(f"body: expected bytes or str, not {_kind(body)}")
+    if len(data) > LARGEST_BODY:
+        raise ValueError(f"body: expected {LARGEST_BODY} bytes at most, not {len(data)}")
+    return data
+
+
+def all_bodies(bodies: Iterable[Body]) -> Iterable[Body]:
+    """The bodies of several messages.
+
+    Raises:
+        TypeError: it is one body.
+    """
+    if isinstance(bodies, str | bytes | bytearray | memoryview):
+        raise TypeError(f"bodies: expected several messages, not one {_kind(bodies)}")
+    return bodies
+
+
+def required_text(name: str, value: str) -> str:
+    """A text that has to be there.
+
+    Raises:
+        TypeError: it is something else.
+        ValueError: UTF-8 cannot express it.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected str, not {_kind(value)}")
+    encoded(name, value)
+    return value
+
+
+def text(name: str, value: str | None) -> str | None:
+    """A text or None; raises as `required_text` does."""
+    return None if value is None else required_text(name, value)
+
+
+def number(name: str, value: int | None) -> int | None:
+    """A number of a header, or None.
+
+    Raises:
+        TypeError: it is something else.
+        ValueError: it does not fit into a header.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name}: expected int, not {_kind(value)}")
+    if not 0 <= value <= _LARGEST:
+        raise ValueError(f"{name}: expected 0 to {_LARGEST}, not {value}")
+    return value
+
+
+def texts(name: str, values: Iterable[str] | None) -> tuple[str, ...]:
+    """Several texts; None is none.
+
+    Raises:
+        TypeError: it is one text, or something else.
+    """
+    if values is None:
+        return ()
+    if isinstance(values, str | bytes):
+        raise TypeError(f"{name}: expected a list of texts, not one {_kind(values)}")
+    return tuple(required_text(name, value) for value in values)
+
+
+def choice(name: str, value: str, choices: Collection[str]) -> str:
+    """One of a few texts.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: it is none of them.
+    """
+    if required_text(name, value) not in choices:
+        raise ValueError(f"{name}: expected one of {', '.join(choices)}, not {value!r}")
+    return value
+
+
+def seconds(name: str, value: float) -> float:
+    """A time to wait.
+
+    Raises:
+        TypeError: it is no number.
+        ValueError: it is "not a number".
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError(f"{name}: expected seconds, not {_kind(value)}")
+    if math.isnan(value):
+        raise ValueError(f"{name}: expected seconds, not {value}")
+    return value
+
+
+def milliseconds(name: str, value: float) -> int:
+    """A time in seconds that a header gives in milliseconds.
+
+    Raises:
+        TypeError: it is no number.
+        ValueError: it is negative, endless or "not a number".
+    """
+    if not 0 <= seconds(name, value) < math.inf:
+        raise ValueError(f"{name}: expected seconds from 0 up, not {value}")
+    return round(value * 1000)
+
+
+def handler(name: str, value: object, *, may_be_async: bool = False) -> None:
+    """Check a callback, or None.
+
+    Args:
+        name: the argument.
+        value: the callback.
+        may_be_async: whether the client awaits what a coroutine function returns.
+
+    Raises:
+        TypeError: it cannot be called, or it would have to be awaited.
+    """
+    if value is None:
+        return
+    if not callable(value):
+        raise TypeError(f"{name}: expected a function, not {_kind(value)}")
+    if not may_be_async and _is_async(value):
+        raise TypeError(
+            f"{name}: expected a plain function, not a coroutine function (async def):"
+            " nothing would await it"
+        )
+
+
+def call_plainly(name: str, callback: Callable[..., object], *arguments: object) -> None:
+    """Call a callback of a blocking client.
+
+    Raises:
+        TypeError: it has returned a coroutine, which nothing would await.
+    """
+    if inspect.iscoroutine(answer := callback(*arguments)):
+        answer.close()
+        raise TypeError(f"{name}: expected a plain function, not one that returns a coroutine")
+
+
+def methods(name: str, value: object, wanted: Iterable[str]) -> None:
+    """Check an object whose methods the client calls, or None.
+
+    Args:
+        name: the argument.
+        value: the object.
+        wanted: the names of its methods.
+
+    Raises:
+        TypeError: it lacks one of them, or one would have to be awaited.
+    """
+    if value is None:
+        return
+    names = tuple(wanted)
+    missing = [method for method in names if not callable(getattr(value, method, None))]
+    if missing:
+        raise TypeError(
+            f"{name}: expected an object with the methods {', '.join(names)};"
+            f" {_kind(value)} lacks {', '.join(missing)}"
+        )
+    for method in names:
+        handler(f"{name}.{method}", getattr(value, method))
+
+
+def instance(name: str, value: object, kind: type) -> None:
+    """Check an object of a class, or None.
+
+    Raises:
+        TypeError: it is of another class.
+    """
+    if value is not None and not isinstance(value, kind):
+        raise TypeError(f"{name}: expected {kind.__name__}, not {_kind(value)}")
+
+
+def check_interval(name: str, value: int) -> None:
+    """Check the seconds between heartbeats.
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: it is less than one.
+    """
+    if isinstance(value, int) and value < 1:
+        raise ValueError(f"{name}: expected seconds from 1 up, not {value}")
+    number(name, value)
+
+
+def client_name(value: str | None) -> str:
+    """Check a client name; make one up if there is none.
+
+    Raises:
+        TypeError: it is no text.
+    """
+    return text("name", value) or f"client-{uuid.uuid4().hex[:12]}"
+
+
+def several(name: str, values: Iterable[object], what: str) -> None:
+    """Check what is gone through one by one: a text would be taken for a list of its letters.
+
+    Raises:
+        TypeError: it is one text, or nothing that has members.
+    """
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise TypeError(f"{name}: expected a list of {what}, not one {_kind(values)}")
+
+
+def joined(name: str, values: Iterable[str] | None) -> str | None:
+    """A comma-separated list, or None for none; raises as `texts` does."""
+    return ",".join(texts(name, values)) or None
+
+
+def encoded(name: str, value: str) -> bytes:
+    """A text as UTF-8.
+
+    Raises:
+        ValueError: it has halves of surrogate pairs.
+    """
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name}: no UTF-8 can be made of it: {error}") from None
+
+
+def _is_async(value: object) -> bool:
+    called = getattr(type(value), "__call__", None)  # noqa: B004 - whether it is async
+    return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(called)
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

@@ -1,0 +1,115 @@
+"""A client whose queries and replays can be read as blocks, see `amperage.client.blocks`."""
+
+# ruff: noqa: A002 - a filter is called filter
+from __future__ import annotations
+
+from amperage.client.blocking import Client
+from amperage.client.blocking_stream import MessageStream
+from amperage.client.blocks import Block
+from amperage.client.commands import AckType
+from amperage.client.pending import Request
+from amperage.client.protocol import ClientProtocol
+from amperage.client.time_limit import TimeLimit
+from amperage.client.uri import ServerUri
+
+
+class BlockStream(MessageStream):
+    """The messages of a query or a replay, as blocks.
+
+    What the iterator of a stream gives is the rest: acknowledgements that were asked for.
+    """
+
+    def blocks(self, timeout: float | None = None) -> list[Block]:
+        """Take everything that has arrived, waiting for one block if there is none.
+
+        Args:
+            timeout: seconds to wait; None waits as long as it takes.
+
+        Returns:
+            The blocks; none if the stream has ended, or a message that is no part of them comes
+            next.
+
+        Raises:
+            TimedOutError: nothing came in time.
+            ConnectionLostError: the connection ended.
+        """
+        arrived = self._inbox.blocks
+        assert arrived is not None  # noqa: S101 - see BlockClient
+        if not arrived and not self._is_over():
+            self._owner.wait_for_news(self._has_news, TimeLimit(timeout))
+        if not arrived:
+            self._is_over()
+        return [arrived.popleft() for _ in range(len(arrived))]
+
+    def _has_news(self) -> bool:
+        return bool(self._inbox.blocks) or super()._has_news()
+
+    def _is_over(self) -> bool:
+        return not self._inbox.blocks and super()._is_over()
+
+
+class BlockClient(Client):
+    """A `Client` that also gives blocks. A stream of them is for one thread."""
+
+    @property
+    def server(self) -> ServerUri | None:
+        """Which server it is connected to, or was last; None if it never was."""
+        return self._uri
+
+    def query_blocks(
+        self,
+        topic: str,
+        *,
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        order_by: str | None = None,
+        batch_size: int | None = None,
+        top_n: int | None = None,
+    ) -> BlockStream:
+        """Query a SOW topic; see `sow`."""
+
+        def query(protocol: ClientProtocol) -> Request:
+            return protocol.in_blocks(
+                protocol.sow(
+                    topic,
+                    filter=filter,
+                    options=options,
+                    bookmark=bookmark,
+                    order_by=order_by,
+                    batch_size=batch_size,
+                    top_n=top_n,
+                )
+            )
+
+        return self._block_stream(self._ask(query, None))
+
+    def replay_blocks(
+        self,
+        topic: str,
+        bookmark: str,
+        *,
+        filter: str | None = None,
+        options: str | None = None,
+        top_n: int | None = None,
+        acks: tuple[AckType, ...] = (),
+    ) -> BlockStream:
+        """Subscribe to a topic that keeps no queue, from a bookmark on; see `subscribe`."""
+
+        def subscribe(protocol: ClientProtocol) -> Request:
+            return protocol.in_blocks(
+                protocol.subscribe(
+                    topic,
+                    filter=filter,
+                    options=options,
+                    bookmark=bookmark,
+                    top_n=top_n,
+                    acks=acks,
+                )
+            )
+
+        return self._block_stream(self._ask(subscribe, None))
+
+    def _block_stream(self, request: Request) -> BlockStream:
+        assert request.inbox is not None  # noqa: S101 - both commands have one
+        return BlockStream(self._stream_owner, request.inbox)

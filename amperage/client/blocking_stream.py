@@ -1,0 +1,120 @@
+"""The messages that a blocking client's subscription or query brings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import NamedTuple, Self
+
+from amperage.client.arguments import seconds
+from amperage.client.errors import ClientError, ConnectionLostError
+from amperage.client.message import Message
+from amperage.client.pending import Inbox
+from amperage.client.streams import Stream
+from amperage.client.time_limit import TimeLimit
+
+
+class StreamOwner(NamedTuple):
+    """What a stream needs of its client.
+
+    Attributes:
+        wait_for_news: waits for the next message of a stream, or its end; it raises `TimedOutError`
+            if neither came in time.
+        settle: tells a queue how a message was processed.
+        unsubscribe: ends a subscription or query by its id, within seconds.
+    """
+
+    wait_for_news: Callable[[Callable[[], bool], TimeLimit], None]
+    settle: Callable[[Inbox, Message, str | None], None]
+    unsubscribe: Callable[[str, float | None], None]
+
+
+class MessageStream(Stream):
+    """The messages of one subscription or query, as an iterator.
+
+    Iteration waits for the next message. It ends after the last record of a query, after
+    `unsubscribe`, and when the client is closed; it raises `ConnectionLostError` when the
+    connection ends otherwise. Several threads may iterate: each message goes to one of them.
+
+    As a context manager, it ends the subscription or query on the way out.
+    """
+
+    def __init__(self, owner: StreamOwner, inbox: Inbox) -> None:
+        super().__init__(inbox)
+        self._owner = owner
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_exception: object) -> None:
+        if kind is None:
+            self._note_done()
+        # A lost connection has ended the stream as well; an error on the way out comes first.
+        with suppress(ConnectionLostError if kind is None else ClientError):
+            self.unsubscribe()
+
+    def __iter__(self) -> Iterator[Message]:
+        return self
+
+    def __next__(self) -> Message:
+        if self._handed_out:
+            self._note_done()
+        message = self._take() or self.next()
+        if message is None:
+            raise StopIteration
+        return message
+
+    def done(self) -> None:
+        """Mark all messages handed out so far as processed.
+
+        A bookmark store in a file records that: a subscription that resumes in another run begins
+        after them. With `auto_ack`, the messages of queues are acknowledged. Asking for the next
+        message does the same.
+        """
+        self._note_done()
+
+    def next(self, timeout: float | None = None) -> Message | None:
+        """Wait for the next message.
+
+        Args:
+            timeout: seconds to wait; None waits as long as it takes.
+
+        Returns:
+            The message; None if the stream has ended.
+
+        Raises:
+            TimedOutError: nothing came in time.
+            ConnectionLostError: the connection ended.
+        """
+        self._note_done()
+        limit = TimeLimit(None if timeout is None else seconds("timeout", timeout))
+        while (message := self._take()) is None and not self._is_over():
+            self._owner.wait_for_news(self._has_news, limit)
+        return message
+
+    def batch(self, timeout: float | None = None) -> list[Message]:
+        """Take everything that has arrived, waiting for one message if there is none.
+
+        Args:
+            timeout: seconds to wait; None waits as long as it takes.
+
+        Returns:
+            The messages; none if the stream has ended.
+
+        Raises:
+            TimedOutError: nothing came in time.
+            ConnectionLostError: the connection ended.
+        """
+        first = self.next(timeout)
+        if first is None:
+            return []
+        others = (self._take() for _ in range(len(self._inbox.messages)))
+        return [first, *(message for message in others if message is not None)]
+
+    def unsubscribe(self, timeout: float | None = None) -> None:
+        """End the subscription or query; what has arrived can still be taken."""
+        if not self._inbox.ended:
+            self._owner.unsubscribe(self._inbox.id, timeout)
+
+    def _settle(self, message: Message, options: str | None) -> None:
+        self._owner.settle(self._inbox, message, options)

@@ -1,0 +1,209 @@
+"""What may lie between frames and the socket: websocket messages, compression, a legacy protocol.
+
+Over tcp, tcps and unix, frames go to the socket as they are, and there is no channel. A channel
+does no I/O; a shell sends what `open` says, feeds what it reads to `decode`, and sends what
+`encode` makes of frames and what `take_replies` has.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, Protocol
+
+from websockets.client import ClientProtocol as WebsocketProtocol
+from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Response
+from websockets.protocol import OPEN
+from websockets.uri import parse_uri
+
+from amperage.client.errors import ProtocolError
+from amperage.client.uri import AMPS, ServerUri
+from amperage.wire.compression import Compression
+from amperage.wire.framing import MAXIMUM_FRAME, FrameError, frame
+from amperage.wire.legacy.caller import LegacyCaller
+from amperage.wire.legacy.dialects import DIALECTS
+
+_LENGTH: Final = Struct(">I")
+_DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
+
+_SILENT: Final = logging.getLogger("amperage.client.websocket")  # errors are raised instead
+_SILENT.disabled = True
+
+
+class Channel(Protocol):
+    """One connection's way of carrying frames.
+
+    Attributes:
+        is_open: whether frames can be sent.
+    """
+
+    is_open: bool
+
+    def open(self) -> bytes:
+        """What to send first."""
+
+    def encode(self, frames: bytes) -> bytes:
+        """Turn whole frames into what is sent for them."""
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        """Turn what was read into frames, cut anywhere.
+
+        Raises:
+            ProtocolError: the bytes do not belong to the channel.
+        """
+
+    def take_replies(self) -> bytes:
+        """What the channel itself has to say."""
+
+
+def channel_for(uri: ServerUri) -> Channel | None:
+    """Make the channel that a URI asks for; None if it needs none."""
+    if uri.scheme in ("ws", "wss"):
+        return WebsocketChannel(uri)
+    compression = CompressedChannel() if uri.options.get("compression") else None
+    return compression if uri.protocol == AMPS else LegacyChannel(uri.protocol, compression)
+
+
+class CompressedChannel:
+    """One zlib stream each way; the server recognises it by its first byte."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self._streams = Compression()
+
+    def open(self) -> bytes:
+        """Nothing: the stream begins with the first frame."""
+        return b""
+
+    def encode(self, frames: bytes) -> bytes:
+        """Compress frames, so that the server can read all of them at once."""
+        return self._streams.compress(frames)
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        """Decompress, piece by piece."""
+        try:
+            yield from self._streams.decompress(data)
+        except FrameError as error:
+            raise ProtocolError(f"the server sent what is not compressed: {error}") from None
+
+    def take_replies(self) -> bytes:
+        """Nothing."""
+        return b""
+
+
+class LegacyChannel:
+    """Messages of a legacy protocol in the place of frames, perhaps compressed.
+
+    Args:
+        protocol: its name.
+        compression: what carries the messages; None for the socket itself.
+    """
+
+    def __init__(self, protocol: str, compression: CompressedChannel | None) -> None:
+        self.is_open = True
+        self._caller = LegacyCaller(DIALECTS[protocol])
+        self._compression = compression
+
+    def open(self) -> bytes:
+        """Nothing: the stream begins with the first message."""
+        return b""
+
+    def encode(self, frames: bytes) -> bytes:
+        """Make messages of frames."""
+        messages = self._caller.encode(frames)
+        return messages if self._compression is None else self._compression.encode(messages)
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        """Make frames of messages."""
+        pieces = [data] if self._compression is None else self._compression.decode(data)
+        for piece in pieces:
+            for header, body in self._caller.feed(piece):
+                yield frame(header, body)
+            if self._caller.error is not None:
+                raise ProtocolError(f"the server sent what is no message: {self._caller.error}")
+
+    def take_replies(self) -> bytes:
+        """Nothing."""
+        return b""
+
+
+class WebsocketChannel:
+    """One websocket message for each frame, without the frame's length (RFC 6455).
+
+    User and password of the URI go into the handshake as well, since a transport may ask for them
+    there (AMPS User Guide, Websocket Options).
+    """
+
+    def __init__(self, uri: ServerUri) -> None:
+        self.is_open = False
+        self._authorization = _basic(uri)
+        self._fragments = bytearray()
+        self._protocol = WebsocketProtocol(
+            parse_uri(f"{uri.scheme}://{uri.address}{uri.path or '/'}"),
+            extensions=[ClientPerMessageDeflateFactory()]
+            if uri.options.get("compression")
+            else None,
+            max_size=MAXIMUM_FRAME,
+            logger=_SILENT,
+        )
+
+    def open(self) -> bytes:
+        """The request for a websocket."""
+        request = self._protocol.connect()
+        if self._authorization is not None:
+            request.headers["Authorization"] = self._authorization
+        self._protocol.send_request(request)
+        return self.take_replies()
+
+    def encode(self, frames: bytes) -> bytes:
+        """Make messages of frames: text where they are UTF-8, which browsers' tools show."""
+        position = 0
+        while position < len(frames):
+            start = position + 4
+            position = start + _LENGTH.unpack_from(frames, position)[0]
+            message = frames[start:position]
+            if _is_utf8(message):
+                self._protocol.send_text(message)
+            else:
+                self._protocol.send_binary(message)
+        return self.take_replies()
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        """Make frames of messages."""
+        protocol = self._protocol
+        protocol.receive_data(data)
+        for event in protocol.events_received():
+            if isinstance(event, Response):
+                self.is_open = protocol.state is OPEN
+            elif isinstance(event, Frame) and event.opcode in _DATA:
+                self._fragments += event.data
+                if event.fin:
+                    yield _LENGTH.pack(len(self._fragments)) + self._fragments
+                    self._fragments.clear()
+        if protocol.handshake_exc is not None:
+            raise ProtocolError(f"no websocket: {protocol.handshake_exc}")
+        if protocol.parser_exc is not None:
+            raise ProtocolError(f"the server broke the websocket protocol: {protocol.parser_exc}")
+
+    def take_replies(self) -> bytes:
+        """Answers to pings and goodbyes."""
+        return b"".join(self._protocol.data_to_send())
+
+
+def _basic(uri: ServerUri) -> str | None:
+    if uri.user is None or uri.password is None:
+        return None
+    token = base64.b64encode(f"{uri.user}:{uri.password}".encode()).decode("ascii")
+    return f"Basic {token}"
+
+
+def _is_utf8(message: bytes) -> bool:
+    try:
+        message.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,410 @@
+"""The commands of the client's protocol: what callers give, checked and made into headers.
+
+Nothing is queued before all of a command has been checked.
+"""
+
+# ruff: noqa: A002 - a filter is called filter
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import metadata
+from typing import Final
+
+from amperage.client.arguments import (
+    Body,
+    all_bodies,
+    body_bytes,
+    check_interval,
+    number,
+    required_text,
+    seconds,
+    text,
+)
+from amperage.client.commands import (
+    AckType,
+    acknowledge_header,
+    delete_header,
+    publish_ack,
+    publish_header,
+    query_header,
+    subscribe_header,
+    with_fields,
+)
+from amperage.client.limits import LARGEST_BODY
+from amperage.client.message import Message
+from amperage.client.numbering import Numbering, RefusalCount
+from amperage.client.pending import Inbox, Request
+from amperage.client.queue_acks import DEFAULT_DELAY, AckBatches, AckRules
+from amperage.wire.header import Header
+
+_DISTRIBUTION: Final = "amperage"
+
+
+@cache
+def _version() -> str:
+    """What the server is told of this client; without a version where it is not installed."""
+    try:
+        return f"{_DISTRIBUTION} {metadata.version(_DISTRIBUTION)}:python"
+    except metadata.PackageNotFoundError:
+        return f"{_DISTRIBUTION}:python"
+
+
+class Commands(ABC):
+    """What can be asked of a server.
+
+    Args:
+        numbering: numbers what is published; None to publish without asking for an answer.
+
+    Attributes:
+        refusals: messages refused, for `flush` to raise.
+    """
+
+    def __init__(self, numbering: Numbering | None) -> None:
+        self.numbering = numbering
+        self.refusals = RefusalCount() if numbering is None else numbering.refusals
+        self._acks = AckBatches()
+
+    @abstractmethod
+    def _check_open(self) -> None:
+        """Raise the reason if nothing can be sent any more."""
+
+    @abstractmethod
+    def _send(self, header: Header, body: bytes = b"", *, awaited: tuple[str, ...]) -> Request:
+        """Send a command that is answered, with the acknowledgements that make the answer."""
+
+    @abstractmethod
+    def _open(self, header: Header, handed_out: Iterable[AckType] | None) -> Request:
+        """Send a command that brings messages, and acknowledgements to hand out between them."""
+
+    @abstractmethod
+    def _emit(self, header: Header, body: bytes = b"") -> None:
+        """Send a command that is not answered."""
+
+    @abstractmethod
+    def _publish_plain(self, topic: str, body: bytes, delta: bool) -> None:
+        """Publish a message without options."""
+
+    @abstractmethod
+    def _publish_all(self, topic: str, bodies: list[bytes], delta: bool) -> None:
+        """Publish messages without options."""
+
+    @abstractmethod
+    def _header_start(self, topic: str, delta: bool) -> bytes:
+        """The header of a message without options, without its closing brace."""
+
+    @abstractmethod
+    def _publish_with(self, starts: Sequence[bytes], bodies: Sequence[bytes]) -> None:
+        """Publish messages with such headers."""
+
+    @abstractmethod
+    def _publish(self, header: Header, body: bytes) -> None:
+        """Publish a message."""
+
+    @abstractmethod
+    def _confirmed(self, header: Header, body: bytes, ack: str) -> Request:
+        """Publish a message and ask for an acknowledgement."""
+
+    @abstractmethod
+    def _close_inboxes(self, inbox_id: str) -> None:
+        """End what has an id, or "all"."""
+
+    def logon(
+        self,
+        client_name: str,
+        user: str | None,
+        password: str | None,
+        message_type: str | None,
+        *,
+        correlation_id: str | None = None,
+        options: str | None = None,
+    ) -> Request:
+        """Open the session. The server accepts one successful logon a connection."""
+        header = Header(
+            command="logon",
+            client_name=required_text("name", client_name),
+            user_id=text("user", user),
+            password=text("password", password),
+            message_type=message_type,
+            long_version=_version(),
+            correlation_id=text("correlation_id", correlation_id),
+            short_options=text("options", options),
+        )
+        return self._send(header, awaited=("processed",))
+
+    def publish(
+        self,
+        topic: str,
+        body: Body,
+        *,
+        delta: bool = False,
+        correlation_id: str | None = None,
+        expiration: int | None = None,
+        sow_key: str | None = None,
+        sequence: int | None = None,
+    ) -> None:
+        """Publish a message.
+
+        Raises:
+            ValueError: there is a sequence number, and the publish store gives those.
+        """
+        self._check_open()
+        data = body if type(body) is bytes and len(body) <= LARGEST_BODY else body_bytes(body)
+        if correlation_id is None and expiration is None and sow_key is None and sequence is None:
+            self._publish_plain(topic, data, delta)
+            return
+        header = publish_header(
+            topic,
+            delta=delta,
+            correlation_id=correlation_id,
+            expiration=expiration,
+            sow_key=sow_key,
+            sequence=sequence,
+        )
+        self._publish(header, data)
+
+    def publish_all(self, topic: str, bodies: Iterable[Body], *, delta: bool = False) -> None:
+        """Publish many messages to one topic: all of them, or none if one cannot be."""
+        self._check_open()
+        made = [
+            body if type(body) is bytes and len(body) <= LARGEST_BODY else body_bytes(body)
+            for body in all_bodies(bodies)
+        ]
+        self._publish_all(topic, made, delta)
+
+    def publish_columns(
+        self,
+        topics: Sequence[str],
+        bodies: Sequence[bytes],
+        fields: Mapping[str, Sequence[str | int | None]],
+        *,
+        delta: bool = False,
+    ) -> None:
+        """Publish many messages: all of them, or none if one cannot be."""
+        self._check_open()
+        for body in bodies:
+            body_bytes(body)
+        starts = with_fields([self._header_start(topic, delta) for topic in topics], fields)
+        self._publish_with(starts, bodies)
+
+    def confirmed_publish(
+        self,
+        topic: str,
+        body: Body,
+        ack: AckType,
+        *,
+        delta: bool = False,
+        correlation_id: str | None = None,
+        expiration: int | None = None,
+        sow_key: str | None = None,
+        sequence: int | None = None,
+    ) -> Request:
+        """Publish and ask for an acknowledgement."""
+        self._check_open()
+        data = body_bytes(body)
+        header = publish_header(
+            topic,
+            delta=delta,
+            correlation_id=correlation_id,
+            expiration=expiration,
+            sow_key=sow_key,
+            sequence=sequence,
+        )
+        return self._confirmed(header, data, publish_ack(ack))
+
+    def subscribe(
+        self,
+        topic: str,
+        *,
+        delta: bool = False,
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        top_n: int | None = None,
+        sub_id: str | None = None,
+        acks: Iterable[AckType] | None = None,
+        max_backlog: int | None = None,
+        auto_ack: bool = False,
+        ack_batch: int | None = None,
+        ack_delay: float = DEFAULT_DELAY,
+    ) -> Request:
+        """Place a subscription, or change the one that has the same id."""
+        header = subscribe_header(
+            topic,
+            delta=delta,
+            filter=filter,
+            options=options,
+            bookmark=bookmark,
+            top_n=top_n,
+            sub_id=sub_id,
+            max_backlog=max_backlog,
+        )
+        if number("ack_batch", ack_batch) == 0:
+            raise ValueError("ack_batch: expected 1 or more, not 0")
+        rules = AckRules(bool(auto_ack), ack_batch, seconds("ack_delay", ack_delay))
+        request = self._open(header, acks)
+        if request.inbox is not None:
+            request.inbox.ack_rules = rules
+        return request
+
+    def sow(
+        self,
+        topic: str,
+        *,
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        order_by: str | None = None,
+        batch_size: int | None = None,
+        top_n: int | None = None,
+        sow_keys: Iterable[str] | None = None,
+        acks: Iterable[AckType] | None = None,
+    ) -> Request:
+        """Query a SOW topic. The inbox ends with the last record."""
+        header = query_header(
+            "sow",
+            topic,
+            filter=filter,
+            options=options,
+            bookmark=bookmark,
+            order_by=order_by,
+            batch_size=batch_size,
+            top_n=top_n,
+            sow_keys=sow_keys,
+        )
+        return self._open(header, acks)
+
+    def sow_and_subscribe(
+        self,
+        topic: str,
+        *,
+        delta: bool = False,
+        filter: str | None = None,
+        options: str | None = None,
+        bookmark: str | None = None,
+        order_by: str | None = None,
+        batch_size: int | None = None,
+        top_n: int | None = None,
+        sow_keys: Iterable[str] | None = None,
+        sub_id: str | None = None,
+        acks: Iterable[AckType] | None = None,
+    ) -> Request:
+        """Query a SOW topic and subscribe to it, with no gap between."""
+        header = query_header(
+            "sow_and_delta_subscribe" if delta else "sow_and_subscribe",
+            topic,
+            filter=filter,
+            options=options,
+            bookmark=bookmark,
+            order_by=order_by,
+            batch_size=batch_size,
+            top_n=top_n,
+            sow_keys=sow_keys,
+            sub_id=sub_id,
+        )
+        return self._open(header, acks)
+
+    def sow_delete(
+        self,
+        topic: str,
+        *,
+        filter: str | None = None,
+        sow_keys: Iterable[str] | None = None,
+        body: Body | None = None,
+        options: str | None = None,
+        sequence: int | None = None,
+        persisted: bool = False,
+    ) -> Request:
+        """Delete records; the `stats` acknowledgement says how many."""
+        if sequence is not None and self.numbering is not None:
+            raise ValueError("the publish store numbers what is sent; leave out sequence")
+        header = delete_header(
+            topic,
+            filter=filter,
+            sow_keys=sow_keys,
+            has_body=body is not None,
+            options=options,
+            sequence=sequence,
+        )
+        data = b"" if body is None else body_bytes(body)
+        awaited: tuple[AckType, ...] = ("processed", "stats")
+        if persisted:
+            awaited = (*awaited, "persisted")
+        return self._send(header, data, awaited=awaited)
+
+    def acknowledge(self, topic: str, bookmarks: Iterable[str], options: str | None = None) -> None:
+        """Tell a queue that messages are done with (or `cancel`, `expire`), without an answer."""
+        self._check_open()
+        self._emit(acknowledge_header(topic, bookmarks, options))
+
+    def confirmed_acknowledge(
+        self, topic: str, bookmarks: Iterable[str], options: str | None = None
+    ) -> Request:
+        """Tell a queue that messages are done with, and ask for an answer."""
+        return self._send(acknowledge_header(topic, bookmarks, options), awaited=("processed",))
+
+    def settle(self, inbox: Inbox, message: Message, options: str | None, now: float) -> None:
+        """Tell a queue what became of a message: at once, or that it is done with, before long."""
+        self._check_open()
+        if message.header.lease_period is not None:
+            if inbox.redelivery.is_done(message):
+                return
+            inbox.redelivery.settled(message, options)
+        self._tell_queue(inbox, message, options, now)
+
+    def _tell_queue(self, inbox: Inbox, message: Message, options: str | None, now: float) -> None:
+        bookmark = message.bookmark or ""
+        if options is not None:
+            self._emit(acknowledge_header(message.topic, [bookmark], options))
+            return
+        rules = inbox.ack_rules
+        collected = self._acks.add(message.topic, bookmark, now + rules.delay)
+        if collected >= rules.batch_for(inbox.backlog or 1):
+            self.send_acks()
+
+    @property
+    def acks_due(self) -> float | None:
+        """When `send_acks` is to be called at the latest; None if there is nothing to send."""
+        return self._acks.due
+
+    def send_acks(self) -> None:
+        """Send the acknowledgements that have collected."""
+        for topic, bookmarks in self._acks.take():
+            self._emit(acknowledge_header(topic, bookmarks, None))
+
+    def unsubscribe(self, inbox_id: str) -> Request:
+        """End a subscription or query, or "all" of them. Their inboxes end at once."""
+        required_text("stream_id", inbox_id)
+        self.send_acks()
+        request = self._send(
+            Header(command="unsubscribe", sub_id=inbox_id, query_id=inbox_id),
+            awaited=("processed",),
+        )
+        self._close_inboxes(inbox_id)
+        return request
+
+    def flush(self) -> Request:
+        """Ask for an answer when every earlier command is processed, and every publish stored.
+
+        Publishes with a number are acknowledged and refused by that; the answer reports refusals
+        of those without.
+        """
+        self.send_acks()
+        if self.numbering is not None:
+            return self._send(Header(command="flush"), awaited=("completed",))
+        return self._send(
+            Header(command="flush", short_options="refusals"), awaited=("completed", "persisted")
+        )
+
+    def flush_acks(self) -> Request:
+        """Ask for an answer when every acknowledgement of queue messages is on stable storage."""
+        self.send_acks()
+        return self._send(Header(command="flush"), awaited=("persisted",))
+
+    def heartbeat(self, interval: int) -> Request:
+        """Exchange signs of life from now on, every so many seconds; ours answer the server's."""
+        check_interval("interval", interval)
+        return self._send(
+            Header(command="heartbeat", short_options=f"start,{interval}"), awaited=("processed",)
+        )

@@ -1,0 +1,243 @@
+"""The headers that carry commands, once, for both shells.
+
+The names of arguments are those of the header fields in the AMPS Command Reference, the texts are
+sent as they are. What is not given, or None, is not sent. Each function raises TypeError or
+ValueError for an argument that cannot be sent; see `amperage.client.arguments`.
+"""
+# ruff: noqa: A002 - a filter is called filter
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, Literal, TypedDict, TypeVar
+
+from amperage.client.arguments import choice, joined, number, required_text, text, texts
+from amperage.client.limits import LARGEST_HEADER
+from amperage.wire.header import Header, encode_header, json_text
+
+AckType = Literal["received", "processed", "persisted", "completed", "stats"]
+
+_ALL_ACKS: Final = ("received", "processed", "persisted", "completed", "stats")
+_PUBLISH_ACKS: Final = ("received", "processed", "persisted", "completed")
+_QUERY_ACKS: Final = ("received", "processed", "completed", "stats")
+
+DEFAULT_BATCH_SIZE: Final = 10
+"""Records a frame (AMPS Command Reference, sow: what client libraries ask for)."""
+
+MESSAGES_A_WRITE: Final = 512
+
+_FIELDS_OF_PUBLISHES: Final = {"correlation_id": b"x", "expiration": b"e", "sow_key": b"k"}
+
+_T = TypeVar("_T")
+
+
+class LogonOptions(TypedDict, total=False):
+    """Options of each logon of a client that stays connected.
+
+    Attributes:
+        correlation_id: a text for the server's log and admin pages; base64 characters only.
+        options: the options field, such as "ack_conflation=100ms".
+    """
+
+    correlation_id: str | None
+    options: str | None
+
+
+def logon_options(given: LogonOptions | None) -> LogonOptions:
+    """Check options that are kept for later.
+
+    Raises:
+        TypeError: there is no such option.
+    """
+    options = given or {}
+    unknown = sorted(options.keys() - LogonOptions.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"logon_options: unexpected {', '.join(unknown)}")
+    text("correlation_id", options.get("correlation_id"))
+    text("options", options.get("options"))
+    return options
+
+
+def chunks(messages: Iterable[_T]) -> Iterator[list[_T]]:
+    """Cut messages into lists that are worth one write each."""
+    remaining = iter(messages)
+    while chunk := list(islice(remaining, MESSAGES_A_WRITE)):
+        yield chunk
+
+
+def encoded(header: Header) -> bytes:
+    """A command's header as it is sent.
+
+    Raises:
+        ValueError: it is larger than servers take.
+    """
+    data = encode_header(header)
+    if len(data) > LARGEST_HEADER:
+        raise ValueError(
+            f"the header of a {header.command} has {len(data)} bytes, expected {LARGEST_HEADER}"
+            " at most: give the topic, filter, keys or bookmarks in smaller portions"
+        )
+    return data
+
+
+def publish_ack(ack: str) -> str:
+    """The acknowledgement to wait for. A type that no server sends would be waited for in vain."""
+    return choice("ack", ack, _PUBLISH_ACKS)
+
+
+def acks_to_hand_out(command: str, acks: Iterable[str] | None) -> tuple[str, ...]:
+    """Acknowledgements that a stream is to have; the stream of a query ends with the last."""
+    choices = _QUERY_ACKS if command == "sow" else _ALL_ACKS
+    return tuple(choice("acks", ack, choices) for ack in texts("acks", acks))
+
+
+def publish_command(delta: bool) -> str:
+    """The name of a publish command, as short as it may be."""
+    return "delta_publish" if delta else "p"
+
+
+def publish_header(
+    topic: str,
+    *,
+    delta: bool = False,
+    correlation_id: str | None = None,
+    expiration: int | None = None,
+    sow_key: str | None = None,
+    sequence: int | None = None,
+) -> Header:
+    """The header of a publish or delta publish."""
+    return Header(
+        command=publish_command(delta),
+        topic=required_text("topic", topic),
+        correlation_id=text("correlation_id", correlation_id),
+        expiration=number("expiration", expiration),
+        sow_key=text("sow_key", sow_key),
+        sequence=number("sequence", sequence),
+    )
+
+
+def with_fields(
+    starts: Sequence[bytes], fields: Mapping[str, Sequence[str | int | None]]
+) -> list[bytes]:
+    """Add fields to the headers of publishes.
+
+    Args:
+        starts: the headers, without their closing brace.
+        fields: a value for each header, None for none, by the names of `publish`'s arguments.
+
+    Raises:
+        ValueError: a header is larger than servers take, or a number does not fit into one.
+        TypeError: a value is no text, or no number.
+    """
+    made = list(starts)
+    for name, values in fields.items():
+        key = b',"%b":' % _FIELDS_OF_PUBLISHES[name]
+        check: Callable[[str, Any], Any] = number if name == "expiration" else text
+        made = [
+            start if value is None else b"%b%b%b" % (start, key, json_text(check(name, value)))
+            for start, value in zip(made, values, strict=True)
+        ]
+    if max(map(len, made), default=0) > LARGEST_HEADER:
+        raise ValueError(f"the header of a publish has more than {LARGEST_HEADER} bytes")
+    return made
+
+
+def subscribe_header(
+    topic: str,
+    *,
+    delta: bool,
+    filter: str | None,
+    options: str | None,
+    bookmark: str | None,
+    top_n: int | None,
+    sub_id: str | None,
+    max_backlog: int | None,
+) -> Header:
+    """The header of a subscription."""
+    text("options", options)
+    if number("max_backlog", max_backlog) is not None:
+        backlog = f"max_backlog={max_backlog}"
+        options = f"{options},{backlog}" if options else backlog
+    return Header(
+        command="delta_subscribe" if delta else "subscribe",
+        topic=required_text("topic", topic),
+        short_filter=text("filter", filter),
+        short_options=text("options", options),
+        bookmark=text("bookmark", bookmark),
+        top_n=number("top_n", top_n),
+        sub_id=text("sub_id", sub_id),
+    )
+
+
+def query_header(
+    command: str,
+    topic: str,
+    *,
+    filter: str | None,
+    options: str | None,
+    bookmark: str | None,
+    order_by: str | None,
+    batch_size: int | None,
+    top_n: int | None,
+    sow_keys: Iterable[str] | None,
+    sub_id: str | None = None,
+) -> Header:
+    """The header of a SOW query, with or without a subscription."""
+    return Header(
+        command=command,
+        topic=required_text("topic", topic),
+        short_filter=text("filter", filter),
+        short_options=text("options", options),
+        bookmark=text("bookmark", bookmark),
+        order_by=text("order_by", order_by),
+        batch_size=number("batch_size", batch_size) or DEFAULT_BATCH_SIZE,
+        top_n=number("top_n", top_n),
+        sow_keys=_keys(sow_keys),
+        sub_id=text("sub_id", sub_id),
+    )
+
+
+def delete_header(
+    topic: str,
+    *,
+    filter: str | None,
+    sow_keys: Iterable[str] | None,
+    has_body: bool,
+    options: str | None,
+    sequence: int | None,
+) -> Header:
+    """The header of a deletion.
+
+    Raises:
+        ValueError: it says in no way, or in several ways, which records are meant.
+    """
+    if (filter is not None) + (sow_keys is not None) + has_body != 1:
+        raise ValueError("sow_delete takes exactly one of filter, sow_keys and body")
+    return Header(
+        command="sow_delete",
+        topic=required_text("topic", topic),
+        short_filter=text("filter", filter),
+        short_options=text("options", options),
+        sow_keys=_keys(sow_keys),
+        sequence=number("sequence", sequence),
+    )
+
+
+def acknowledge_header(topic: str, bookmarks: Iterable[str], options: str | None) -> Header:
+    """The header that tells a queue about messages."""
+    return Header(
+        command="sow_delete",
+        topic=required_text("topic", topic),
+        bookmark=joined("bookmarks", bookmarks),
+        short_options=text("options", options),
+    )
+
+
+def _keys(keys: Iterable[str] | None) -> str | None:
+    """A list of SOW keys; an empty one would stand for all records."""
+    if keys is None:
+        return None
+    if not (listed := joined("sow_keys", keys)):
+        raise ValueError("sow_keys: expected at least one key")
+    return listed

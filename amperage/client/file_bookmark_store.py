@@ -1,0 +1,235 @@
+"""A bookmark store that outlives its process.
+
+What counts is what the application has dealt with, not what has arrived: a message that a crash
+has overtaken comes again. A message is done when its stream is asked for the next one, when a
+`with` block around the stream ends without an exception, or when `stream.done()` says so.
+
+For each subscription the file has its trail as far as that is done: where it began, where to
+resume, and by publisher what to drop should it come twice, with what has been left out of that. A
+point where the subscription can go on counts when all is done that had come before it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from functools import partial
+from struct import Struct
+from typing import Final, Self
+
+from amperage.client.bookmarks import MOST_RECENT, BookmarkTrail, Had, SafePoint
+from amperage.client.errors import StoreError
+from amperage.client.record_log import RecordLog, Sync
+from amperage.wire.bookmarks import EPOCH
+
+_MAGIC: Final = b"AMPRBMK2"
+_EARLIER: Final = b"AMPRBMK1"  # nothing but `_DONE`, and without its letter
+_KIND: Final = Struct("<cH")  # what it says; length of the subscription's id, which follows
+_BEGUN, _DONE, _HAD, _LAST, _SAFE = b"B", b"D", b"H", b"L", b"S"
+_SPARE: Final = 1 << 20
+"""Bytes that a file may have before it is written anew."""
+_MOST_AHEAD: Final = 16
+"""Points that are remembered until what came before them is done."""
+
+_logger: Final = logging.getLogger("amperage.client")
+
+
+class _Followed:
+    """A subscription.
+
+    Attributes:
+        done: its trail as far as the application has dealt with it.
+        ahead: points that count when more is done, in the order in which they were told.
+    """
+
+    def __init__(self, start: str, *, is_whole: bool = True) -> None:
+        self.done = BookmarkTrail(start, is_whole=is_whole)
+        self.ahead: list[SafePoint] = []
+
+    def told(self, point: SafePoint) -> bool:
+        """Take note of a point; whether it counts already."""
+        if not self.ahead and point.behind == self.done.received:
+            self.done.can_go_on(point)
+            return True
+        if self.ahead and self.ahead[-1].behind == point.behind:
+            self.ahead.pop()
+        elif len(self.ahead) == _MOST_AHEAD:
+            del self.ahead[1::2]
+        self.ahead.append(point)
+        return False
+
+    def is_done(self, bookmark: str) -> tuple[bool, SafePoint | None]:
+        """A message is done; whether that is news, and the point that counts from now on."""
+        is_new = self.done.is_new(bookmark)
+        if not self.ahead or self.ahead[0].behind != bookmark:
+            return is_new, None
+        point = self.ahead.pop(0)
+        self.done.can_go_on(point)
+        return is_new, point
+
+
+class FileBookmarkStore:
+    """Where the subscriptions of a client stand, by subscription id, in a file.
+
+    Args:
+        path: the file; it is made if there is none. One store at a time can have it.
+        sync: "never" to leave to the operating system when what is written reaches the disk: after
+            a failure of the machine, some messages may come again. "always" to wait for that.
+
+    Iterate each stream in one thread: the next message is asked for when the last one is done.
+
+    Raises:
+        StoreError: the file cannot be used; the text says why.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, sync: Sync = "never") -> None:
+        self._lock = threading.Lock()
+        self._followed: dict[str, _Followed] = {}
+        self._log = RecordLog(path, _MAGIC, sync, _EARLIER)
+        is_earlier = self._log.is_earlier
+        for record in self._log.take_records():
+            self._read(_DONE + record if is_earlier else record, is_earlier=is_earlier)
+        if is_earlier:
+            self._log.rewrite(self._contents())
+        self._enough = self._log.size + _SPARE
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def most_recent(self, sub_id: str) -> str:
+        """The bookmark with which the subscription would resume in another run."""
+        with self._lock:
+            followed = self._followed.get(sub_id)
+            return EPOCH if followed is None else followed.done.resume_from
+
+    def trail(self, sub_id: str | None, bookmark: str) -> BookmarkTrail:
+        """Return a new trail, or for `MOST_RECENT` that of what the subscription has done.
+
+        Raises:
+            ValueError: `MOST_RECENT` without an id, which no later run could resume.
+        """
+        if bookmark == MOST_RECENT and sub_id is None:
+            raise ValueError(
+                f"bookmark={MOST_RECENT!r} with a FileBookmarkStore needs a sub_id that is the same"
+                " in every run: the store finds a subscription by it"
+            )
+        if bookmark != MOST_RECENT:
+            return BookmarkTrail(bookmark)
+        with self._lock:
+            followed = self._followed.get(sub_id or "")
+            return BookmarkTrail(EPOCH) if followed is None else followed.done.copy()
+
+    def keep(self, sub_id: str, trail: BookmarkTrail) -> None:
+        """Follow what the application does with the messages of a subscription.
+
+        One that begins elsewhere than it would resume begins anew.
+        """
+        trail.on_done = partial(self._note, sub_id)
+        trail.on_safe = partial(self._note_safe, sub_id)
+        with self._lock:
+            before = self._followed.get(sub_id)
+            if before is not None:
+                before.ahead.clear()
+                if before.done.resume_from == trail.resume_from:
+                    return
+            self._followed[sub_id] = _Followed(trail.start)
+            self._write(_packed(_BEGUN, sub_id, trail.start))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._log.close()
+
+    def _note(self, sub_id: str, bookmark: str) -> None:
+        """Take note that a message is done; what cannot be noted comes again."""
+        with self._lock:
+            is_new, point = self._followed[sub_id].is_done(bookmark)
+            if is_new:
+                self._write(_packed(_DONE, sub_id, bookmark))
+            if point is not None:
+                self._write(_packed(_SAFE, sub_id, _point_text(point)))
+
+    def _note_safe(self, sub_id: str, point: SafePoint) -> None:
+        """Take note of where a subscription can go on, once that counts."""
+        with self._lock:
+            if self._followed[sub_id].told(point):
+                self._write(_packed(_SAFE, sub_id, _point_text(point)))
+
+    def _write(self, record: bytes) -> None:
+        try:
+            if self._log.size > self._enough:
+                self._enough = 2 * self._log.size + _SPARE  # should it fail, not again at once
+                self._log.rewrite(self._contents())
+                self._enough = 2 * self._log.size + _SPARE
+            else:
+                self._log.append([record])
+        except StoreError as problem:
+            _logger.warning("a bookmark is not noted: %s", problem)
+
+    # The file
+
+    def _read(self, record: bytes, *, is_earlier: bool) -> None:
+        kind, sub_id, text = _unpacked(record)
+        if kind == _BEGUN:
+            self._followed[sub_id] = _Followed(text)
+            return
+        followed = self._followed.get(sub_id)
+        if followed is None:
+            followed = self._followed[sub_id] = _Followed(EPOCH, is_whole=not is_earlier)
+        match kind:
+            case b"D":
+                followed.done.is_new(text)
+            case b"H":
+                followed.done.restore(_had(text))
+            case b"L":
+                followed.done.restore_last(text)
+            case b"S":
+                followed.done.can_go_on(_point(text))
+            case _:
+                raise StoreError(f"a record of a bookmark store is of an unknown kind: {kind!r}")
+
+    def _contents(self) -> Iterator[bytes]:
+        for sub_id, followed in self._followed.items():
+            trail = followed.done
+            yield _packed(_BEGUN, sub_id, trail.start)
+            for had in trail.had():
+                yield _packed(_HAD, sub_id, _had_text(had))
+            if trail.received is not None:
+                yield _packed(_LAST, sub_id, trail.received)
+            yield _packed(_SAFE, sub_id, _point_text(trail.safe_point))
+
+
+def _packed(kind: bytes, sub_id: str, text: str) -> bytes:
+    name = sub_id.encode()
+    return _KIND.pack(kind, len(name)) + name + text.encode()
+
+
+def _unpacked(record: bytes) -> tuple[bytes, str, str]:
+    kind, length = _KIND.unpack_from(record)
+    content = record[_KIND.size :]
+    return kind, content[:length].decode(), content[length:].decode()
+
+
+def _had_text(had: Had) -> str:
+    holes = ",".join(f"{first}-{last}" for first, last in had.holes)
+    return f"{had.publisher}|{had.latest}|{holes}"
+
+
+def _had(text: str) -> Had:
+    publisher, latest, holes = text.split("|")
+    pairs = (hole.partition("-") for hole in holes.split(",") if hole)
+    return Had(publisher, int(latest), tuple((int(one), int(other)) for one, _, other in pairs))
+
+
+def _point_text(point: SafePoint) -> str:
+    return " ".join([point.bookmark or "", *point.places])
+
+
+def _point(text: str) -> SafePoint:
+    bookmark, *places = text.split(" ")
+    return SafePoint(None, bookmark or None, tuple(places))

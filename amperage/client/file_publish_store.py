@@ -1,0 +1,168 @@
+"""A publish store that outlives its process.
+
+The messages are in memory as well; the file has what it takes to have them there again. What is
+published is in the file before it is sent. Acknowledgements are noted there without haste: one
+that is lost has a message sent again, which the server drops.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, Self
+
+from amperage.client.arguments import client_name
+from amperage.client.errors import StoreError
+from amperage.client.publish_store import (
+    DEFAULT_CAPACITY,
+    PublishStorage,
+    PublishStore,
+    StoredMessage,
+    size_of,
+)
+from amperage.client.record_log import RecordLog, Sync
+
+_MAGIC: Final = b"AMPRPUB1"
+_MESSAGE: Final = Struct("<cQI")  # kind, number, length of the header
+_NUMBER: Final = Struct("<cQ")  # kind, number
+_ADDED, _PERSISTED, _REFUSED, _LAST = b"M", b"P", b"R", b"L"
+_logger: Final = logging.getLogger("amperage.client")
+
+_SPARE: Final = 1 << 20
+"""Bytes of no use that a file may have whatever else is in it."""
+
+
+class FilePublishStore(PublishStore):
+    """The messages of one client name, in a file.
+
+    Args:
+        path: the file; it is made if there is none. One store at a time can have it.
+        capacity: bytes of messages from which on the store is full.
+        sync: "never" to leave to the operating system when what is written reaches the disk, which
+            survives the death of the process; "always" to wait for that with each publish.
+
+    The client needs the same name in every run: number and name are what the server knows a
+    message by.
+
+    Raises:
+        StoreError: the file cannot be used; the text says why.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        capacity: int = DEFAULT_CAPACITY,
+        sync: Sync = "never",
+    ) -> None:
+        super().__init__(capacity)
+        self._uncommitted: list[StoredMessage] = []
+        self._log = RecordLog(path, _MAGIC, sync)
+        for record in self._log.take_records():
+            self._replay(record)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def add(self, header_start: bytes, body: bytes) -> StoredMessage:
+        """Number a message and keep it; `commit` writes it."""
+        message = super().add(header_start, body)
+        self._uncommitted.append(message)
+        return message
+
+    def commit(self) -> None:
+        """Write what was added.
+
+        Raises:
+            StoreError: it cannot be written, and is not in the store.
+        """
+        added, self._uncommitted = self._uncommitted, []
+        try:
+            self._log.append(map(_added, added))
+        except StoreError:
+            for message in reversed(added):
+                self._messages.remove(message)
+                self._bytes -= size_of(message)
+                self._last = message.sequence - 1
+            raise
+
+    def persisted(self, sequence: int) -> None:
+        """The server has every message up to a number."""
+        if self.holds_up_to(sequence):
+            super().persisted(sequence)
+            self._note(_PERSISTED, sequence)
+
+    def refused(self, sequence: int) -> StoredMessage | None:
+        """The server will not take one message."""
+        message = super().refused(sequence)
+        if message is not None:
+            self._note(_REFUSED, sequence)
+        return message
+
+    def logged_on(self, sequence: int, highest: int) -> None:
+        """The server says what it has of ours; see `PublishStore.logged_on`."""
+        before = self.last_sequence
+        super().logged_on(sequence, highest)
+        if self.last_sequence != before:
+            self._note(_LAST, self.last_sequence)
+
+    def close(self) -> None:
+        """Let go of the file; the messages in it wait for the next store that opens it."""
+        self._log.close()
+
+    def _note(self, kind: bytes, sequence: int) -> None:
+        """Note what became of a message; if that is lost, it is sent again, and dropped."""
+        try:
+            if self._log.size > 2 * self._bytes + _SPARE:
+                self._log.rewrite(self._contents())
+            else:
+                self._log.append([_NUMBER.pack(kind, sequence)])
+        except StoreError as problem:
+            _logger.warning("an acknowledgement is not noted: %s", problem)
+
+    def _contents(self) -> Iterator[bytes]:
+        yield _NUMBER.pack(_LAST, self.last_sequence)
+        yield from map(_added, self)
+
+    def _replay(self, record: bytes) -> None:
+        kind = record[:1]
+        if kind == _ADDED:
+            _, sequence, length = _MESSAGE.unpack_from(record)
+            content = record[_MESSAGE.size :]
+            message = StoredMessage(sequence, content[:length], content[length:])
+            self._messages.append(message)
+            self._bytes += size_of(message)
+            self._last = max(self._last, sequence)
+            return
+        _, sequence = _NUMBER.unpack(record)
+        if kind == _PERSISTED:
+            super().persisted(sequence)
+        elif kind == _REFUSED:
+            super().refused(sequence)
+        elif kind == _LAST:
+            super().logged_on(0, sequence)
+
+
+def check_client_name(name: str | None, store: PublishStorage | None) -> str:
+    """Check the name of a client that has a publish store; make one up if there is none.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: there is none, and the store keeps messages for another run.
+    """
+    if not name and isinstance(store, FilePublishStore):
+        raise ValueError(
+            "a FilePublishStore needs a client with a name, the same in every run: the server knows"
+            " messages by name and number"
+        )
+    return client_name(name)
+
+
+def _added(message: StoredMessage) -> bytes:
+    head = _MESSAGE.pack(_ADDED, message.sequence, len(message.header))
+    return head + message.header + message.body

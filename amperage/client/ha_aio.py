@@ -1,0 +1,318 @@
+"""An asyncio client that stays connected: `client.HAClient`, with `await`.
+
+While there is no session, one task makes the attempts to reconnect. Commands can be given
+meanwhile; they are sent with the next session, and whoever waits for them goes on waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+import ssl
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+
+from amperage.client.aio_commands import AsyncCommands
+from amperage.client.aio_connection import AioConnection, Waiters, open_connection
+from amperage.client.arguments import handler
+from amperage.client.authentication import (
+    Authenticator,
+    PasswordAuthenticator,
+)
+from amperage.client.backoff import Backoff
+from amperage.client.bookmarks import BookmarkStorage, BookmarkStore
+from amperage.client.commands import LogonOptions
+from amperage.client.commands import logon_options as checked_logon_options
+from amperage.client.errors import (
+    ClientError,
+    ConnectionLostError,
+    GaveUpError,
+    NotConnectedError,
+    TimedOutError,
+    again,
+)
+from amperage.client.file_publish_store import check_client_name
+from amperage.client.ha_arguments import check_ha_arguments
+from amperage.client.limits import DEFAULT_HEARTBEAT, DEFAULT_TIMEOUT, HEARTBEATS_MISSED
+from amperage.client.logon import LogonDialogue
+from amperage.client.numbering import AsyncRefusalListener
+from amperage.client.publish_store import PublishStorage, PublishStore, warn_of_unpersisted
+from amperage.client.reconnection import Reconnection
+from amperage.client.recovery import RecoveringProtocol
+from amperage.client.servers import Server, ServerChooser
+from amperage.client.states import AsyncStateListener, ConnectionEvent, ConnectionState
+from amperage.client.store_claims import claim_stores, release_stores
+from amperage.client.time_limit import TimeLimit
+from amperage.client.uri import ServerUri
+
+
+class AsyncHAClient(AsyncCommands):
+    """A client of whichever of several servers can be reached, for one event loop.
+
+    The methods and errors are those of `HAClient`; the methods are awaited.
+
+    Args:
+        servers: URIs in order, or a chooser.
+        name: the client name; it must be unique, and the same in every run of a program that wants
+            the server to recognise its messages. One is made up if None.
+        backoff: how long to wait between rounds of attempts, and when to give up.
+        heartbeat: seconds between heartbeats; a server that is silent for two of them has gone, and
+            a server disconnects a client whose event loop is blocked for as long. None for none.
+        publish_store: keeps messages until they are persisted; None for one in memory. From
+            `connect` to `close` no other client may use it, and `close` leaves it open.
+        bookmark_store: keeps where bookmark subscriptions stand; None for one in memory. The same
+            holds for it.
+        on_state: called with a `ConnectionEvent` for each change of the connection's state.
+        on_refused: called with each published message that the server refuses, a `StoredMessage`,
+            and the error; None to have `flush` raise `MessagesRefusedError`. Coroutine functions,
+            for this and `on_state`, are awaited, one call after the other.
+        timeout: seconds that a call waits for its answer unless it says otherwise.
+        authenticator: makes the credentials for servers that have none of their own.
+        ssl_context: for tcps and wss.
+        logon_options: options of each logon.
+    """
+
+    def __init__(
+        self,
+        servers: ServerChooser | Iterable[str | ServerUri | Server],
+        name: str | None = None,
+        *,
+        backoff: Backoff | None = None,
+        heartbeat: int | None = DEFAULT_HEARTBEAT,
+        publish_store: PublishStorage | None = None,
+        bookmark_store: BookmarkStorage | None = None,
+        on_state: AsyncStateListener | None = None,
+        on_refused: AsyncRefusalListener | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        authenticator: Authenticator | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        logon_options: LogonOptions | None = None,
+    ) -> None:
+        super().__init__(timeout)
+        handler("on_refused", on_refused, may_be_async=True)
+        handler("on_state", on_state, may_be_async=True)
+        check_ha_arguments(
+            authenticator, ssl_context, backoff, heartbeat, publish_store, bookmark_store
+        )
+        self.name = check_client_name(name, publish_store)
+        self.publish_store = PublishStore() if publish_store is None else publish_store
+        self.bookmark_store = BookmarkStore() if bookmark_store is None else bookmark_store
+        chooser = servers if isinstance(servers, ServerChooser) else ServerChooser(servers)
+        self._plan = Reconnection(chooser, backoff or Backoff(), random.random)
+        self._heartbeat = heartbeat
+        self._on_state = on_state
+        self._on_refused = on_refused
+        self._authenticator = authenticator or PasswordAuthenticator()
+        self._ssl_context = ssl_context
+        self._logon_options = checked_logon_options(logon_options)
+        self._waiters = Waiters()
+        self._recovering: RecoveringProtocol | None = None
+        self._connection: AioConnection | None = None
+        self._reconnecting: asyncio.Task[None] | None = None
+        self._untold: deque[Awaitable[None]] = deque()
+        self._telling: asyncio.Task[None] | None = None
+        self._server: ServerUri | None = None
+        self._silence_allowed: float | None = None
+
+    def __repr__(self) -> str:
+        state = "not connected" if self._connection is None else f"connected to {self._server}"
+        return f"<{type(self).__name__} {self.name}: {state}>"
+
+    # The connection
+
+    async def connect(self, *, timeout: float | None = None) -> None:
+        """Connect to one of the servers and log on; see `HAClient.connect`."""
+        await self.close()
+        claim_stores(self, publish_store=self.publish_store, bookmark_store=self.bookmark_store)
+        protocol = RecoveringProtocol(self.publish_store, self.bookmark_store, self._on_refused)
+        self._recovering = protocol
+        self._plan.restart()
+        if self._heartbeat is not None:
+            protocol.set_heartbeat(self._heartbeat)
+            self._silence_allowed = float(self._heartbeat * HEARTBEATS_MISSED)
+        self._begin_reconnecting()
+        await self._wait_until(lambda: protocol.is_online, self._limit(timeout), "a session")
+
+    async def close(self) -> None:
+        """Close the connection; streams end. What is in the publish store stays there."""
+        if self._recovering is None:
+            return
+        self._send_acks()
+        protocol, self._recovering = self._recovering, None
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+            self._reconnecting = None
+        protocol.close()
+        if self._connection is not None:
+            self._connection.end(None)
+            self._connection = None
+        self._waiters.wake()
+        release_stores(self, self.publish_store, self.bookmark_store)
+        self._tell(ConnectionState.CLOSED, self._server)
+        if self._telling is not None and self._telling is not asyncio.current_task():
+            await self._telling
+        warn_of_unpersisted(self.name, self.publish_store)
+
+    @property
+    def server(self) -> ServerUri | None:
+        """The server that the client is, or was last, connected to."""
+        return self._server
+
+    # Publishing
+
+    async def publish_flush(self, timeout: float | None = None) -> None:
+        """Wait until everything in the publish store is persisted or refused."""
+        protocol = self._protocol
+        await self._wait_for_store(protocol.messages, self._limit(timeout))
+        protocol.refusals.raise_if_any()
+
+    # Staying connected
+
+    async def _wait_until(
+        self,
+        arrived: Callable[[], bool],
+        limit: TimeLimit,
+        what: str,
+        *,
+        is_urgent: bool = True,
+    ) -> None:
+        protocol = self._recovering
+        with self._waiters.attention(self._connection, is_urgent=is_urgent):
+            try:
+                await self._waiters.wait_until(
+                    lambda: arrived() or protocol is None or protocol.is_closed, limit, what
+                )
+            except TimedOutError:
+                if self._recovering is None or self._connection is not None:
+                    raise
+                raise limit.exceeded(what, self._plan.trouble) from None
+        if arrived():
+            return
+        if protocol is None:
+            raise _not_connected()
+        raise again(protocol.end_reason)
+
+    @property
+    def _protocol(self) -> RecoveringProtocol:
+        if self._recovering is None:
+            raise _not_connected()
+        return self._recovering
+
+    async def _write(self) -> None:
+        if self._connection is not None:
+            await self._connection.write(self._timeout)
+
+    def _write_soon(self) -> None:
+        if self._connection is not None:
+            self._connection.write_output()
+
+    def _notice_silence(self, allowed: float) -> None:
+        self._silence_allowed = allowed
+        if self._connection is not None:
+            self._connection.notice_silence(allowed)
+
+    def _take_end(self, connection: AioConnection, error: ClientError) -> None:
+        if self._connection is not connection:  # an attempt, whose end its maker hears of
+            return
+        self._connection = None
+        self._plan.lost()
+        self._tell(ConnectionState.DISCONNECTED, self._server, error)
+        self._begin_reconnecting()
+
+    def _begin_reconnecting(self) -> None:
+        if self._recovering is not None:
+            self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect())
+            self._reconnecting.add_done_callback(self._stop_if_failed)
+
+    def _stop_if_failed(self, task: asyncio.Task[None]) -> None:
+        """Tell whoever waits that a listener or an authenticator has raised something."""
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None and self._recovering is not None:
+            error = GaveUpError(f"reconnecting failed: {failure!r}")
+            error.__cause__ = failure
+            self._recovering.give_up(error)
+            self._waiters.wake()
+
+    async def _reconnect(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._connection is None:
+            try:
+                await asyncio.sleep(self._plan.due_in(loop.time()))
+            except GaveUpError as error:
+                self._protocol.give_up(error)
+                self._waiters.wake()
+                self._tell(ConnectionState.GAVE_UP, self._server, error)
+                return
+            await self._attempt()
+
+    async def _attempt(self) -> None:
+        server = self._plan.server
+        try:
+            connection = await self._log_on(server)
+        except ClientError as error:
+            self._plan.failed(asyncio.get_running_loop().time(), error)
+            self._tell(ConnectionState.DISCONNECTED, server.uri, error)
+            return
+        self._plan.succeeded()
+        if self._silence_allowed is not None:
+            connection.notice_silence(self._silence_allowed)
+        self._waiters.wake()
+        self._tell(ConnectionState.RECOVERED, server.uri)
+
+    async def _log_on(self, server: Server) -> AioConnection:
+        protocol = self._protocol
+
+        def make() -> AioConnection:
+            made = AioConnection(
+                protocol, server.uri, self._waiters, lambda error: self._take_end(made, error)
+            )
+            return made
+
+        connection = await open_connection(make, server.uri, self._timeout, self._ssl_context)
+        self._server = server.uri
+        self._tell(ConnectionState.CONNECTED, server.uri)
+        authenticator = server.authenticator or self._authenticator
+        dialogue = LogonDialogue(
+            protocol, self.name, server.uri, authenticator, self._logon_options
+        )
+        try:
+            answer = await connection.log_on(dialogue, self._timeout)
+        except ClientError as error:
+            connection.end(error)
+            raise
+        except asyncio.CancelledError:
+            connection.end(None)
+            raise
+        except Exception as failure:  # the authenticator's
+            connection.end(ConnectionLostError(f"the authenticator has failed: {failure!r}"))
+            raise
+        self._tell(ConnectionState.LOGGED_ON, server.uri)
+        protocol.logged_on(answer)
+        self._connection = connection
+        connection.write_output()
+        return connection
+
+    def _tell(
+        self, state: ConnectionState, server: ServerUri | None, error: ClientError | None = None
+    ) -> None:
+        if self._on_state is None:
+            return
+        told = self._on_state(ConnectionEvent(state, server, error))
+        if inspect.isawaitable(told):
+            self._untold.append(told)
+            if self._telling is None:
+                self._telling = self._waiters.start(self._await_listener())
+                self._telling.add_done_callback(self._stop_if_failed)
+
+    async def _await_listener(self) -> None:
+        """Await what a listener has returned for each change of state, one after the other."""
+        try:
+            while self._untold:
+                await self._untold.popleft()
+        finally:
+            self._telling = None
+
+
+def _not_connected() -> NotConnectedError:
+    return NotConnectedError("not connected: call connect() first")

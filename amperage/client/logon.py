@@ -1,0 +1,86 @@
+"""The logon as a dialogue: as many rounds as the server and the authenticator need."""
+
+from __future__ import annotations
+
+from amperage.client.authentication import Authenticator, Credentials, MutualAuthenticator
+from amperage.client.commands import LogonOptions
+from amperage.client.errors import LogonError, again
+from amperage.client.limits import LOGON_ROUNDS
+from amperage.client.pending import Request
+from amperage.client.protocol import ClientProtocol
+from amperage.client.uri import ServerUri
+from amperage.wire.header import Header
+
+
+class LogonDialogue:
+    """One logon on one connection: rounds of `prepare`, `ask` and `take_answer`.
+
+    Args:
+        protocol: the connection.
+        name: the client name.
+        uri: the server; it says as whom to log on, and with which message type.
+        authenticator: makes the credentials.
+        options: of the logon.
+
+    Attributes:
+        answer: the acknowledgement, once the server has accepted the logon.
+    """
+
+    def __init__(
+        self,
+        protocol: ClientProtocol,
+        name: str,
+        uri: ServerUri,
+        authenticator: Authenticator,
+        options: LogonOptions,
+    ) -> None:
+        self.answer: Header | None = None
+        self._protocol = protocol
+        self._name = name
+        self._uri = uri
+        self._authenticator = authenticator
+        self._options = options
+        self._credentials = Credentials(uri.user, uri.password)
+        self._rounds = 0
+
+    def prepare(self) -> None:
+        """Have the authenticator make what the next round carries, which may take a while.
+
+        Raises:
+            CredentialsError: it has nothing.
+            LogonError: there have been too many rounds.
+        """
+        if self._rounds == LOGON_ROUNDS:
+            raise LogonError("logon", f"the server asked for more than {LOGON_ROUNDS} rounds")
+        authenticator = self._authenticator
+        make = authenticator.retry if self._rounds else authenticator.authenticate
+        self._credentials = make(self._credentials)
+        self._rounds += 1
+
+    def ask(self) -> Request:
+        """Begin a round.
+
+        Returns:
+            The request to wait for, and then to pass to `take_answer`.
+        """
+        return self._protocol.logon(
+            self._name, *self._credentials, self._uri.message_type, **self._options
+        )
+
+    def take_answer(self, request: Request) -> None:
+        """End a round.
+
+        Raises:
+            ClientError: the request failed.
+            CredentialsError: the authenticator does not take the server for the right one.
+        """
+        if request.error is not None:
+            raise again(request.error)
+        answer = request.acks["processed"]
+        shown = Credentials(answer.user_id, answer.password)
+        if answer.status == "retry":
+            self._credentials = shown
+            return
+        if isinstance(self._authenticator, MutualAuthenticator):
+            self._authenticator.completed(shown)
+        self.answer = answer

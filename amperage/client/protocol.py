@@ -1,0 +1,561 @@
+"""The client's side of one connection, without I/O.
+
+    commands ---> [ ClientProtocol ] ---> output      (bytes for the socket)
+    messages <--- [                ] <--- receive()   (bytes from the socket)
+
+A shell calls a command method, writes `output` to its socket, and feeds what it reads to
+`receive`. It learns what happened by looking:
+
+- a command that is answered returns a `Request`, which is `done` when each acknowledgement that
+  it waits for has come, or a refusal;
+- a subscription or query also has an `Inbox`, where its messages collect until they are taken.
+
+Acknowledgements find their request by command id; those of publishes with a sequence number may
+be conflated and find it by that number. Messages find their inbox by subscription or query id.
+A made-up subscription id is the command's id, so that one table of inboxes serves both.
+
+The commands themselves are in `amperage.client.command_methods`; here is what becomes of them.
+
+One object lives as long as one connection; `amperage.client.recovery` has one that outlives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import Final
+
+from amperage.client.blocks import block_of_publications, block_of_records
+from amperage.client.command_methods import Commands
+from amperage.client.commands import AckType, acks_to_hand_out, encoded, publish_header
+from amperage.client.errors import (
+    ClientError,
+    CommandError,
+    ConnectionLostError,
+    NotConnectedError,
+    ProtocolError,
+    again,
+    command_error,
+)
+from amperage.client.message import Message, split_batch
+from amperage.client.numbering import TEMPLATES_KEPT, Numbering, numbers_in
+from amperage.client.pending import Inbox, Request
+from amperage.client.queue_acks import effective_backlog
+from amperage.client.uri import AMPS
+from amperage.wire.framing import Frame, FrameError, FrameReader, frame, frame_head
+from amperage.wire.header import Header, HeaderError, decode_frame, encode_header
+from amperage.wire.numbered import FrameRun
+from amperage.wire.runs import RunReader
+
+_AT_ONCE: Final = 0.0
+"""A moment that is past, for what is to go out when somebody looks next."""
+
+_HTTP: Final = b"HTTP"
+"""How an answer of an HTTP server begins."""
+
+_BEAT: Final = frame(encode_header(Header(command="heartbeat", short_options="beat")))
+
+
+class ClientProtocol(Commands):
+    """Commands to bytes, bytes to messages and acknowledgements.
+
+    Args:
+        numbering: numbers what is published; None to publish without asking for an answer.
+        spoken: the protocol that a channel makes of it, see `amperage.client.channels`. The legacy ones
+            lack a field.
+
+    Attributes:
+        output: bytes that wait to be written; the shell removes what it has written.
+    """
+
+    def __init__(self, numbering: Numbering | None = None, spoken: str = AMPS) -> None:
+        super().__init__(numbering)
+        self._spoken = spoken
+        self.output = bytearray()
+        self._reader = self._new_reader()
+        self._opening = b""  # the first bytes that came
+        self._requests: dict[str, Request] = {}
+        self._numbered: dict[int, Request] = {}
+        self._inboxes: dict[str, Inbox] = {}
+        self._templates: dict[tuple[str, bool], bytes] = {}
+        self._last_id = 0
+        self._closed: ClientError | None = None
+        self._has_logged_on = False
+        self._has_blocks = False  # whether any inbox takes blocks
+        self._last_refusal: CommandError | None = None  # of what nobody waits for
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more can be sent, now or later."""
+        return self._closed is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether some command has not been answered yet."""
+        return any(not request.done for request in self._requests.values())
+
+    @property
+    def has_inboxes(self) -> bool:
+        """Whether messages may come."""
+        return bool(self._inboxes)
+
+    @property
+    def queued(self) -> int:
+        """How many messages wait to be taken, in all inboxes."""
+        return sum(inbox.waiting for inbox in self._inboxes.values())
+
+    def in_blocks(self, request: Request) -> Request:
+        """Have the messages of a command that has just been given come as blocks.
+
+        Args:
+            request: a query, or a subscription to what is no queue.
+        """
+        if request.inbox is not None:
+            request.inbox.take_blocks()
+            self._has_blocks = True
+        return request
+
+    # Signs of life
+
+    def beat(self) -> None:
+        """Show a sign of life."""
+        self.output += _BEAT
+
+    # Bytes in
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the socket.
+
+        Args:
+            data: what was read, cut anywhere.
+
+        Raises:
+            ProtocolError: they are not the amps protocol. The protocol is closed with that error.
+        """
+        if len(self._opening) < len(_HTTP):
+            self._opening += data[: len(_HTTP) - len(self._opening)]
+        try:
+            frames = self._cut(data)
+            if self._has_blocks:
+                self._take_in_blocks(frames)
+            else:
+                for parts in frames:
+                    self._take(parts)
+            if self._reader.error is not None:
+                raise self._reader.error
+        except (FrameError, HeaderError) as error:
+            problem = ProtocolError(self._describe_bad_input(error))
+            self.close(problem)
+            raise problem from None
+        except ProtocolError as error:
+            self.close(error)
+            raise
+
+    def lost(self, cause: str) -> ConnectionLostError:
+        """The error for a connection that has ended by itself.
+
+        Args:
+            cause: how it ended, as the shell saw it.
+
+        Returns:
+            An error that also says what the server said before, or what the client left undone.
+        """
+        if self._last_refusal is not None:
+            return ConnectionLostError(f"{cause}, after it had refused {self._last_refusal}")
+        has_asked = bool(self._templates) or (self._last_id > 0 and not self._awaits("logon"))
+        if has_asked and not self._has_logged_on:
+            return ConnectionLostError(
+                f"{cause}; the client had not logged on before its first command:"
+                " call logon() after connect()"
+            )
+        if self._awaits("logon") and not self._opening:
+            return ConnectionLostError(
+                f"{cause} without an answer to the logon; transports of another kind than that of"
+                " the URI (tcp, ws) do that, and the server's log has the reason"
+            )
+        return ConnectionLostError(cause)
+
+    def close(self, error: ClientError | None = None) -> None:
+        """End the connection: whatever still waits gets the error.
+
+        Args:
+            error: why. None if the client itself closes: streams then just end.
+        """
+        if self._closed is not None:
+            return
+        self._closed = error or NotConnectedError(
+            "the client is closed; connect() would open it again"
+        )
+        self.output.clear()
+        for request in self._requests.values():
+            if not request.done:
+                request.error = self._closed
+        for inbox in self._inboxes.values():
+            inbox.end(error)
+        self._requests.clear()
+        self._numbered.clear()
+        self._inboxes.clear()
+        self._acks.take()
+
+    def _describe_bad_input(self, error: Exception) -> str:
+        if self._opening == _HTTP:
+            return (
+                "the server answers in HTTP: the port is that of the admin interface, or of a"
+                " transport for websockets, which takes a URI with ws:// or wss://"
+            )
+        return f"the server sent no message of the amps protocol: {error}"
+
+    # How a command goes out
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise again(self._closed)
+
+    def _check_numbers(self) -> None:
+        """Refuse to number a message before the server has said which numbers it has."""
+        if not self._has_logged_on:
+            raise NotConnectedError(
+                "not logged on: call logon() before publishing, so that messages can be numbered"
+            )
+
+    def _awaits(self, command: str) -> bool:
+        return any(it.command == command and not it.done for it in self._requests.values())
+
+    def _next_id(self) -> str:
+        while True:
+            self._last_id += 1
+            command_id = str(self._last_id)
+            if command_id not in self._inboxes:
+                return command_id
+
+    def _send(
+        self,
+        header: Header,
+        body: bytes = b"",
+        *,
+        awaited: tuple[str, ...],
+        handed_out: Iterable[str] = (),
+        noted: Iterable[AckType] = (),
+        inbox: Inbox | None = None,
+    ) -> Request:
+        self._check_open()
+        command_id = header.command_id = header.command_id or self._next_id()
+        expected = dict.fromkeys((*awaited, *handed_out))
+        header.acks = ",".join(dict.fromkeys((*expected, *noted)))
+        encoded(header)  # a header that cannot be sent must not be remembered
+        request = Request(
+            header,
+            body,
+            command_id,
+            awaited=frozenset(awaited),
+            expected=frozenset(expected),
+            inbox=inbox,
+        )
+        self._requests[command_id] = request
+        if request.sequence is not None:
+            self._numbered[request.sequence] = request
+        self._emit(header, body)
+        return request
+
+    def _emit(self, header: Header, body: bytes = b"") -> None:
+        self.output += frame(encoded(header), body)
+
+    def _emit_messages(self, frames: bytes) -> None:
+        self.output += frames
+
+    def _publish_plain(self, topic: str, body: bytes, delta: bool) -> None:
+        if self.numbering is None:
+            self.output += frame(self._template(topic, delta), body)
+        else:
+            self._check_numbers()
+            message = self.numbering.plain(topic, body, delta)
+            self._emit_messages(frame(message.header, message.body))
+
+    def _publish_all(self, topic: str, bodies: list[bytes], delta: bool) -> None:
+        self._publish_with(repeat(self._header_start(topic, delta), len(bodies)), bodies)
+
+    def _header_start(self, topic: str, delta: bool) -> bytes:
+        if self.numbering is None:
+            return self._template(topic, delta)[:-1]
+        return self.numbering.plain_start(topic, delta)
+
+    def _publish_with(self, starts: Iterable[bytes], bodies: Sequence[bytes]) -> None:
+        parts: list[bytes] = []
+        append = parts.append
+        if self.numbering is None:
+            for start, body in zip(starts, bodies, strict=True):
+                append(frame_head(start + b"}", len(body)))
+                append(body)
+        else:
+            self._check_numbers()
+            store = self.numbering.store
+            add = store.add
+            for start, body in zip(starts, bodies, strict=True):
+                message = add(start, body)
+                append(frame_head(message.header, len(body)))
+                append(body)
+            store.commit()
+        self._emit_messages(b"".join(parts))
+
+    def _confirmed(self, header: Header, body: bytes, ack: str) -> Request:
+        if self.numbering is None:
+            return self._send(header, body, awaited=(ack,))
+        self._check_numbers()
+        command_id = header.command_id = self._next_id()
+        header.acks = ack
+        message = self.numbering.with_header(header, body)
+        awaited = frozenset((ack,))
+        request = Request(header, body, command_id, awaited=awaited, expected=awaited)
+        self._requests[command_id] = self._numbered[message.sequence] = request
+        self._emit_messages(frame(message.header, message.body))
+        return request
+
+    def _publish(self, header: Header, body: bytes) -> None:
+        if self.numbering is None:
+            self._emit_messages(frame(encoded(header), body))
+        else:
+            self._check_numbers()
+            message = self.numbering.with_header(header, body)
+            self._emit_messages(frame(message.header, message.body))
+
+    def _open(
+        self,
+        header: Header,
+        handed_out: Iterable[AckType] | None,
+        noted: Iterable[AckType] = (),
+    ) -> Request:
+        """Send a command that has an inbox; the inbox is new, or that of the id it names.
+
+        Args:
+            header: the command.
+            handed_out: acknowledgements that the caller wants between the messages.
+            noted: acknowledgements that the protocol itself wants.
+        """
+        if header.order_by is not None and self._spoken != AMPS:
+            raise ValueError(f"order_by: the protocol {self._spoken} has no field for it")
+        header.command_id = self._next_id()
+        inbox_id = header.sub_id or header.command_id
+        if header.command != "sow":
+            header.sub_id = inbox_id
+        if header.command.startswith("sow"):
+            header.query_id = inbox_id
+        inbox = self._inboxes.get(inbox_id) or Inbox(inbox_id)
+        request = self._send(
+            header,
+            awaited=("processed",),
+            handed_out=acks_to_hand_out(header.command, handed_out),
+            noted=noted,
+            inbox=inbox,
+        )
+        if request.opens_inbox:
+            inbox.opened_by = request
+            self._inboxes[inbox_id] = inbox
+        return request
+
+    def _template(self, topic: str, delta: bool) -> bytes:
+        """The header of a plain publish: the same for every message of a topic."""
+        template = self._templates.get((topic, delta))
+        if template is None:
+            if len(self._templates) >= TEMPLATES_KEPT:
+                self._templates.clear()
+            template = encoded(publish_header(topic, delta=delta))
+            self._templates[topic, delta] = template
+        return template
+
+    # How a frame comes in
+
+    def _new_reader(self) -> FrameReader:
+        """Acknowledgements of numbered messages may come one for each, and differ by the number."""
+        return FrameReader() if self.numbering is None else RunReader()
+
+    def _cut(self, data: bytes) -> list[Frame]:
+        reader = self._reader
+        frames: list[Frame] = []
+        while True:
+            some = reader.feed(data)
+            if (run := reader.take_run()) is not None:
+                frames += _worth_taking(run)
+            frames += some
+            if not reader.has_more:
+                return frames
+            data = b""
+
+    def _take_in_blocks(self, frames: list[Frame]) -> None:
+        """Take frames; publications for who wants blocks together."""
+        place = 0
+        while place < len(frames):
+            found = block_of_publications(frames, place)
+            if found is None:
+                self._take(frames[place])
+                place += 1
+                continue
+            ids, block = found
+            inbox = self._inboxes.get(ids)
+            if inbox is not None and inbox.blocks is not None:
+                inbox.blocks.append(block)
+            else:
+                for parts in frames[place : place + len(block)]:
+                    self._take(parts)
+            place += len(block)
+
+    def _take(self, parts: Frame) -> None:
+        header, body = decode_frame(*parts)
+        command = header.command
+        if command in ("p", "publish"):
+            header.command = "publish"
+            self._deliver(header.sids or header.sub_id, Message(header, body))
+        elif command == "ack":
+            self._take_ack(header)
+        elif command == "sow":
+            inbox = self._inboxes.get(header.query_id or "")
+            if inbox is not None and inbox.blocks is not None:
+                inbox.blocks.append(block_of_records(header, body))
+            elif inbox is not None:
+                inbox.messages.extend(split_batch(header, body))
+        elif command == "oof":
+            self._deliver(header.sids or header.sub_id or header.query_id, Message(header, body))
+        elif command in ("group_begin", "group_end"):
+            self._take_group_mark(header)
+        elif command == "heartbeat":
+            self.beat()
+
+    def _deliver(self, ids: str | None, message: Message) -> None:
+        """Hand a message to each inbox named; those that have ended meanwhile do not count."""
+        if ids is None:
+            return
+        inbox = self._inboxes.get(ids)
+        if inbox is not None:
+            self._put(inbox, message)
+            return
+        for inbox_id in ids.split(","):
+            inbox = self._inboxes.get(inbox_id)
+            if inbox is not None:
+                self._put(inbox, message)
+
+    def _put(self, inbox: Inbox, message: Message) -> None:
+        """Have a message wait, unless it comes from a queue once more after all has been said."""
+        if message.header.lease_period is not None:
+            redelivery = inbox.redelivery
+            if redelivery.is_done(message):
+                self._tell_queue(inbox, message, redelivery.said_of(message), _AT_ONCE)
+                return
+            redelivery.arrived(message)
+        inbox.put(message)
+
+    def _take_group_mark(self, header: Header) -> None:
+        """A plain query ends with its group; with a subscription, the marks are of interest."""
+        inbox = self._inboxes.get(header.query_id or "")
+        if inbox is None or inbox.opened_by is None:
+            return
+        if inbox.opened_by.command != "sow":
+            inbox.put(Message(header, b""))
+        elif header.command == "group_end":
+            inbox.opened_by.group_ended()
+            self._settle(inbox.opened_by)
+
+    def _take_ack(self, header: Header) -> None:
+        if header.command_id is None:
+            self._take_conflated_ack(header)
+            return
+        request = self._requests.get(header.command_id)
+        ack_type = header.acks or ""
+        if request is None or (ack_type == "persisted" and header.status != "failure"):
+            self._take_number(header)
+        if request is None:
+            return
+        if header.status == "failure":
+            self._fail(request, header)
+            return
+        request.acks[ack_type] = header
+        if header.reason is not None and request.command == "flush":
+            first = command_error("publish", header.reason, header.detail)
+            self.refusals.add(header.matches or 1, first)
+        if ack_type == "processed" and request.inbox is not None:
+            request.inbox.backlog = effective_backlog(header.options) or request.inbox.backlog
+        if request.command == "logon" and header.status != "retry":
+            self._take_logon(header)
+        if request.inbox is not None and request.handed_out(ack_type):
+            request.inbox.messages.append(Message(header, b""))
+        self._settle(request)
+
+    def _take_conflated_ack(self, header: Header) -> None:
+        """An acknowledgement by sequence number: success for all up to it, failure for it alone."""
+        request = self._numbered.get(header.sequence or -1)
+        if header.status == "failure" and request is not None:
+            self._fail(request, header)
+            return
+        self._take_number(header)
+        if header.status == "failure" or header.sequence is None:
+            return
+        for number_ in [number_ for number_ in self._numbered if number_ <= header.sequence]:
+            request = self._numbered[number_]
+            request.acks[header.acks or ""] = header
+            self._settle(request)
+
+    def _take_number(self, ack: Header) -> None:
+        """See what an acknowledgement says about a message that nobody waits for."""
+        if ack.status == "failure":
+            self._last_refusal = command_error("a command", ack.reason, ack.detail)
+            if ack.sequence is not None and self.numbering is not None:
+                self.numbering.take_refusal(ack.sequence, ack, is_awaited=False)
+        elif ack.acks == "persisted" and ack.sequence is not None:
+            self._take_persisted(ack, ack.sequence)
+
+    def _take_persisted(self, ack: Header, sequence: int) -> None:
+        """Every message up to a number is persisted, and so has been processed."""
+        if self.numbering is None:
+            return
+        self.numbering.store.persisted(sequence)
+        for number_ in [number_ for number_ in self._numbered if number_ <= sequence]:
+            request = self._numbered[number_]
+            request.succeed(ack)
+            self._settle(request)
+
+    def _take_logon(self, answer: Header) -> None:
+        self._has_logged_on = True
+        if self.numbering is not None:
+            self.numbering.store.logged_on(*numbers_in(answer))
+
+    def _fail(self, request: Request, header: Header) -> None:
+        if request.sequence is not None and self.numbering is not None:
+            self.numbering.take_refusal(request.sequence, header, is_awaited=True)
+        request.error = command_error(request.command_name, header.reason, header.detail)
+        # A change to a subscription that is refused leaves the subscription as it was.
+        if request.inbox is not None and request.opens_inbox:
+            self._close_inbox(request.inbox.id, request.error)
+        self._settle(request)
+
+    def _settle(self, request: Request) -> None:
+        """Forget a request that is complete; a subscription's lives as long as its inbox."""
+        if not request.complete:
+            return
+        if request.command == "sow":
+            self._close_inbox(request.command_id)
+        elif request.inbox is None or request.inbox.ended:
+            self._requests.pop(request.command_id, None)
+        if request.sequence is not None:
+            self._numbered.pop(request.sequence, None)
+
+    def _close_inboxes(self, inbox_id: str) -> None:
+        for ended in list(self._inboxes) if inbox_id == "all" else [inbox_id]:
+            self._close_inbox(ended)
+
+    def _close_inbox(self, inbox_id: str, error: ClientError | None = None) -> None:
+        inbox = self._inboxes.pop(inbox_id, None)
+        if inbox is None:
+            return
+        inbox.end(error)
+        finished = [key for key, it in self._requests.items() if it.inbox is inbox and it.done]
+        for command_id in finished:
+            del self._requests[command_id]
+
+
+def _worth_taking(run: FrameRun) -> list[Frame]:
+    """The frames of a run; of acks that are conflatable, the last says it all."""
+    frames = list(run.frames())
+    if run.digits:
+        ack = decode_frame(*frames[-1])[0]
+        is_conflatable = ack.command_id is None and ack.acks == "persisted"
+        if ack.command == "ack" and is_conflatable and ack.status == "success":
+            return frames[-1:]
+    return frames

@@ -1,0 +1,256 @@
+"""A file of records that one process appends to, and that survives the death of that process.
+
+The format is described in docs/formats/client_stores.md. In short: a magic text, then records,
+each with its length and a checksum. A record is there as a whole or not at all: opening cuts off
+what a crash has left unfinished at the end. Anything else that does not fit is damage; the file is
+left as it is, and its owner decides.
+
+A file is written anew without what is of no use any more (`rewrite`): beside the old one, which is
+then replaced in one step.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from struct import Struct
+from typing import Final, Literal
+
+from amperage.client.errors import StoreError
+
+Sync = Literal["never", "always"]
+"""When what is written is forced to the disk: "never" leaves that to the operating system, which
+survives the death of the process; "always" survives that of the machine."""
+
+_MARK: Final = b"\xabREC"
+_HEAD: Final = Struct("<4sII")  # mark, length of the content, checksum of length and content
+_LENGTH: Final = Struct("<I")
+_LARGEST: Final = 256 * 1024 * 1024
+
+
+class RecordLog:
+    """One file of records.
+
+    Args:
+        path: the file; it is made if there is none.
+        magic: eight bytes that such a file begins with.
+        sync: see `Sync`.
+        earlier: eight bytes that files of an earlier form begin with, which are read, too.
+
+    Attributes:
+        size: bytes in the file.
+        is_earlier: whether it is of the earlier form; it is to be rewritten before anything is
+            appended.
+
+    Raises:
+        StoreError: the file cannot be used: another process has it, it is of another kind, it is
+            damaged, or the system says no.
+    """
+
+    _file = -1
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        magic: bytes,
+        sync: Sync = "never",
+        earlier: bytes | None = None,
+    ) -> None:
+        if sync not in ("never", "always"):
+            raise ValueError(f'sync is {sync!r}, expected "never" or "always"')
+        self._path = Path(path)
+        self._magic = magic
+        self._earlier = earlier
+        self.is_earlier = False
+        self._is_synced = sync == "always"
+        self._process = os.getpid()
+        try:
+            self._file = self._open_locked()
+            self._records, self.size = self._read()
+        except OSError as error:
+            self.close()
+            raise self._problem(error) from None
+
+    def take_records(self) -> Iterator[bytes]:
+        """The records that were in the file when it was opened, in their order, once."""
+        records, self._records = self._records, []
+        return iter(records)
+
+    def append(self, records: Iterable[bytes]) -> None:
+        """Write records: all of them, or none.
+
+        Raises:
+            StoreError: they cannot be written.
+        """
+        data = b"".join(map(_framed, records))
+        self._check()
+        try:
+            _write_all(self._file, data)
+            if self._is_synced:
+                os.fdatasync(self._file)
+        except OSError as error:
+            self._take_back()
+            raise self._problem(error) from None
+        self.size += len(data)
+
+    def rewrite(self, records: Iterable[bytes]) -> None:
+        """Replace all records by others, in one step.
+
+        Raises:
+            StoreError: that cannot be done; the file is as it was.
+        """
+        self._check()
+        beside = self._path.with_name(f"{self._path.name}.new")
+        fresh = -1
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+            fresh = os.open(beside, flags, 0o600)
+            fcntl.flock(fresh, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            data = self._magic + b"".join(map(_framed, records))
+            _write_all(fresh, data)
+            os.fsync(fresh)
+            os.replace(beside, self._path)
+            _sync_directory(self._path.parent)
+        except OSError as error:
+            if fresh >= 0:
+                os.close(fresh)
+            raise self._problem(error) from None
+        os.close(self._file)
+        self._file, self.size = fresh, len(data)
+        self.is_earlier = False
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _open_locked(self) -> int:
+        while True:
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            file = os.open(self._path, flags, 0o600)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(file), os.stat(self._path)):
+                    return file
+            except BlockingIOError:
+                os.close(file)
+                raise StoreError(
+                    f"{self._path} is in use by another store, of this process or another one;"
+                    " each needs a file of its own. A store stays open when its client is closed:"
+                    " close() it, or open it in a `with` statement"
+                ) from None
+            except FileNotFoundError:
+                pass
+            os.close(file)  # it was replaced between opening and locking
+
+    def _read(self) -> tuple[list[bytes], int]:
+        data = _read_all(self._file)
+        if len(data) < len(self._magic) and self._magic.startswith(data):
+            self._cut(0)  # new, or its making was interrupted
+            _write_all(self._file, self._magic)
+            return [], len(self._magic)
+        self.is_earlier = self._earlier is not None and data.startswith(self._earlier)
+        if not self.is_earlier and not data.startswith(self._magic):
+            raise StoreError(f"{self._path} {_other_kind(data, self._magic)}")
+        records: list[bytes] = []
+        position = len(self._magic)
+        while (end := _record_end(data, position)) is not None:
+            records.append(data[position + _HEAD.size : end])
+            position = end
+        if position < len(data):
+            if _has_record_behind(data, position):
+                raise StoreError(
+                    f"{self._path} is damaged at byte {position}, with intact records behind it;"
+                    " move it aside to begin with an empty store"
+                )
+            self._cut(position)
+        return records, position
+
+    def _cut(self, size: int) -> None:
+        os.ftruncate(self._file, size)
+
+    def _take_back(self) -> None:
+        """Remove what was written in part; nothing may be written behind it."""
+        try:
+            self._cut(self.size)
+        except OSError:
+            self.close()
+
+    def _check(self) -> None:
+        if self._file < 0:
+            raise StoreError(f"{self._path}: the store is closed")
+        if os.getpid() != self._process:
+            raise StoreError(f"{self._path}: the store belongs to the process that opened it")
+
+    def _problem(self, error: OSError) -> StoreError:
+        if isinstance(error, StoreError):
+            return error
+        return StoreError(f"{self._path}: {error.strerror or error}")
+
+
+def _framed(content: bytes) -> bytes:
+    length = _LENGTH.pack(len(content))
+    return _HEAD.pack(_MARK, len(content), zlib.crc32(content, zlib.crc32(length))) + content
+
+
+def _record_end(data: bytes, position: int) -> int | None:
+    """Where the record at a position ends; None if there is no intact one."""
+    start = position + _HEAD.size
+    if start > len(data):
+        return None
+    mark, length, checksum = _HEAD.unpack_from(data, position)
+    end = start + length
+    if mark != _MARK or not 0 < length <= _LARGEST or end > len(data):
+        return None
+    found = zlib.crc32(data[start:end], zlib.crc32(_LENGTH.pack(length)))
+    return end if found == checksum else None
+
+
+def _has_record_behind(data: bytes, position: int) -> bool:
+    """Whether there is an intact record anywhere behind a position."""
+    place = data.find(_MARK, position + 1)
+    while place >= 0:
+        if _record_end(data, place) is not None:
+            return True
+        place = data.find(_MARK, place + 1)
+    return False
+
+
+def _read_all(file: int) -> bytes:
+    os.lseek(file, 0, os.SEEK_SET)
+    parts: list[bytes] = []
+    while part := os.read(file, 1 << 20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _other_kind(data: bytes, magic: bytes) -> str:
+    """What a file is that does not begin as it should: the last character says the version."""
+    found, known = data[len(magic) - 1 : len(magic)], magic[-1:]
+    if data.startswith(magic[:-1]) and found > known:
+        return (
+            f"has version {found.decode('ascii', 'replace')} of its format, and this program reads"
+            f" {known.decode()}: a later Amperage has written it, and it is left as it is"
+        )
+    return "is no file of this kind of store"
+
+
+def _write_all(file: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

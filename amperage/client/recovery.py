@@ -1,0 +1,321 @@
+"""A client's protocol that outlives its connections.
+
+    commands ---> [ RecoveringProtocol ] ---> output     while there is a session
+                    |  requests, inboxes
+                    |  PublishStore, BookmarkStore       kept while there is none
+
+`close(error)` says that a connection has ended, `logged_on` that a session has begun on the next.
+Between the two, commands are taken and nothing is sent. With the next session comes, in this order:
+
+1. the heartbeat, if it was asked for;
+2. acknowledgements of queue messages that were given meanwhile, or are not known to be stored,
+   before the queue could deliver the messages again; what was given back meanwhile has gone back
+   already, with the lease;
+3. every subscription, with the same id, as it was last changed; those with a bookmark resume;
+4. every message that is not known to be persisted;
+5. every command that has not been answered, so that whoever waits for it goes on waiting.
+
+Two things cannot be repeated without harm and fail instead: a query that has handed out records,
+and a deletion that was sent and not answered. Whatever arrives twice because of 3 or 4 has an
+identity, publisher and sequence, by which the receiving side drops it. Messages of queues that have
+come and were not taken are dropped with the connection: the queue delivers them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from amperage.client.bookmarks import BookmarkStorage, BookmarkTrail, places_in
+from amperage.client.commands import AckType, encoded
+from amperage.client.errors import ClientError, NotConnectedError
+from amperage.client.message import Message
+from amperage.client.numbering import AsyncRefusalListener, Numbering, numbers_in
+from amperage.client.pending import Inbox, Request
+from amperage.client.protocol import ClientProtocol
+from amperage.client.publish_store import PublishStorage
+from amperage.client.queue_acks import UnconfirmedAcks
+from amperage.client.resubscription import (
+    again,
+    changed,
+    gives_back,
+    is_change,
+    places_none,
+    replaces,
+)
+from amperage.wire.framing import frame, frame_head
+from amperage.wire.header import Header
+
+_PLACES: Final = "places"
+"""The option that has acks tell where a subscription can go on; see `bookmarks`."""
+
+
+class RecoveringProtocol(ClientProtocol):
+    """One client, however many connections it takes.
+
+    Args:
+        store: keeps what is published until it is persisted.
+        bookmarks: keeps where bookmark subscriptions stand.
+        on_refused: told about each published message that the server refuses; a duplicate is none.
+            None to have `flush` tell.
+
+    Attributes:
+        is_online: whether there is a session.
+        messages: what is published.
+    """
+
+    def __init__(
+        self,
+        store: PublishStorage,
+        bookmarks: BookmarkStorage,
+        on_refused: AsyncRefusalListener | None = None,
+    ) -> None:
+        self.messages = Numbering(store, on_refused)
+        super().__init__(self.messages)
+        self.is_online = False
+        self._store = store
+        self._bookmarks = bookmarks
+        self._heartbeat: int | None = None
+        self._unconfirmed = UnconfirmedAcks()
+        self._sent_deletions: set[str] = set()
+        self._trails: dict[str, BookmarkTrail] = {}
+        self._replacing: dict[str, BookmarkTrail | None] = {}  # by the command's id
+
+    @property
+    def end_reason(self) -> ClientError:
+        """Why there will be no further session, once that is so."""
+        return self._closed or NotConnectedError("not connected")
+
+    # The connections' comings and goings
+
+    def close(self, error: ClientError | None = None) -> None:
+        """End a connection.
+
+        Args:
+            error: why it ended; everything is kept for the next. None if the client itself closes,
+                for good.
+        """
+        if error is None:
+            super().close()
+            self.is_online = False
+        elif not self.is_closed:
+            self._disconnected(error)
+
+    def give_up(self, error: ClientError) -> None:
+        """There will be no further connection: whatever waits gets the error."""
+        super().close(error)
+
+    def logged_on(self, answer: Header) -> None:
+        """Begin a session on a new connection.
+
+        Args:
+            answer: the header of the logon's acknowledgement.
+        """
+        self.is_online = self._has_logged_on = True
+        persisted, highest = numbers_in(answer)
+        self._take_persisted(Header(command="ack", acks="persisted", status="success"), persisted)
+        self._store.logged_on(persisted, highest)
+        unanswered = [it for it in self._requests.values() if not it.done and not _is_covered(it)]
+        if self._heartbeat is not None and not self._awaits("heartbeat"):
+            self.heartbeat(self._heartbeat)
+        self.output += self._unconfirmed.again()
+        self.send_acks()
+        for inbox in self._inboxes.values():
+            self._resubscribe(inbox)
+        for message in self._store:
+            self.output += frame_head(message.header, len(message.body))
+            self.output += message.body
+        for request in unanswered:
+            self._emit(request.header, request.body)
+
+    def _disconnected(self, error: ClientError) -> None:
+        self.is_online = False
+        self.output.clear()
+        self._reader = self._new_reader()
+        self._opening = b""
+        for inbox in self._inboxes.values():
+            inbox.drop_leased()
+        for request in list(self._requests.values()):
+            if self._is_unrepeatable(request):
+                self._abandon(request, error)
+
+    def _is_unrepeatable(self, request: Request) -> bool:
+        match request.command:
+            case "logon":
+                return not request.done
+            case "sow_delete":
+                return not request.done and request.command_id in self._sent_deletions
+            case "sow":
+                return request.done or (request.inbox is not None and bool(request.inbox.messages))
+            case _:
+                return False
+
+    def _abandon(self, request: Request, error: ClientError) -> None:
+        if not request.done:
+            request.error = error
+        if request.inbox is not None:
+            self._close_inbox(request.inbox.id, error)
+        self._requests.pop(request.command_id, None)
+        self._sent_deletions.discard(request.command_id)
+
+    # Subscriptions
+
+    def heartbeat(self, interval: int) -> Request:
+        """Exchange signs of life from now on, in this session and all that follow."""
+        self.set_heartbeat(interval)
+        return super().heartbeat(interval)
+
+    def set_heartbeat(self, interval: int) -> None:
+        """Exchange signs of life in all sessions that follow, every so many seconds."""
+        self._heartbeat = interval
+
+    def _open(
+        self,
+        header: Header,
+        handed_out: Iterable[AckType] | None,
+        noted: Iterable[AckType] = (),
+    ) -> Request:
+        named, is_known = header.sub_id, header.sub_id in self._inboxes
+        trail: BookmarkTrail | None = None
+        if header.bookmark is not None and header.command != "sow":
+            trail = self._bookmarks.trail(header.sub_id, header.bookmark)
+            header.bookmark = trail.resume_from
+            header.short_options = ",".join(filter(None, (header.options, _PLACES)))
+            header.long_options = None
+            noted = (*noted, "persisted")
+        request = super()._open(header, handed_out, noted)
+        if request.inbox is not None and not is_known:
+            if trail is not None and named is not None:  # nobody comes back to an id made up
+                self._bookmarks.keep(named, trail)
+            self._follow(request.inbox, trail)
+        elif replaces(header):
+            self._replacing[request.command_id] = trail
+        return request
+
+    def _follow(self, inbox: Inbox, trail: BookmarkTrail | None) -> None:
+        """Begin to follow a subscription's bookmarks, or stop if it has none."""
+        if trail is None:
+            self._trails.pop(inbox.id, None)
+            inbox.put = inbox.messages.append
+            inbox.on_done = None
+        else:
+            self._trails[inbox.id] = trail
+            inbox.put = _followed(inbox, trail)
+            inbox.on_done = trail.on_done
+
+    def _close_inbox(self, inbox_id: str, error: ClientError | None = None) -> None:
+        self._trails.pop(inbox_id, None)
+        super()._close_inbox(inbox_id, error)
+
+    def _resubscribe(self, inbox: Inbox) -> None:
+        opening = inbox.opened_by
+        if opening is None or opening.command == "sow" or places_none(opening.header):
+            return
+        trail = self._trails.get(inbox.id)
+        header = again(
+            opening.header,
+            bookmark=None if trail is None else trail.resume_from,
+            after_query=trail is not None and trail.has_records,
+        )
+        header.command_id = opening.command_id
+        self._emit(header)
+
+    # How commands go out
+
+    def _check_numbers(self) -> None:
+        """The store has the numbers, with or without a session."""
+
+    def flush_acks(self) -> Request:
+        """See `Commands.flush_acks`; however many connections it takes."""
+        request = super().flush_acks()
+        self._unconfirmed.asked(request.command_id)
+        return request
+
+    def _emit(self, header: Header, body: bytes = b"") -> None:
+        if header.command_id is None and not gives_back(header):  # no request remembers it
+            self._emit_ack(header)
+            return
+        if not self.is_online and header.command != "logon":
+            return
+        if header.command == "sow_delete" and header.command_id is not None:
+            self._sent_deletions.add(header.command_id)
+        super()._emit(header, body)
+
+    def _emit_ack(self, header: Header) -> None:
+        command = frame(encoded(header))
+        self._unconfirmed.add(command, (header.bookmark or "").count(",") + 1)
+        if self.is_online:
+            self.output += command
+        if self._unconfirmed.is_to_be_asked:
+            self.flush_acks()
+
+    def _emit_messages(self, frames: bytes) -> None:
+        if self.is_online:
+            super()._emit_messages(frames)
+
+    # How answers come in
+
+    def _take_ack(self, header: Header) -> None:
+        request = self._requests.get(header.command_id or "")
+        super()._take_ack(header)
+        if request is None:
+            return
+        if request.inbox is not None and header.status != "failure":
+            self._note_safe_point(request, request.inbox, header)
+        if request.done:
+            self._sent_deletions.discard(request.command_id)
+            self._unconfirmed.answered(request.command_id, is_safe=request.error is None)
+        if header.acks == "processed" and request.error is None and is_change(request.header):
+            self._note_change(request)
+
+    def _take_logon(self, answer: Header) -> None:
+        """Nothing yet: the shell says with `logged_on` when the session begins."""
+
+    def _fail(self, request: Request, header: Header) -> None:
+        self._replacing.pop(request.command_id, None)
+        super()._fail(request, header)
+
+    def _note_safe_point(self, request: Request, inbox: Inbox, ack: Header) -> None:
+        """Take note of where a subscription can go on, which two kinds of acks may tell."""
+        trail = self._replacing.get(request.command_id, self._trails.get(inbox.id))
+        if trail is None:
+            return
+        bookmark = ack.bookmark if ack.acks == "persisted" else None
+        places = places_in(ack.options) if ack.acks in ("persisted", "processed") else ()
+        if bookmark or places:
+            trail.persisted(bookmark or None, places)
+
+    def _note_change(self, request: Request) -> None:
+        """A change to subscriptions has taken effect: it is to be so on the next connection."""
+        if request.inbox is not None and request.command_id in self._replacing:
+            trail = self._replacing.pop(request.command_id)
+            if trail is not None:
+                self._bookmarks.keep(request.inbox.id, trail)
+            self._follow(request.inbox, trail)
+        for sub_id in (request.header.sub_id or "").split(","):
+            inbox = self._inboxes.get(sub_id)
+            if inbox is None or inbox.opened_by is None or inbox.opened_by is request:
+                continue
+            inbox.opened_by.header = changed(inbox.opened_by.header, request.header)
+
+
+def _is_covered(request: Request) -> bool:
+    """Whether an unanswered request is sent again as something else: message or subscription."""
+    if request.sequence is not None:
+        return True
+    return request.opens_inbox and request.command != "sow"
+
+
+def _followed(inbox: Inbox, trail: BookmarkTrail) -> Callable[[Message], None]:
+    """Takes the messages of a bookmark subscription: each once."""
+    append = inbox.messages.append
+
+    def put(message: Message) -> None:
+        header = message.header
+        if header.command == "group_end":
+            trail.has_records = True
+        elif header.bookmark is not None and not trail.is_new(header.bookmark):
+            return
+        append(message)
+
+    return put

@@ -1,0 +1,162 @@
+"""Where passwords and tokens are kept: in a file, in the environment, or with a command.
+
+Each is read anew whenever it is needed. Line ends behind a secret are not a part of it. No error
+has any of it in its text.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from amperage.client.errors import CredentialsError
+
+LARGEST_SECRET: Final = 65_536
+"""Bytes of a password or a token."""
+
+COMMAND_SECONDS: Final = 10.0
+"""How long a command may take."""
+
+USER_VARIABLE: Final = "AMPS_USER_NAME"
+"""The environment variable that tells a command who logs on."""
+
+
+class SecretSource(Protocol):
+    """Where a secret is."""
+
+    def read(self, user: str | None) -> str:
+        """Read it.
+
+        Args:
+            user: whose it is.
+
+        Raises:
+            CredentialsError: it is not to be had.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class SecretFile:
+    """A file that holds a secret and nothing else.
+
+    Attributes:
+        path: the file.
+    """
+
+    path: str | Path
+
+    def read(self, _user: str | None) -> str:
+        """See `SecretSource`."""
+        try:
+            with Path(self.path).open("rb") as file:
+                content = file.read(LARGEST_SECRET + 1)
+        except OSError as error:
+            raise CredentialsError(f"{self.path}: {error.strerror or error}") from None
+        return _text(content, str(self.path))
+
+
+@dataclass(frozen=True, slots=True)
+class SecretVariable:
+    """A variable of the environment.
+
+    Attributes:
+        name: the variable.
+    """
+
+    name: str
+
+    def read(self, _user: str | None) -> str:
+        """See `SecretSource`."""
+        value = os.environ.get(self.name)
+        if not value:
+            raise CredentialsError(f"there is no environment variable {self.name}")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class SecretCommand:
+    """A command that writes a secret.
+
+    No shell is involved. The variable AMPS_USER_NAME of its environment says who logs on.
+
+    Attributes:
+        command: program and arguments; a text is divided as a shell would, quotes included.
+        timeout: how many seconds it may take.
+    """
+
+    command: str | Sequence[str]
+    timeout: float = COMMAND_SECONDS
+
+    def read(self, user: str | None) -> str:
+        """See `SecretSource`."""
+        try:
+            words = shlex.split(self.command) if isinstance(self.command, str) else self.command
+            process = subprocess.Popen(  # noqa: S603 - it is the caller's
+                list(words),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+                env={**os.environ, USER_VARIABLE: user or ""},
+            )
+        except (OSError, ValueError, IndexError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise CredentialsError(f"{self._name} cannot be run: {reason}") from None
+        try:
+            output = self._output(process)
+        except (TimeoutError, subprocess.TimeoutExpired):
+            raise CredentialsError(
+                f"{self._name} took longer than {self.timeout:g} seconds"
+            ) from None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if process.returncode and len(output) <= LARGEST_SECRET:
+            raise CredentialsError(f"{self._name} ended with exit code {process.returncode}")
+        return _text(output, self._name)
+
+    def _output(self, process: subprocess.Popen[bytes]) -> bytes:
+        """What it writes until its end, or a little more than it may."""
+        deadline = time.monotonic() + self.timeout
+        assert process.stdout is not None  # noqa: S101 - it is a pipe
+        output = b""
+        with process.stdout as pipe:
+            while len(output) <= LARGEST_SECRET:
+                left = deadline - time.monotonic()
+                if left <= 0 or not select.select([pipe], [], [], left)[0]:
+                    raise TimeoutError
+                chunk = os.read(pipe.fileno(), LARGEST_SECRET)
+                if not chunk:
+                    process.wait(max(0.0, deadline - time.monotonic()))
+                    return output
+                output += chunk
+        return output
+
+    @property
+    def _name(self) -> str:
+        """What it is called in errors: not in full, since there may be secrets in it."""
+        return "the command that gives the password"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(...)"
+
+
+def _text(content: bytes, where: str) -> str:
+    if len(content) > LARGEST_SECRET:
+        raise CredentialsError(f"{where}: expected at most {LARGEST_SECRET} bytes")
+    try:
+        text = content.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise CredentialsError(f"{where}: expected a text in UTF-8") from None
+    if not text:
+        raise CredentialsError(f"{where}: there is nothing")
+    return text

@@ -1,0 +1,485 @@
+"""Frames of the amps protocol: a 4-byte big-endian length, a flat JSON header, then the body.
+
+    00 00 00 25 {"c":"p","t":"orders"}{"id":1,"qty":5}
+    length      header                body
+
+`FrameReader` takes whatever a socket had and hands out complete frames, many at once. It finds
+the end of a header by its first closing brace, which is right for every header that has no brace
+within a string; the few others are found out when the header is decoded, and
+`split_at_header_end` divides them with care. Most publishers repeat one header: once it has come
+twice, a frame that begins with it needs no search, and shares the header, whose hash is known.
+
+A frame that comes in many parts is joined when it is complete. The body of a large one is put
+together part by part instead: to copy 190 MB in one go would hold up all other clients. Of a header
+that is too long for any command, which is refused in the end, the middle is dropped as it comes
+(`HeadedParts`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from itertools import chain
+from operator import add
+from struct import Struct
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from mypy_extensions import mypyc_attr
+
+if TYPE_CHECKING:
+    from amperage.wire.numbered import FrameRun
+
+_LENGTH: Final = Struct(">I")
+_OPENING_BRACE: Final = ord("{")
+_SMALL_PART: Final = 4096
+_LARGE_FRAME: Final = 1024 * 1024
+"""Bytes of a frame whose body is put together part by part."""
+MAXIMUM_FRAME: Final = 200 * 1024 * 1024
+LONGEST_HEADER: Final = 5 * 256 * 1024
+"""Bytes of a header beyond which a server need not know it: more than it obeys of anybody."""
+
+# A flat JSON object: strings with escapes, and anything else that is neither quote nor brace. The
+# quantifiers are possessive, so that a hostile header costs linear time.
+_FLAT_OBJECT: Final = re.compile(rb'\{(?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+\}', re.DOTALL)
+
+Frame = tuple[bytes, bytes]
+"""Header and body of one frame."""
+
+
+class FrameError(ValueError):
+    """The peer sent bytes that are no frame. The stream cannot be trusted after it.
+
+    The text goes to the log and to the peer. It says what is wrong where, and quotes nothing: what
+    cannot be read may be a logon, and its password would be among the first bytes.
+    """
+
+
+class LongHeaderError(ValueError):
+    """A header does not end within the length that is looked at."""
+
+
+class FrameSource(Protocol):
+    """Cuts what a peer sends into frames: `FrameReader` for streams, or one of another framing."""
+
+    @property
+    def error(self) -> FrameError | None:
+        """What was found instead of a frame; None while the bytes are good."""
+
+    @property
+    def has_partial_frame(self) -> bool:
+        """Whether the bytes stopped inside a frame."""
+
+    @property
+    def partial_size(self) -> int:
+        """Bytes that are kept of a frame that is not complete."""
+
+    @property
+    def has_more(self) -> bool:
+        """Whether bytes that it has taken may give more frames when it is fed nothing."""
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """Take bytes from the peer, and give the frames completed by them."""
+
+    def take_run(self) -> FrameRun | None:
+        """See `FrameReader.take_run`."""
+
+    def drop(self) -> None:
+        """Let go of what has come of a frame that is not complete; nothing more is fed."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Parts:
+    """The parts of a frame that is not complete.
+
+    Attributes:
+        size: bytes that are kept of it.
+    """
+
+    __slots__ = ("_parts", "size")
+
+    def __init__(self) -> None:
+        self._parts: list[bytes | bytearray] = []
+        self.size = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def add(self, part: bytes) -> None:
+        """Add a part; small ones are joined, for a frame may come in a million."""
+        self.size += len(part)
+        if len(part) > _SMALL_PART:
+            self._parts.append(part)
+        elif self._parts and isinstance(last := self._parts[-1], bytearray):
+            last += part
+        else:
+            self._parts.append(bytearray(part))
+
+    def join(self) -> bytes:
+        """All parts in one."""
+        return b"".join(self._parts)
+
+    def clear(self) -> None:
+        """Begin with another frame."""
+        self._parts.clear()
+        self.size = 0
+
+
+class HeadedParts(Parts):
+    """The same for a frame of the amps protocol: of a header that is too long, both ends are kept.
+
+    They say whom to answer. A header has not ended before there has been a closing brace.
+    """
+
+    __slots__ = ("_cut_out", "_end", "_may_be_whole")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._may_be_whole = False  # whether the header may have ended
+        self._end = b""  # what came last of a header that is too long
+        self._cut_out = 0  # bytes of such a header that have been let go of
+
+    def add(self, part: bytes) -> None:
+        """Add a part. See `Parts.add`."""
+        if not self._may_be_whole:
+            self._may_be_whole = b"}" in part
+            if not self._may_be_whole and self.size >= LONGEST_HEADER:
+                rest = self._end + part
+                self._end = rest[-_SMALL_PART:]
+                self._cut_out += len(rest) - len(self._end)
+                return
+        if self._end:
+            super().add(self._end)
+            self._end = b""
+        super().add(part)
+
+    def join(self) -> bytes:
+        """All that has been kept, with the length that the frame has now."""
+        whole = super().join()
+        if self._end or self._cut_out:
+            (length,) = _LENGTH.unpack_from(whole)
+            whole = _LENGTH.pack(length - self._cut_out) + whole[_LENGTH.size :] + self._end
+        return whole
+
+    def clear(self) -> None:
+        """Begin with another frame."""
+        super().clear()
+        self._may_be_whole, self._end, self._cut_out = False, b"", 0
+
+
+class LargeFrame:
+    """A large frame that is not complete.
+
+    Args:
+        header: its header.
+        body: what has come of its body.
+        missing: bytes of the body that have not come.
+
+    Attributes:
+        header: see above.
+        missing: see above.
+    """
+
+    __slots__ = ("_body", "header", "missing")
+
+    def __init__(self, header: bytes, body: bytes, missing: int) -> None:
+        self.header = header
+        self.missing = missing
+        self._body = BytesIO()  # its memory grows without being copied, and becomes the body
+        self._body.write(body)
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept of it."""
+        return len(self.header) + self._body.tell()
+
+    def add(self, chunk: bytes) -> bytes:
+        """Take what belongs to the body; return what stands behind it."""
+        if len(chunk) <= self.missing:
+            self._body.write(chunk)
+            self.missing -= len(chunk)
+            return b""
+        self._body.write(memoryview(chunk)[: self.missing])
+        rest = chunk[self.missing :]
+        self.missing = 0
+        return rest
+
+    def take(self) -> Frame:
+        """Return the complete frame."""
+        return self.header, self._body.getvalue()
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class FrameReader:
+    """Cuts a stream of bytes into frames.
+
+    Args:
+        limit: the largest frame accepted, in bytes (AMPS User Guide, Message Size Limits).
+        parts: keeps the parts of a frame that is not complete.
+
+    Attributes:
+        error: what was found instead of a frame; None while the stream is good. Frames that stood
+            before it have been handed out, nothing behind it ever is.
+    """
+
+    __slots__ = ("_large", "_limit", "_missing", "_partial", "error")
+
+    def __init__(self, limit: int = MAXIMUM_FRAME, parts: Parts | None = None) -> None:
+        self._limit = limit
+        self._partial = Parts() if parts is None else parts
+        self._missing = 0  # bytes wanted before another look at them can pay
+        self._large: LargeFrame | None = None
+        self.error: FrameError | None = None
+
+    @property
+    def has_partial_frame(self) -> bool:
+        """Whether the stream stopped inside a frame."""
+        return bool(self._partial) or self._large is not None
+
+    @property
+    def partial_size(self) -> int:
+        """Bytes that are kept of a frame that is not complete."""
+        return self._partial.size if self._large is None else self._large.size
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """Take bytes from the stream.
+
+        Args:
+            chunk: any number of bytes, cut anywhere.
+
+        Returns:
+            The frames completed by them, in order.
+        """
+        if self.error is not None:
+            return []
+        if self._large is not None:
+            return self._feed_large(self._large, chunk)
+        if self._partial:
+            self._partial.add(chunk)
+            self._missing -= len(chunk)
+            if self._missing > 0:
+                return []
+            chunk = self._partial.join()
+            self.drop()
+        return self._split(chunk)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether bytes that it has taken may give more frames; all of them have been given."""
+        return False
+
+    def drop(self) -> None:
+        """Let go of a frame that is not complete; nothing more is fed."""
+        self._partial.clear()
+        self._large = None
+
+    def take_run(self) -> FrameRun | None:
+        """Frames that came before those that `feed` gave; there are none without a `RunReader`."""
+        return None
+
+    def _split(self, chunk: bytes) -> list[Frame]:
+        """Cut bytes at the beginning of which a frame begins."""
+        frames, _ = self._cut(chunk, 0, len(chunk))
+        return frames
+
+    def _split_behind(self, chunk: bytes) -> list[Frame]:
+        """Cut bytes behind a frame that is handed out with what they give."""
+        return self._split(chunk)
+
+    def _feed_large(self, large: LargeFrame, chunk: bytes) -> list[Frame]:
+        rest = large.add(chunk)
+        if large.missing:
+            return []
+        self._large = None
+        frames = [large.take()]
+        if rest:
+            frames += self._split_behind(rest)
+        return frames
+
+    def _cut(self, chunk: bytes, position: int, most: int) -> tuple[list[Frame], int]:
+        """Cut frames one by one.
+
+        Args:
+            chunk: bytes of the stream.
+            position: where a frame begins.
+            most: how many are cut at most.
+
+        Returns:
+            The frames, and where the next one begins; if there can be none, or what there is of it
+            is kept, the end of the bytes.
+        """
+        frames: list[Frame] = []
+        append, find, length_at, limit = frames.append, chunk.find, _LENGTH.unpack_from, self._limit
+        begins = chunk.startswith
+        header, header_length, repeats = b"", 0, False  # of the frame before
+        size = len(chunk)
+        while size - position >= 4:
+            if len(frames) == most:
+                return frames, position
+            start = position + 4
+            (length,) = length_at(chunk, position)
+            end = start + length
+            if length > limit:
+                self.error = FrameError(f"a frame of {length} bytes is over the limit of {limit}")
+                return frames, size
+            if end > size:
+                if length < _LARGE_FRAME or not self._begin_large(chunk, start, end):
+                    self._wait_for(end - size, chunk, position)
+                return frames, size
+            if repeats and begins(header, start, end):
+                body_start = start + header_length
+            else:
+                body_start = find(b"}", start, end) + 1
+                if body_start == 0 or chunk[start] != _OPENING_BRACE:
+                    problem = why_no_header(chunk[start : min(end, start + 1)])
+                    self.error = FrameError(f"a frame without a header: {problem}")
+                    return frames, size
+                found = chunk[start:body_start]
+                repeats = found == header
+                header, header_length = found, len(found)
+            append((header, chunk[body_start:end]))
+            position = end
+        if position < size:
+            self._wait_for(4 - (size - position), chunk, position)
+        return frames, size
+
+    def _begin_large(self, chunk: bytes, start: int, end: int) -> bool:
+        """Begin with a large frame of which a part has come.
+
+        Args:
+            chunk: its first part, from `start` on.
+            start: where its header begins.
+            end: where it will end.
+
+        Returns:
+            False if it has to be joined when it is complete, because its header is wrong or has
+            no end for long.
+        """
+        size = len(chunk)
+        if size > start and chunk[start] != _OPENING_BRACE:
+            return False
+        body_start = chunk.find(b"}", start) + 1
+        if body_start:
+            self._large = LargeFrame(chunk[start:body_start], chunk[body_start:], end - size)
+            return True
+        come = size - start
+        if come >= LONGEST_HEADER:
+            return False
+        # Twice as much each time, so that the search costs no more than the header is long.
+        self._wait_for(min(end - size, max(come, _SMALL_PART)), chunk, start - _LENGTH.size)
+        return True
+
+    def _wait_for(self, missing: int, chunk: bytes, position: int) -> None:
+        self._missing = missing
+        self._partial.add(chunk[position:] if position else chunk)
+
+
+def frame(header: bytes, body: bytes = b"") -> bytes:
+    """Put a header and a body into one frame."""
+    return _LENGTH.pack(len(header) + len(body)) + header + body
+
+
+def frame_all(headers: Sequence[bytes], bodies: Sequence[bytes]) -> bytes:
+    """Put headers and bodies into frames, one behind the other."""
+    lengths = map(_LENGTH.pack, map(add, map(len, headers), map(len, bodies)))
+    return b"".join(chain.from_iterable(zip(lengths, headers, bodies, strict=True)))
+
+
+def frame_run(
+    template: bytes, bodies: Sequence[bytes], columns: Sequence[Sequence[int | bytes]]
+) -> bytes:
+    """Put bodies into frames whose headers come from a template, one behind the other.
+
+    Numbers of one publisher nearly always have as many digits as the one before. Then the length of
+    a frame follows from that of its body, and all frames are made in one go.
+
+    Args:
+        template: a header with a % where the body's length goes, and then one for each column.
+        bodies: the bodies.
+        columns: the values that go there.
+    """
+    if len(bodies) == 1:
+        (body,) = bodies
+        size = len(body)
+        return frame_head(template % (size, *[column[0] for column in columns]), size) + body
+    sizes = list(map(len, bodies))
+    if max(sizes) > _SMALL_PART or not all(map(_is_of_one_width, columns)):
+        headers = [template % values for values in zip(sizes, *columns, strict=True)]
+        return frame_all(headers, bodies)
+    rest = len(template % (0, *[column[0] for column in columns])) - 1
+    frames = {}
+    for size in set(sizes):
+        head = _LENGTH.pack(rest + len(b"%d" % size) + size)
+        frames[size] = head.replace(b"%", b"%%") + template + b"%b"
+    values = chain.from_iterable(zip(sizes, *columns, bodies, strict=True))
+    return b"".join(map(frames.__getitem__, sizes)) % tuple(values)
+
+
+def _is_of_one_width(column: Sequence[int | bytes]) -> bool:
+    if isinstance(column[0], int):
+        numbers = cast("Sequence[int]", column)
+        return len(b"%d" % min(numbers)) == len(b"%d" % max(numbers))
+    return len(set(map(len, cast("Sequence[bytes]", column)))) == 1
+
+
+def why_no_header(content: bytes) -> str:
+    """Why bytes do not begin with a header, without quoting them (see `FrameError`)."""
+    if not content:
+        return "it is empty"
+    if content[0] != _OPENING_BRACE:
+        return f"it begins with the byte 0x{content[0]:02x}, expected 0x{_OPENING_BRACE:02x}"
+    return "it is nested, or does not end"
+
+
+def frame_head(header: bytes, body_length: int) -> bytes:
+    """What stands before a body of `body_length` bytes: the length and the header."""
+    return _LENGTH.pack(len(header) + body_length) + header
+
+
+def contents(frames: bytes) -> Iterator[tuple[int, int]]:
+    """Where the contents of whole frames begin and end: header and body, behind the length."""
+    position, size = 0, len(frames)
+    while position < size:
+        start = position + _LENGTH.size
+        position = start + _LENGTH.unpack_from(frames, position)[0]
+        yield start, position
+
+
+def header_end(content: bytes, start: int, end: int) -> int:
+    """Where a header of the server's own ends: at its first brace that is not inside a string.
+
+    Args:
+        content: holds the header.
+        start: where it begins.
+        end: before which it ends.
+    """
+    brace = content.index(b"}", start, end) + 1
+    if content.count(b'"', start, brace) % 2 == 0 and content.find(b"\\", start, brace) < 0:
+        return brace
+    header, _ = split_at_header_end(b"", content[start:end])
+    return start + len(header)
+
+
+def split_at_header_end(header: bytes, body: bytes, most: int = MAXIMUM_FRAME) -> Frame:
+    """Divide a frame again whose header was cut at a brace inside a string.
+
+    Args:
+        header: the header as the reader cut it.
+        body: what the reader took for the body.
+        most: how many bytes are looked at.
+
+    Returns:
+        The whole header, and the body behind it.
+
+    Raises:
+        FrameError: the frame does not begin with a flat JSON object.
+        LongHeaderError: if it does, that is longer than what is looked at.
+    """
+    size = len(header)
+    content = header + body[: max(most - size, 0)]
+    match = _FLAT_OBJECT.match(content)
+    if match is None and len(content) < size + len(body):
+        raise LongHeaderError
+    if match is None:
+        raise FrameError(f"the header is not a flat JSON object: {why_no_header(content)}")
+    return content[: match.end()], body[match.end() - size :]

@@ -1,0 +1,319 @@
+"""The header of a command or message: its keys on the wire, and the names we call them by.
+
+Headers are flat JSON objects of strings, numbers and booleans. Unknown keys are ignored, numbers
+may be quoted. One type serves both directions and both ends; keys that are not set are not written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Final
+
+import msgspec
+
+from amperage.wire.framing import MAXIMUM_FRAME, FrameError, split_at_header_end
+
+_WIRE_KEYS: Final = {
+    "command": "c",
+    "command_id": "cid",
+    "sequence": "s",
+    "bookmark": "bm",
+    "topic": "t",
+    "sow_key": "k",
+    "acks": "a",
+    "short_filter": "f",
+    "short_options": "o",
+    "short_version": "v",
+    "correlation_id": "x",
+    "expiration": "e",
+    "batch_size": "bs",
+    "length": "l",
+    "lease_period": "lp",
+    "timestamp": "ts",
+    "message_type": "mt",
+    "password": "pw",
+    "long_filter": "filter",
+    "long_options": "opts",
+    "long_version": "version",
+    "order_by": "orderby",
+}
+
+
+_LARGEST: Final = (1 << 63) - 1
+
+Number = Annotated[int, msgspec.Meta(ge=-_LARGEST, le=_LARGEST)]
+"""A number in a header; larger ones mean nothing that could be stored or counted."""
+Natural = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
+"""A number that is stored with a message."""
+
+
+class Header(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, rename=_WIRE_KEYS):
+    """The header of one frame (AMPS Command Reference, AMPS Protocol).
+
+    Attributes are named after the reference's header fields. A few keys have a short and a long
+    spelling; the properties `filter`, `options` and `version` read whichever was sent.
+    """
+
+    command: str = ""
+    command_id: str | None = None
+    sequence: Natural | None = None
+    bookmark: str | None = None
+    client_name: str | None = None
+    topic: str | None = None
+    sub_id: str | None = None
+    sids: str | None = None
+    query_id: str | None = None
+    sow_key: str | None = None
+    sow_keys: str | None = None
+    acks: str | None = None
+    status: str | None = None
+    reason: str | None = None
+    detail: str | None = None
+    short_filter: str | None = None
+    long_filter: str | None = None
+    short_options: str | None = None
+    long_options: str | None = None
+    correlation_id: str | None = None
+    expiration: Natural | None = None
+    order_by: str | None = None
+    batch_size: Number | None = None
+    top_n: Number | None = None
+    skip_n: Number | None = None
+    timestamp: str | None = None
+    lease_period: str | None = None
+    message_type: str | None = None
+    user_id: str | None = None
+    password: str | None = None
+    short_version: str | None = None
+    long_version: str | None = None
+    matches: Number | None = None
+    topic_matches: Number | None = None
+    records_returned: Number | None = None
+    records_inserted: Number | None = None
+    records_updated: Number | None = None
+    records_deleted: Number | None = None
+    length: Number | None = None
+    data_only: bool | None = None
+    send_empty: bool | None = None
+    send_keys: bool | None = None
+    send_matching_ids: bool | None = None
+    send_oof: bool | None = None
+    grace_period: Natural | None = None
+
+    @property
+    def filter(self) -> str | None:
+        """The content filter."""
+        return self.short_filter if self.short_filter is not None else self.long_filter
+
+    @property
+    def options(self) -> str | None:
+        """The command's options, comma separated."""
+        return self.short_options if self.short_options is not None else self.long_options
+
+    @property
+    def version(self) -> str | None:
+        """The version of the peer."""
+        return self.short_version if self.short_version is not None else self.long_version
+
+
+class HeaderError(ValueError):
+    """A header is well-formed, but a key has a value that it cannot have.
+
+    Attributes:
+        header: the other keys, so that the sender can be told.
+    """
+
+    def __init__(self, message: str, header: Header) -> None:
+        super().__init__(message)
+        self.header = header
+
+
+LONGEST_NAME: Final = 1024
+_LONGEST: Final = {
+    "client_name": LONGEST_NAME,
+    "user_id": LONGEST_NAME,
+    "command_id": LONGEST_NAME,
+    "topic": 65_535,
+    "sow_key": 65_535,
+    "correlation_id": 65_535,
+    "sub_id": 1_000_000,  # these two may be lists
+    "query_id": 1_000_000,
+}
+"""Characters of texts that are kept, repeated in messages to others, and logged."""
+
+_LONGEST_SHOWN: Final = 64
+"""Characters of a value that are repeated when it is refused."""
+
+_decode: Final = msgspec.json.Decoder(Header, strict=False).decode
+_EMPTY: Final = b'""'
+encode_header: Final = msgspec.json.Encoder().encode
+"""A Header as the bytes that go on the wire."""
+json_text: Final = msgspec.json.encode
+"""A text as a JSON string, quotes included, in bytes: for headers that are put together."""
+
+
+_GLANCE_SEQUENCE: Final = re.compile(rb'[{,]"s":"?([0-9]{1,19})"?[,}]')
+_GLANCE: Final = re.compile(rb'"(c|cid|a)":"([^"\\]{0,256})"')
+_LONG_NAMES: Final = {"p": "publish"}
+
+
+def command_name(command: str) -> str:
+    """What people call a command, which may have a shorter name on the wire."""
+    return _LONG_NAMES.get(command, command)
+
+
+def is_plain_text(text: str) -> bool:
+    """Whether a text is as it is between the quotes of a JSON string."""
+    return text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
+
+
+def decode_frame(header: bytes, body: bytes, longest: int = MAXIMUM_FRAME) -> tuple[Header, bytes]:
+    """Decode the header of a frame.
+
+    Args:
+        header: the header's bytes as the frame reader cut them.
+        body: the body's bytes as the frame reader cut them.
+        longest: how far it is looked for the end of a header that has a brace in a string.
+
+    Returns:
+        The header, and the body (another one where the reader had cut at a brace in a string).
+
+    Raises:
+        FrameError: the header is not a flat JSON object.
+        HeaderError: a key has a value that it cannot have.
+        LongHeaderError: the header is longer than that.
+    """
+    try:
+        decoded = _read(header)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        header, body = split_at_header_end(header, body, longest)
+        try:
+            decoded = _read(header)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            problem = _why_unreadable(header, error)
+            raise FrameError(f"the header cannot be read: {problem}") from None
+    if len(header) > LONGEST_NAME:
+        _check_lengths(decoded)
+    return decoded, body
+
+
+def _why_unreadable(header: bytes, error: Exception) -> str:
+    """What is wrong with a header and where, without quoting it (see `FrameError`)."""
+    try:
+        header.decode()
+    except UnicodeDecodeError as bad:
+        return f"it is not in UTF-8: {bad.reason} (byte {bad.start})"
+    return str(error)
+
+
+def glance_at(header: bytes) -> Header:
+    """What both ends of a header say that is too long to be decoded: whom to answer, and how."""
+    ends = header[:4096] + header[-4096:]
+    keys = {key.decode(): value.decode("latin-1") for key, value in _GLANCE.findall(ends)}
+    number = _GLANCE_SEQUENCE.search(ends)
+    return Header(
+        command=keys.get("c", ""),
+        command_id=keys.get("cid"),
+        acks=keys.get("a"),
+        sequence=None if number is None else int(number[1]),
+    )
+
+
+def _check_lengths(header: Header) -> None:
+    """Refuse texts that are too long to be what they should be.
+
+    Raises:
+        HeaderError: there are some.
+    """
+    faults = {
+        name: f"{_WIRE_KEYS.get(name, name)} has {len(text)} characters, expected {most} at most"
+        for name, most in _LONGEST.items()
+        if (text := getattr(header, name)) is not None and len(text) > most
+    }
+    if faults:
+        short = msgspec.structs.replace(header, **dict.fromkeys(faults))
+        raise HeaderError("; ".join(faults.values()), short)
+
+
+def _read(header: bytes) -> Header:
+    if _EMPTY in header:
+        return _read_loosely(header)
+    try:
+        return _decode(header)
+    except msgspec.ValidationError:
+        return _read_loosely(header)
+
+
+def _read_loosely(header: bytes) -> Header:
+    """Read a header that writes texts as bare numbers, refusing what makes no sense either way.
+
+    Clients that always send the same keys leave the texts of some empty: these say nothing.
+    """
+    keys = msgspec.json.decode(header, type=dict[str, object])
+    known: dict[str, object] = {}
+    faults: list[str] = []
+    for field in msgspec.structs.fields(Header):
+        value = keys.get(field.encode_name)
+        if value is None or value == "":
+            continue
+        read, expected = _READERS.get(field.type, (_as_text, "text"))
+        try:
+            known[field.encode_name] = read(value)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            faults.append(f"{field.encode_name} is {_shown(value)}, expected {expected}")
+    decoded = msgspec.convert(known, Header, str_keys=True)
+    if faults:
+        raise HeaderError("; ".join(faults), decoded)
+    return decoded
+
+
+def _shown(value: object) -> str:
+    """A value that a key cannot have, for people: only what was meant to be a number or a flag.
+
+    What should have been a text is a list or an object here. It may be a password, which is not
+    quoted, nor is what is in it.
+    """
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def _as_number(value: object) -> int:
+    number = int(value) if isinstance(value, str | int | float) else None
+    if number is None or (isinstance(value, float) and number != value):
+        raise TypeError
+    if not -_LARGEST <= number <= _LARGEST:
+        raise ValueError
+    return number
+
+
+def _as_natural(value: object) -> int:
+    number = _as_number(value)
+    if number < 0:
+        raise ValueError
+    return number
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise TypeError
+
+
+_FLAGS: Final = {"true": True, "1": True, "false": False, "0": False}
+
+
+def _as_flag(value: object) -> bool:
+    return _FLAGS[str(value).lower()]
+
+
+_READERS: Final[Mapping[object, tuple[Callable[[object], object], str]]] = {
+    Number | None: (_as_number, "a number of 64 bits"),
+    Natural | None: (_as_natural, f"a number from 0 to {_LARGEST}"),
+    bool | None: (_as_flag, "true or false"),
+}
+"""How a value of a type is read, and what to call it."""

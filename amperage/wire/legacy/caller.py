@@ -1,0 +1,64 @@
+"""The client's side of one connection of a legacy protocol, without I/O.
+
+What the client sends in frames of the amps protocol becomes messages of the legacy one, and what
+the server answers becomes such frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from amperage.wire.framing import Frame
+from amperage.wire.legacy.translation import LENGTH, Fields, MessageReader, first_frame, open_header
+
+_OF_A_RECORD: Final = ("k", "x", "l")
+"""What belongs to a record of a query, and not to the batch that it comes in."""
+
+_encode_fields: Final = msgspec.json.encode
+
+
+class LegacyCaller(MessageReader):
+    """Translates between a client that speaks the amps protocol and a server's legacy transport."""
+
+    __slots__ = ()
+
+    def encode(self, frames: bytes) -> bytes:
+        """Turn frames of the amps protocol into messages of the server's.
+
+        Args:
+            frames: one or more whole frames. A field that the legacy protocols do not have, such as
+                `orderby`, is left out.
+        """
+        messages = []
+        position, size = 0, len(frames)
+        while position < size:
+            header, body, position = first_frame(frames, position)
+            fields, _, body = open_header(header, body)
+            messages.append(self._message(fields, body))
+        return b"".join(messages)
+
+    def _message(self, fields: Fields, body: bytes) -> bytes:
+        dialect = self._dialect
+        if fields["c"] == "p":
+            fields["c"] = "publish"
+        head = dialect.write((key, str(value)) for key, value in fields.items())
+        content = head + dialect.embed(body) + dialect.tail
+        return LENGTH.pack(len(content)) + content
+
+    def _translate(self, message: bytes) -> Frame:
+        fields, body_start = self._dialect.read(message)
+        body = b"" if body_start is None else self._dialect.body(message, body_start)
+        if fields.get("c") == "sow":
+            fields, body = _batch_of_one(fields, body)
+        return _encode_fields(fields), body
+
+
+def _batch_of_one(fields: Mapping[str, str], body: bytes) -> tuple[dict[str, str], bytes]:
+    """A record as the amps protocol has it: with a header of its own, behind that of its batch."""
+    record = {key: fields[key] for key in _OF_A_RECORD if key in fields}
+    record["l"] = str(len(body))
+    batch = {key: value for key, value in fields.items() if key not in _OF_A_RECORD}
+    return batch, _encode_fields(record) + body

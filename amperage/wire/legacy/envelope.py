@@ -1,0 +1,218 @@
+"""Envelopes of the protocols xml and soap: a SOAP header with one element per field, and a body.
+
+Only the header is parsed. A body is what stands between the tags of the Body element, byte for
+byte: it is parsed, if anybody needs a field of it, by its message type. So the reader stops at the
+start tag of the body, and finds the end from the back of the message.
+
+Names are taken without their prefixes, declared or not: the envelopes in the reference do not
+declare theirs (AMPS User Guide, Out-of-Focus Messages and Event Topics).
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Final, Self
+from xml.parsers import expat  # document types, and with them entities, are refused below
+
+from amperage.wire.framing import FrameError
+from amperage.wire.legacy.dialect import Opened
+from amperage.wire.legacy.fields import BY_KEY, FIELDS
+
+_KEYS: Final = {field.element: field.key for field in FIELDS}
+_ELEMENTS: Final = {key: field.element for key, field in BY_KEY.items()}
+
+_DECLARATION: Final = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*+<\?xml\s[^<>]{0,200}?"
+    rb"(?:encoding\s*=\s*[\"'](?P<encoding>[^\"'<>]{1,40})[\"'][^<>]{0,200})?\?>"
+)
+_TAG: Final = re.compile(rb"<(?:[^>\"']|\"[^\"]*\"|'[^']*')*+>")
+_CLOSING: Final = re.compile(rb"</(?:[^<>\s:]+:)?Body\s*>\s*</(?:[^<>\s:]+:)?Envelope\s*>\s*")
+_ENCODINGS: Final = {b"utf-8": "utf-8", b"us-ascii": "us-ascii", b"iso-8859-1": "iso-8859-1"}
+_FIRST_PIECE: Final = 1024
+_FIELD_DEPTH: Final = 3  # Envelope, Header and the field itself
+_NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+_NAMESPACE: Final = ' xmlns:SOAP-ENV="http://schemas.xmlsoap.org/soap/envelope/"'
+_HEAD: Final = (
+    '<?xml version="1.0" encoding="utf-8"?>'
+    "<SOAP-ENV:Envelope{namespace}><SOAP-ENV:Header>{fields}</SOAP-ENV:Header><SOAP-ENV:Body>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeDialect:
+    """Messages of the protocols xml and soap.
+
+    Attributes:
+        namespaces: whether envelopes that are sent declare the namespace of SOAP.
+    """
+
+    namespaces: bool
+
+    def read(self, message: bytes) -> Opened:
+        """Read the header of a message, see `Dialect.read`."""
+        header = _Header(_encoding(message))
+        try:
+            for piece in _pieces(message):
+                header.parse(piece)
+            header.parse(b"", is_last=True)
+        except _BodyReached as reached:
+            tag = _TAG.match(message, reached.index)
+            assert tag is not None  # noqa: S101 - the parser has just read it
+            return Opened(header.fields, tag.end())
+        except expat.ExpatError as error:
+            raise FrameError(f"the envelope cannot be read: {error}") from None
+        return Opened(header.fields, None)
+
+    def body(self, message: bytes, body_start: int) -> bytes:
+        """The body of a message, in UTF-8 whatever the envelope is in."""
+        if message[body_start - 2 : body_start] == b"/>":
+            return b""
+        last_tag = message.rfind(b"</", body_start)
+        end = message.rfind(b"</", body_start, max(last_tag, body_start))
+        if end < 0 or _CLOSING.fullmatch(message, end) is None:
+            raise FrameError("the envelope does not end after its body")
+        body = message[body_start:end]
+        return body if body.isascii() else _in_utf8(body, _encoding(message))
+
+    def embed(self, body: bytes) -> bytes:
+        """A body without an XML declaration, which may stand at the start of a message only."""
+        declaration = _DECLARATION.match(body)
+        if declaration is None:
+            return body
+        declared = (declaration["encoding"] or b"utf-8").lower()
+        return _in_utf8(body[declaration.end() :], _ENCODINGS.get(declared, "utf-8"))
+
+    def write(self, fields: Iterable[tuple[str, str]]) -> bytes:
+        """The beginning of an envelope, up to its body."""
+        elements = [
+            f"<{_ELEMENTS[key]}>{_text(value)}</{_ELEMENTS[key]}>"
+            for key, value in fields
+            if key in _ELEMENTS
+        ]
+        namespace = _NAMESPACE if self.namespaces else ""
+        return _HEAD.format(namespace=namespace, fields="".join(elements)).encode()
+
+    @property
+    def tail(self) -> bytes:
+        """The end of an envelope."""
+        return b"</SOAP-ENV:Body></SOAP-ENV:Envelope>"
+
+    def with_namespaces(self, *, declared: bool) -> Self:
+        """The dialect with the namespace of SOAP declared, or not."""
+        return replace(self, namespaces=declared)
+
+
+class _BodyReached(Exception):
+    """The header has been read, and the body begins.
+
+    Attributes:
+        index: where the start tag of the body is, in bytes from the start of the message.
+    """
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self.index = index
+
+
+class _Header:
+    """Collects the fields of an envelope's header.
+
+    Args:
+        encoding: that of the envelope.
+    """
+
+    def __init__(self, encoding: str) -> None:
+        self.fields: dict[str, str] = {}
+        self._depth = 0
+        self._text: list[str] = []
+        self._parser = parser = expat.ParserCreate(encoding)
+        parser.buffer_text = True
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._take_text
+        parser.StartDoctypeDeclHandler = _refuse_doctype
+
+    def parse(self, piece: bytes, *, is_last: bool = False) -> None:
+        """Read the next piece of an envelope.
+
+        Raises:
+            _BodyReached: the header is complete.
+            FrameError: it is no envelope.
+            expat.ExpatError: it is no XML.
+        """
+        self._parser.Parse(piece, is_last)
+
+    def _start(self, name: str, _attributes: dict[str, str]) -> None:
+        name = _local(name)
+        if self._depth == 0 and name != "Envelope":
+            raise FrameError("the outermost element is no Envelope")
+        if self._depth == 1 and name == "Body":
+            raise _BodyReached(self._parser.CurrentByteIndex)
+        if self._depth == 1 and name != "Header":
+            raise FrameError("the envelope has something else than a Header or a Body in it")
+        self._depth += 1
+
+    def _end(self, name: str) -> None:
+        if self._depth == _FIELD_DEPTH:
+            key = _KEYS.get(_local(name))
+            value = "".join(self._text).strip()
+            if key is not None and value:
+                self.fields[key] = value
+            self._text.clear()
+        self._depth -= 1
+
+    def _take_text(self, text: str) -> None:
+        if self._depth == _FIELD_DEPTH:
+            self._text.append(text)
+
+
+def _local(name: str) -> str:
+    return name.rpartition(":")[2]
+
+
+def _pieces(message: bytes) -> Iterator[bytes]:
+    """A message in pieces that grow.
+
+    A piece is always parsed to its end, so that the first ones should not be much longer than a
+    header; with pieces of one size, a long token would be looked at again and again.
+    """
+    start, size = 0, _FIRST_PIECE
+    while start < len(message):
+        yield message[start : start + size]
+        start += size
+        size *= 2
+
+
+def _text(value: str) -> str:
+    """A text in XML; what XML cannot express becomes U+FFFD."""
+    return escape(_NOT_XML.sub("\ufffd", value), quote=False)
+
+
+def _refuse_doctype(*_declaration: object) -> None:
+    raise FrameError("document type declarations are not accepted")
+
+
+def _encoding(message: bytes) -> str:
+    """The encoding of an envelope.
+
+    Raises:
+        FrameError: it is none that can be read.
+    """
+    declaration = _DECLARATION.match(message)
+    declared = (declaration["encoding"] if declaration else None) or b"utf-8"
+    if b"\x00" in message[:2] or message[:2] in (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE):
+        declared = b"utf-16"  # the parser would find out, and count in other bytes
+    encoding = _ENCODINGS.get(declared.lower())
+    if encoding is None:
+        expected = ", ".join(name.upper() for name in _ENCODINGS.values())
+        raise FrameError(f"an envelope in {declared.decode('latin-1')}, expected one of {expected}")
+    return encoding
+
+
+def _in_utf8(body: bytes, encoding: str) -> bytes:
+    return body.decode(encoding).encode() if encoding == "iso-8859-1" else body

@@ -1,0 +1,75 @@
+"""Headers of the protocols fix and nvfix: numeric tags, a separator, and then the body."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Self
+
+from amperage.wire.framing import FrameError
+from amperage.wire.legacy.dialect import Opened
+from amperage.wire.legacy.fields import BY_KEY, FIELDS
+
+_KEYS: Final = {field.tag: field.key for field in FIELDS}
+_TAGS: Final = {key: field.tag for key, field in BY_KEY.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class FixDialect:
+    """Messages of the protocols fix and nvfix, which have the same headers.
+
+    Attributes:
+        field_separator: the character behind each field.
+        header_separator: the character between header and body.
+    """
+
+    field_separator: str = "\x01"
+    header_separator: str = "\x02"
+
+    def read(self, message: bytes) -> Opened:
+        """Read the header of a message, see `Dialect.read`."""
+        end = message.find(self.header_separator.encode())
+        header = message if end < 0 else message[:end]
+        try:
+            text = header.decode()
+        except UnicodeDecodeError as error:
+            where = f"{error.reason} (byte {error.start})"
+            raise FrameError(f"the header is not in UTF-8: {where}") from None
+        fields = {}
+        for field in text.split(self.field_separator):
+            tag, _, value = field.partition("=")
+            if value and tag in _KEYS:
+                fields[_KEYS[tag]] = value
+        if message.startswith(b"{") and not fields:
+            raise FrameError("a header of the protocol amps, expected FIX tags")
+        return Opened(fields, None if end < 0 else end + 1)
+
+    def body(self, message: bytes, body_start: int) -> bytes:
+        """The body of a message: everything behind the header."""
+        return message[body_start:]
+
+    def embed(self, body: bytes) -> bytes:
+        """A body as it is."""
+        return body
+
+    def write(self, fields: Iterable[tuple[str, str]]) -> bytes:
+        """The header of a message, with the separator behind it."""
+        parts = [
+            f"{_TAGS[key]}={self._without_separators(value)}{self.field_separator}"
+            for key, value in fields
+            if key in _TAGS
+        ]
+        return ("".join(parts) + self.header_separator).encode()
+
+    @property
+    def tail(self) -> bytes:
+        """Nothing stands behind a body."""
+        return b""
+
+    def with_namespaces(self, *, declared: bool) -> Self:  # noqa: ARG002 - FIX has none
+        """The dialect as it is."""
+        return self
+
+    def _without_separators(self, value: str) -> str:
+        """A value that ends no field; FIX has no way to write a separator in one."""
+        return value.replace(self.field_separator, " ").replace(self.header_separator, " ")

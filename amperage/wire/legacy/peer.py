@@ -1,0 +1,156 @@
+"""The server's side of one connection of a legacy protocol, without I/O.
+
+What the peer sends becomes frames of the amps protocol, and what it is sent is made from such
+frames. Publishers send one header over and over, and so does the server: both ways the translation
+of a header is remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from amperage.wire.framing import MAXIMUM_FRAME, Frame
+from amperage.wire.legacy.dialect import Dialect
+from amperage.wire.legacy.fields import as_amps, is_true
+from amperage.wire.legacy.translation import LENGTH, Fields, MessageReader, first_frame, open_header
+
+_PUBLISHES: Final = ("publish", "p", "delta_publish")
+_SUBSCRIBES: Final = (
+    "subscribe",
+    "delta_subscribe",
+    "sow_and_subscribe",
+    "sow_and_delta_subscribe",
+)
+_MOST_WRAPPINGS_KEPT: Final = 1024
+_LONGEST_HEADER_KEPT: Final = 512
+_MOST_DATA_ONLY: Final = 10_000
+
+_Wrapping = tuple[bytes, bytes]
+_encode_fields: Final = msgspec.json.encode
+
+
+class LegacyPeer(MessageReader):
+    """Translates between a peer of a legacy protocol and the amps protocol.
+
+    Args:
+        dialect: the format of the peer's messages.
+        limit: the longest message, in bytes.
+    """
+
+    __slots__ = ("_data_only", "_ids_made", "_last_header", "_last_start", "_wrappings")
+
+    def __init__(self, dialect: Dialect, limit: int = MAXIMUM_FRAME) -> None:
+        super().__init__(dialect, limit)
+        self._last_start: bytes | None = None  # a publish up to its body, and its translation
+        self._last_header = b""
+        self._wrappings: dict[tuple[bytes, int], _Wrapping] = {}
+        self._data_only: set[str] = set()  # subscriptions that want bodies and nothing else
+        self._ids_made = 0
+
+    def encode(self, frames: bytes) -> bytes:
+        """Turn frames of the amps protocol into messages of the peer's.
+
+        Args:
+            frames: one or more whole frames.
+        """
+        messages = []
+        position, size = 0, len(frames)
+        while position < size:
+            header, body, position = first_frame(frames, position)
+            messages += self._messages(header, body)
+        return b"".join(messages)
+
+    def _translate(self, message: bytes) -> Frame:
+        dialect = self._dialect
+        last_start = self._last_start
+        if last_start is not None and message.startswith(last_start):
+            return self._last_header, dialect.body(message, len(last_start))
+        fields, body_start = dialect.read(message)
+        header = as_amps(fields)
+        self._note(header)
+        encoded = _encode_fields(header)
+        if body_start is None:
+            return encoded, b""
+        if header.get("c") in _PUBLISHES and body_start <= _LONGEST_HEADER_KEPT:
+            self._last_start, self._last_header = message[:body_start], encoded
+        return encoded, dialect.body(message, body_start)
+
+    def _note(self, header: dict[str, str]) -> None:
+        """Take out of a command's header what it says about the form of messages."""
+        use_namespaces = header.pop("use_ns", None)
+        if use_namespaces is not None:
+            self._dialect = self._dialect.with_namespaces(declared=is_true(use_namespaces))
+            self._wrappings.clear()
+        data_only = is_true(header.pop("data_only", ""))
+        command = header.get("c")
+        if command in _SUBSCRIBES:
+            self._note_subscription(header, data_only=data_only)
+        elif command == "unsubscribe":
+            ended = {sub_id.strip() for sub_id in header.get("sub_id", "").split(",")}
+            self._data_only = set() if ended == {"all"} else self._data_only - ended
+
+    def _note_subscription(self, header: dict[str, str], *, data_only: bool) -> None:
+        self._wrappings.clear()
+        if data_only and len(self._data_only) < _MOST_DATA_ONLY:
+            self._data_only.add(header.setdefault("sub_id", header.get("cid") or self._make_id()))
+        else:
+            self._data_only.discard(header.get("sub_id") or header.get("cid", ""))
+
+    def _make_id(self) -> str:
+        self._ids_made += 1
+        return f"data-only-{self._ids_made}"
+
+    def _messages(self, header: bytes, body: bytes) -> list[bytes]:
+        """The messages that a frame stands for: one, or one for each record of a batch."""
+        embedded = self._dialect.embed(body)
+        wrapping = self._wrappings.get((header, len(embedded)))
+        if wrapping is not None:
+            return [_framed(wrapping, embedded)]
+        fields, whole_header, body = open_header(header, body)
+        if fields.get("c") == "sow":
+            return [
+                self._message({**fields, **record, "bs": 1}, record_body)
+                for record, record_body in _records(body)
+            ]
+        message = self._message(fields, body)
+        if whole_header == header:
+            self._remember(header, fields, len(embedded))
+        return [message]
+
+    def _message(self, fields: Fields, body: bytes) -> bytes:
+        embedded = self._dialect.embed(body)
+        return _framed(self._wrapping(fields, len(embedded)), embedded)
+
+    def _remember(self, header: bytes, fields: Fields, body_length: int) -> None:
+        if len(self._wrappings) >= _MOST_WRAPPINGS_KEPT:
+            self._wrappings.clear()
+        self._wrappings[header, body_length] = self._wrapping(fields, body_length)
+
+    def _wrapping(self, fields: Fields, body_length: int) -> _Wrapping:
+        """What stands before and behind a body of a message with these fields."""
+        if fields.get("c") == "p":
+            if self._data_only.issuperset(str(fields.get("sids", "")).split(",")):
+                return b"", b""
+            fields = {**fields, "c": "publish"}
+        if "l" in fields:
+            fields = {**fields, "l": body_length}
+        head = self._dialect.write((key, str(value)) for key, value in fields.items())
+        return head, self._dialect.tail
+
+
+def _framed(wrapping: _Wrapping, body: bytes) -> bytes:
+    head, tail = wrapping
+    return LENGTH.pack(len(head) + len(body) + len(tail)) + head + body + tail
+
+
+def _records(batch: bytes) -> Iterator[tuple[Fields, bytes]]:
+    """The records of a batch: the fields of each, and its body."""
+    while batch:
+        header_end = batch.index(b"}") + 1
+        fields, _, rest = open_header(batch[:header_end], batch[header_end:])
+        length = int(str(fields["l"]))
+        yield fields, rest[:length]
+        batch = rest[length:]

@@ -1,0 +1,101 @@
+"""What both ends of a connection of a legacy protocol share.
+
+Messages are cut off the stream by their lengths, and frames of the amps protocol are taken apart.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from struct import Struct
+from typing import Final
+
+import msgspec
+
+from amperage.wire.framing import MAXIMUM_FRAME, Frame, FrameError, FrameReader, split_at_header_end
+from amperage.wire.legacy.dialect import Dialect
+
+LENGTH: Final = Struct(">I")
+"""What stands before each message, and before each frame."""
+
+Fields = dict[str, object]
+"""The fields of a header of the amps protocol, by their keys."""
+
+_decode_fields: Final = msgspec.json.Decoder(Fields).decode
+
+
+class MessageReader(FrameReader, ABC):
+    """Cuts messages of a legacy protocol off a stream, and makes frames of the amps protocol.
+
+    Args:
+        dialect: the format of the messages.
+        limit: the longest message, in bytes.
+    """
+
+    __slots__ = ("_dialect",)
+
+    def __init__(self, dialect: Dialect, limit: int = MAXIMUM_FRAME) -> None:
+        super().__init__(limit)
+        self._dialect = dialect
+
+    @abstractmethod
+    def _translate(self, message: bytes) -> Frame:
+        """Make a frame of a message.
+
+        Raises:
+            FrameError: it is none of the protocol.
+        """
+
+    def _split(self, chunk: bytes) -> list[Frame]:
+        """Cut messages off the stream, and translate them."""
+        frames: list[Frame] = []
+        position, size = 0, len(chunk)
+        while size - position >= LENGTH.size:
+            start = position + LENGTH.size
+            end = start + LENGTH.unpack_from(chunk, position)[0]
+            if end - start > self._limit:
+                self.error = FrameError(
+                    f"a message of {end - start} bytes is over the limit of {self._limit}"
+                )
+                return frames
+            if end > size:
+                self._wait_for(end - size, chunk, position)
+                return frames
+            try:
+                frames.append(self._translate(chunk[start:end]))
+            except FrameError as error:
+                self.error = error
+                return frames
+            position = end
+        if position < size:
+            self._wait_for(LENGTH.size - (size - position), chunk, position)
+        return frames
+
+
+def first_frame(frames: bytes, position: int) -> tuple[bytes, bytes, int]:
+    """Cut a frame off a row of whole ones.
+
+    Args:
+        frames: they.
+        position: where the frame begins.
+
+    Returns:
+        What ends with the first closing brace, which nearly always is the header, the rest of the
+        frame, and where the next one begins.
+    """
+    start = position + LENGTH.size
+    end = start + LENGTH.unpack_from(frames, position)[0]
+    header_end = frames.index(b"}", start) + 1
+    return frames[start:header_end], frames[header_end:end], end
+
+
+def open_header(header: bytes, body: bytes) -> tuple[Fields, bytes, bytes]:
+    """Read a header of one's own that may have been cut at a brace inside a text.
+
+    Returns:
+        The fields of the header, the whole header, and the body.
+    """
+    try:
+        return _decode_fields(header), header, body
+    except msgspec.DecodeError:
+        header, body = split_at_header_end(header, body)
+        return _decode_fields(header), header, body

@@ -1,0 +1,128 @@
+"""What may stand before the first frame of an amps connection.
+
+    frames                                    00 00 01 2c {"c":"logon" ...
+    HTTP preflight, answered, then frames     GET /amps/json HTTP/1.1 ... Upgrade: ...
+    zlib, both ways from now on               78 9c ...
+    HTTP preflight, then zlib
+
+The first byte tells them apart: the length of a frame within the limit begins with a byte of at
+most 0x0c, an HTTP request that asks for an upgrade with "G", and a zlib stream with 0x78. Nothing
+of this is configured; the peer chooses (AMPS User Guide, HTTP Preflight and TCP Connections). A
+peer that has come to the wrong port is told by its first byte, too.
+
+`Opening` takes the bytes of a new connection until it knows. It does no I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from websockets.utils import accept_key
+
+from amperage.wire.framing import FrameError
+
+_GET: Final = ord("G")
+_ZLIB: Final = 0x78
+_END_OF_REQUEST: Final = b"\r\n\r\n"
+_LONGEST_REQUEST: Final = 16 * 1024
+_REQUEST_LINE: Final = re.compile(r"GET \S+ HTTP/1\.\d")
+_TOKEN: Final = re.compile(r"[\w!#$%&'*+.^`|~/-]+", re.ASCII)
+
+_STRANGERS: Final = {
+    0x16: "a TLS handshake: this transport has no TLS",
+    0x81: "a websocket message: this transport does not speak websocket",
+    0x82: "a websocket message: this transport does not speak websocket",
+    **dict.fromkeys(b"CDHOPT", "an HTTP request: this is the port of an AMPS transport"),
+}
+"""Those whom a first byte gives away: it would begin the length of a frame over the limit."""
+
+_UPGRADE_REQUIRED: Final = (
+    b"HTTP/1.1 426 Upgrade Required\r\n"
+    b"Upgrade: amps\r\nConnection: Upgrade, close\r\nContent-Type: text/plain\r\n\r\n"
+    b"This is the port of an AMPS transport. A client that connects through an HTTP proxy asks for"
+    b" an upgrade first.\n"
+)
+
+
+class Opening:
+    """Finds out how a connection begins.
+
+    Attributes:
+        reply: bytes for the peer, to be sent as soon as there are any.
+        is_complete: whether it is known how the connection goes on.
+        is_compressed: whether what follows is compressed with zlib, in both directions.
+    """
+
+    __slots__ = ("_preflight_done", "_request", "is_complete", "is_compressed", "reply")
+
+    def __init__(self) -> None:
+        self.reply = b""
+        self.is_complete = False
+        self.is_compressed = False
+        self._preflight_done = False
+        self._request = b""  # what has come of an HTTP request
+
+    @property
+    def has_partial_request(self) -> bool:
+        """Whether an HTTP request has begun and not ended."""
+        return bool(self._request)
+
+    def feed(self, data: bytes) -> bytes:
+        """Take bytes of the connection.
+
+        Returns:
+            Those of them, and of what was fed before, that do not belong to the opening.
+
+        Raises:
+            FrameError: the peer sent an HTTP request that is none, or is no preflight; or speaks
+                another protocol.
+        """
+        if not data:
+            return data
+        if not self._request and (stranger := _STRANGERS.get(data[0])) is not None:
+            raise FrameError(stranger)
+        if self._request or (data[0] == _GET and not self._preflight_done):
+            return self._take_request(self._request + data)
+        self.is_complete = True
+        self.is_compressed = data[0] == _ZLIB
+        return data
+
+    def _take_request(self, request: bytes) -> bytes:
+        end = request.find(_END_OF_REQUEST, 0, _LONGEST_REQUEST)
+        if end < 0:
+            if len(request) >= _LONGEST_REQUEST:
+                raise FrameError(f"an HTTP request over the limit of {_LONGEST_REQUEST} bytes")
+            self._request = request
+            return b""
+        self._request = b""
+        self._preflight_done = True
+        headers = _read_headers(request[:end])
+        protocol = _TOKEN.match(headers.get("upgrade", ""))
+        if protocol is None:
+            self.reply = _UPGRADE_REQUIRED
+            raise FrameError("an HTTP request that asks for no upgrade")
+        self.reply = _switching_protocols(protocol[0], headers.get("sec-websocket-key"))
+        return self.feed(request[end + len(_END_OF_REQUEST) :])
+
+
+def _read_headers(request: bytes) -> dict[str, str]:
+    """The headers of an HTTP request, by their names in lower case."""
+    line, *lines = request.decode("latin-1").split("\r\n")
+    if _REQUEST_LINE.fullmatch(line) is None:
+        raise FrameError("an HTTP request whose first line is not GET, a path and HTTP/1.x")
+    headers = (header.partition(":") for header in lines)
+    return {name.strip().lower(): value.strip() for name, _, value in headers}
+
+
+def _switching_protocols(protocol: str, key: str | None) -> bytes:
+    """Agree to an upgrade.
+
+    The protocol is the peer's own word. Proxies that take the preflight for a websocket's look for
+    the answer to its key.
+    """
+    answer = "" if key is None else f"Sec-WebSocket-Accept: {accept_key(key)}\r\n"
+    return (
+        f"HTTP/1.1 101 Switching Protocols\r\nUpgrade: {protocol}\r\nConnection: Upgrade\r\n"
+        f"{answer}\r\n"
+    ).encode("ascii")

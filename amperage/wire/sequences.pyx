@@ -1,0 +1,52 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Sequence numbers of messages in a row, from their digits.
+
+Publishers count, so most are a range: that is known after one look at the digits, takes no object
+for each, and whoever is given it need not look at any number.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport uint64_t
+
+from amperage.wire.places cimport Places
+
+cdef enum:
+    MOST_DIGITS = 18  # of which any number fits
+
+
+def numbers_of(digits):
+    cdef Py_ssize_t count = len(digits), at
+    cdef uint64_t number = 0, first = 0
+    if not count:
+        return ()
+    for at in range(count):
+        if not read_number(digits, at, &number):
+            return list(map(int, digits))
+        if not at:
+            first = number
+        elif number != first + <uint64_t>at:
+            return list(map(int, digits))
+    return range(first, first + <uint64_t>count)
+
+
+cdef bint read_number(digits, Py_ssize_t which, uint64_t *number) except -1:
+    """Read one of the numbers; tells whether it is written as numbers are."""
+    cdef Places places
+    cdef bytes piece
+    cdef const char *text
+    cdef Py_ssize_t size, at
+    if type(digits) is Places:
+        places = <Places>digits
+        text = PyBytes_AS_STRING(places.chunk) + places.first[which].start
+        size = places.first[which].size
+    else:
+        piece = digits[which]
+        text, size = PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece)
+    if not 0 < size <= MOST_DIGITS:
+        return False
+    number[0] = 0
+    for at in range(size):
+        if not c'0' <= text[at] <= c'9':
+            return False
+        number[0] = 10 * number[0] + <uint64_t>(text[at] - c'0')
+    return True

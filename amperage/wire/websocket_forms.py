@@ -1,0 +1,262 @@
+"""What websocket messages hold: one of three forms, which the peer's first message tells.
+
+    whole    {"c":"p","t":"orders"}{"id":1}               a header and its body
+    split    text                                         once; or: binary
+             02 00 00 00                                  how many messages follow, little-endian
+             {"c":"p","t":"orders"}
+             {"id":1}                                     bodies may come in any number of parts
+    stream   00 00 00 1e {"c":"p","t":"orders"}{"id":1}   frames, as connections without HTTP have
+
+Browsers speak the split form: what they are sent is handed to them message by message, so that
+headers are texts that JSON.parse takes, and bodies are texts or buffers, whichever they named. The
+first byte tells the other two apart: a frame within the limit begins with a byte of at most 0x0c.
+
+A form translates between messages and the length-prefixed frames that the rest of the server knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, Protocol
+
+import msgspec
+
+from amperage.wire.framing import (
+    MAXIMUM_FRAME,
+    Frame,
+    FrameError,
+    FrameReader,
+    HeadedParts,
+    contents,
+    header_end,
+    why_no_header,
+)
+
+_LENGTH: Final = Struct(">I")
+_COUNT: Final = Struct("<I")
+_OPENING_BRACE: Final = ord("{")
+_LARGEST_FIRST_BYTE: Final = MAXIMUM_FRAME >> 24
+_MODES: Final = {b"text": True, b"binary": False}
+_WITH_BODY: Final = (b'{"c":"p"', b'{"c":"oof"')
+_BATCH: Final = b'{"c":"sow"'
+
+Message = tuple[bytes, bool]
+"""The content of a websocket message, and whether it is a text message."""
+
+
+class Form(Protocol):
+    """Translates between the messages of one connection and frames."""
+
+    @property
+    def has_partial_command(self) -> bool:
+        """Whether the messages stopped inside a command."""
+
+    @property
+    def partial_size(self) -> int:
+        """Bytes that are kept of a command that is not complete."""
+
+    def drop(self) -> None:
+        """Let go of a command that is not complete; nothing more is read."""
+
+    def read(self, message: Message, frames: list[Frame]) -> None:
+        """Take a message from the peer.
+
+        Args:
+            message: the message.
+            frames: gets the commands that are complete with it.
+
+        Raises:
+            FrameError: it is not what has to come. Commands before it are among the frames.
+        """
+
+    def write(self, frames: bytes, *, as_text: bool) -> Iterator[Message]:
+        """The messages that frames stand for.
+
+        Args:
+            frames: one or more whole frames.
+            as_text: whether the connection's message type is a text; forms in which the peer says
+                what it wants pass over it.
+        """
+
+
+class WholeForm:
+    """One message is one header with its body."""
+
+    has_partial_command: Final = False
+    partial_size: Final = 0
+
+    def drop(self) -> None:
+        """There is never anything to let go of."""
+
+    def read(self, message: Message, frames: list[Frame]) -> None:
+        """Take a command. See `Form.read`."""
+        content, _ = message
+        header_end = content.find(b"}") + 1
+        if header_end == 0 or content[0] != _OPENING_BRACE:
+            raise FrameError(f"a message without a header: {why_no_header(content)}")
+        frames.append((content[:header_end], content[header_end:]))
+
+    def write(self, frames: bytes, *, as_text: bool) -> Iterator[Message]:
+        """A message for each frame. See `Form.write`."""
+        for start, end in contents(frames):
+            content = frames[start:end]
+            yield content, as_text and _is_utf8(content)
+
+
+class SplitForm:
+    """Headers and bodies are messages of their own.
+
+    Args:
+        text_bodies: whether the peer wants bodies as text messages. One that is not UTF-8 is sent
+            as binary all the same, since peers must give up the connection over it otherwise.
+    """
+
+    __slots__ = ("_body", "_header", "_missing", "_text_bodies")
+
+    def __init__(self, *, text_bodies: bool) -> None:
+        self._text_bodies = text_bodies
+        self._missing = 0  # messages of the command at hand that have not come yet
+        self._header: bytes | None = None
+        self._body: bytes | bytearray = b""
+
+    @property
+    def has_partial_command(self) -> bool:
+        """Whether the messages stopped inside a command."""
+        return self._missing > 0
+
+    @property
+    def partial_size(self) -> int:
+        """See `Form.partial_size`."""
+        return len(self._header or b"") + len(self._body)
+
+    def drop(self) -> None:
+        """See `Form.drop`."""
+        self._header, self._body = None, b""
+
+    def read(self, message: Message, frames: list[Frame]) -> None:
+        """Take a count, a header or a part of a body, whichever has to come. See `Form.read`."""
+        content, is_text = message
+        if self._missing == 0:
+            self._missing = _read_count(content, is_text=is_text)
+            return
+        if self._header is None:
+            self._header = content
+        else:
+            self._add_part(content)
+        self._missing -= 1
+        if self._missing == 0:
+            frames.append((self._header, bytes(self._body)))
+            self._header, self._body = None, b""
+
+    def write(self, frames: bytes, *, as_text: bool) -> Iterator[Message]:  # noqa: ARG002 - the peer has said what it wants
+        """Header and body of each frame; of a batch, those of each record. See `Form.write`."""
+        for start, end in contents(frames):
+            body_start = header_end(frames, start, end)
+            yield frames[start:body_start], True
+            if frames.startswith(_BATCH, start):
+                yield from self._records(frames, body_start, end)
+            elif body_start < end or frames.startswith(_WITH_BODY, start):
+                yield self._body_message(frames[body_start:end])
+
+    def _add_part(self, part: bytes) -> None:
+        """Add a part to the body; the first one, mostly the only one, is kept as it is."""
+        if len(self._body) + len(part) > MAXIMUM_FRAME:
+            raise FrameError(f"a body over the limit of {MAXIMUM_FRAME} bytes")
+        if not self._body:
+            self._body = part
+            return
+        if isinstance(self._body, bytes):
+            self._body = bytearray(self._body)
+        self._body += part
+
+    def _records(self, frames: bytes, position: int, end: int) -> Iterator[Message]:
+        while position < end:
+            body_start = header_end(frames, position, end)
+            header = frames[position:body_start]
+            yield header, True
+            position = body_start + _decode_record(header).length
+            yield self._body_message(frames[body_start:position])
+
+    def _body_message(self, body: bytes) -> Message:
+        return body, self._text_bodies and _is_utf8(body)
+
+
+class StreamForm:
+    """Binary messages hold what a stream would: frames with their lengths, cut anywhere."""
+
+    __slots__ = ("_reader",)
+
+    def __init__(self) -> None:
+        self._reader = FrameReader(parts=HeadedParts())
+
+    @property
+    def has_partial_command(self) -> bool:
+        """Whether the messages stopped inside a frame."""
+        return self._reader.has_partial_frame
+
+    @property
+    def partial_size(self) -> int:
+        """See `Form.partial_size`."""
+        return self._reader.partial_size
+
+    def drop(self) -> None:
+        """See `Form.drop`."""
+        self._reader.drop()
+
+    def read(self, message: Message, frames: list[Frame]) -> None:
+        """Take the next bytes of the stream. See `Form.read`."""
+        frames += self._reader.feed(message[0])
+        if self._reader.error is not None:
+            raise self._reader.error
+
+    def write(self, frames: bytes, *, as_text: bool) -> Iterator[Message]:  # noqa: ARG002 - lengths are no text
+        """A message for each frame, with its length. See `Form.write`."""
+        for start, end in contents(frames):
+            yield frames[start - _LENGTH.size : end], False
+
+
+def choose_form(message: Message) -> tuple[Form, bool]:
+    """The form that a peer's first message is in.
+
+    Returns:
+        The form, and whether it says nothing else: whether the message is not to be read.
+    """
+    content, is_text = message
+    if content in _MODES:
+        return SplitForm(text_bodies=_MODES[content]), True
+    if not is_text and content and content[0] <= _LARGEST_FIRST_BYTE:
+        return StreamForm(), False
+    return WholeForm(), False
+
+
+class _RecordHeader(msgspec.Struct):
+    """What has to be known of a record of a batch: the length of its body."""
+
+    length: int = msgspec.field(name="l")
+
+
+_decode_record: Final = msgspec.json.Decoder(_RecordHeader).decode
+
+
+def _read_count(content: bytes, *, is_text: bool) -> int:
+    """How many messages a command consists of besides the one that says so."""
+    count: int = 0
+    if len(content) == _COUNT.size and not is_text:
+        (count,) = _COUNT.unpack(content)
+    if count == 0:
+        raise FrameError(
+            "expected a binary message of 4 bytes with the number of messages that follow,"
+            f" not {'a text' if is_text else 'one'} of {len(content)} bytes"
+        )
+    return count
+
+
+def _is_utf8(message: bytes) -> bool:
+    if message.isascii():
+        return True
+    try:
+        message.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
