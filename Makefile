@@ -9,13 +9,13 @@ SERVER     := .venv/.server
 EVERYTHING := .venv/.everything
 # Of what setup.py compiles, the modules that amperage/forms.py lists are Python.
 BUILT_FROM := pyproject.toml setup.py config_schema/version.py \
-	$(shell find server -name '*.pyx' -o -name '*.pxd') \
-	$(wildcard amperage/forms.py $(shell sed -n 's#^    "\([a-z_]*\)\.\([a-z_]*\)",$$#server/\1/\2.py#p' amperage/forms.py 2>/dev/null))
+	$(shell find amperage server -name '*.pyx' -o -name '*.pxd') \
+	$(wildcard amperage/forms.py $(shell sed -n 's#^    "\([a-z_]*\)\.\([a-z_]*\)\.\([a-z_]*\)",$$#\1/\2/\3.py#p' amperage/forms.py 2>/dev/null))
 PIP        := $(BIN)/pip install --disable-pip-version-check --editable
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: run server install check test alltests lint bench docs pages help clean
+.PHONY: run server install check test alltests lint bench docs pages client help clean
 
 ## run: run a configuration (CONFIG=path/to/config.xml; a small sample without it)
 run: $(SERVER)
@@ -69,10 +69,14 @@ pages: $(SERVER)
 	$(BIN)/python scripts/make_completions.py
 	$(BIN)/python scripts/make_notebook.py
 
+## client: build the wheel of the client alone in dist/: pure Python, for machines without a compiler
+client:
+	$(PYTHON) -m pip wheel --disable-pip-version-check --no-deps --wheel-dir dist ./packaging/client
+
 ## clean: remove .venv and whatever was built
 clean:
 	rm -rf .venv build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find server -name '*.so' -delete -o -name '*.c' -delete -o -name '*.digest' -delete
+	find amperage server -name '*.so' -delete -o -name '*.c' -delete -o -name '*.digest' -delete
 
 ## help: print this list
 help:

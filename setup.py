@@ -20,9 +20,9 @@ from setuptools.errors import CCompilerError, CompileError
 
 _NEEDS = run_path("scripts/build_needs.py")
 _ADVICE: str = _NEEDS["ADVICE"]
-_SERVER = Path("server")
+_ROOT = Path()
 _FORMS = run_path("amperage/forms.py")
-_DIGEST: str = _FORMS["digest_of"](_SERVER)  # of what is about to be compiled
+_DIGEST: str = _FORMS["digest_of"](_ROOT)  # of what is about to be compiled
 # Python's own flags, which CFLAGS takes the place of: both compilers count on numbers that wrap.
 _ALWAYS = ["-fwrapv"]
 _SANITIZERS = os.environ.get("AMPERAGE_SANITIZE", "")
@@ -53,10 +53,10 @@ class BuildExtensions(build_ext):
             raise CompileError(f"missing: {', '.join(lacking)}\n{_ADVICE}")
         is_in_place = self.inplace or self.editable_mode
         if is_in_place:
-            _FORMS["forget_compiled"](_SERVER)
+            _FORMS["forget_compiled"](_ROOT)
         super().run()
         if is_in_place and not _IS_PURE:
-            _FORMS["note_digest"](_SERVER, _DIGEST)
+            _FORMS["note_digest"](_ROOT, _DIGEST)
 
     def build_extensions(self) -> None:
         """Compile all modules, also the sources of the largest side by side."""
@@ -128,12 +128,12 @@ def message_path() -> list[Extension]:
                 "--config-file=",
                 "--ignore-missing-imports",
                 "--follow-imports=silent",
-                *map(str, _FORMS["sources"](_SERVER)),
+                *map(str, _FORMS["sources"](_ROOT)),
             ],
             opt_level="1",  # keeps installing short; mostly, Python's API is called
             debug_level="0",
             multi_file=True,
-            group_name=f"server.{_FORMS['LIBRARY']}",
+            group_name=f"amperage.{_FORMS['LIBRARY']}",
             target_dir=str(target),
         )
     except SystemExit as error:  # mypyc has printed what it does not take
@@ -142,7 +142,7 @@ def message_path() -> list[Extension]:
         _take_back_when_cleared(source)
     for extension in made:
         # What a compiler newer than mypyc warns of is no reason not to install.
-        extension.include_dirs.append(str(target / _SERVER))
+        extension.include_dirs.append(str(target / "amperage"))
         arguments = extension.extra_compile_args
         extension.extra_compile_args = [one for one in arguments if one != "-Werror"]
     return made
@@ -150,7 +150,7 @@ def message_path() -> list[Extension]:
 
 setup(
     ext_modules=[
-        *cythonize(["server/**/*.pyx"]),
+        *cythonize(["amperage/**/*.pyx", "server/**/*.pyx"]),
         *([] if _IS_PURE or _IS_ASKED_ONLY else message_path()),
     ],
     cmdclass={"build_ext": BuildExtensions},

@@ -1,37 +1,40 @@
-"""The client, under a name that nothing else has.
+"""The client of Amperage.
 
     from amperage import HAClient
 
-Everything is that of the package `client`. An application that has a `client.py` or a `server.py`
-of its own can use this name only: to it, `client` and `server` are its own modules.
+All of it is in this package, so that an application may have a `client.py` or `server.py` of its
+own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import typing as _typing
+from importlib import import_module as _import_module
+from pathlib import Path as _Path
 
-if TYPE_CHECKING:
-    from amperage.client import *  # noqa: F403 - all of it is given, at run time by __getattr__
+from amperage.forms import choose as _choose
+
+_choose(_Path(__file__).parents[1])
+
+if _typing.TYPE_CHECKING:
+    from amperage.client import *  # noqa: F403 - at run time, __getattr__ gives these names
 
     __version__: str
+else:  # so that a type checker finds a name that is not there
 
+    def __getattr__(name: str) -> _typing.Any:
+        """Import the client when one of its names is asked for: commands begin without it."""
+        if name == "__version__":
+            from amperage.client.version import installed_version
 
-def __getattr__(name: str) -> Any:
-    """Import the client when something of it is asked for: commands begin without it."""
-    from amperage.own import own_packages
-
-    if name == "__version__":
-        from config_schema.version import VERSION
-
-        return VERSION
-    with own_packages():
-        from amperage import client
-    if name != "__all__" and name not in client.__all__:
+            return installed_version()
+        if not name.startswith("__") or name == "__all__":
+            client = _import_module("amperage.client")
+            if name in client.__all__ or name == "__all__":
+                globals().update({one: getattr(client, one) for one in client.__all__})
+                globals()["__all__"] = list(client.__all__)
+                return globals()[name]
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals().update({exported: getattr(client, exported) for exported in client.__all__})
-    globals()["__all__"] = list(client.__all__)
-    return globals()[name]
 
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__getattr__("__all__"), "__version__"})
+    def __dir__() -> list[str]:
+        return sorted([*__getattr__("__all__"), "__version__"])

@@ -9,8 +9,8 @@ What is compiled keeps to what mypyc takes, and what all of it gains together wa
 (docs/performance.md). Their neighbours are left out for a reason:
 
 - `server.subscriptions.envelope` is copied, which objects of compiled classes cannot be;
-- `amperage.wire.header`, `server.journal.entry`, `server.sow.slab_format` and `server.sow.keys` have
-  msgspec's structs, numbers with names and protocols that are asked for at run time, of which
+- `amperage.wire.header`, `server.journal.entry`, `server.sow.slab_format` and `server.sow.keys`
+  have msgspec's structs, numbers with names and protocols that are asked for at run time, of which
   nothing gets faster;
 - the others of `server.core` and `server.commands` are asked once per read, or per command of a
   kind that does not come by the hundred thousand, as publishes and subscribes do.
@@ -35,84 +35,79 @@ from types import ModuleType
 from typing import Final
 
 COMPILED: Final = (
-    "base.crowds",
-    "base.tally",
-    "commands.acks",
-    "commands.dispatch",
-    "commands.memory",
-    "commands.persisted_acks",
-    "commands.plain_acks",
-    "commands.plain_publish",
-    "commands.publish",
-    "commands.publish_runs",
-    "commands.repeated_subscribe",
-    "commands.subscribe",
-    "core.inbox",
-    "core.intake",
-    "core.session",
-    "core.turns",
-    "expressions.prepared",
-    "expressions.printer",
-    "journal.batches",
-    "journal.blocks",
-    "journal.writer",
-    "sow.file_store",
-    "sow.hash_index",
-    "sow.memo_index",
-    "sow.memory_store",
-    "sow.slab_file",
-    "sow.slab_log",
-    "sow.table",
-    "sow.topic",
-    "subscriptions.audience",
-    "subscriptions.delivery",
-    "subscriptions.field_index",
-    "subscriptions.filter_costs",
-    "subscriptions.matching",
-    "subscriptions.message_run",
-    "subscriptions.outbox",
-    "subscriptions.presentation",
-    "subscriptions.record_audience",
-    "subscriptions.record_delivery",
-    "subscriptions.run_matching",
-    "subscriptions.slow_clients",
-    "subscriptions.value_matching",
-    "topics.arrivals",
-    "topics.journaled",
-    "topics.receiving",
-    "topics.stored",
-    "topics.table",
-    "topics.topic",
-    "topics.topic_journal",
-    "wire.framing",
-    "wire.numbered",
-    "wire.runs",
+    "amperage.wire.framing",
+    "amperage.wire.numbered",
+    "amperage.wire.runs",
+    "server.base.crowds",
+    "server.base.tally",
+    "server.commands.acks",
+    "server.commands.dispatch",
+    "server.commands.memory",
+    "server.commands.persisted_acks",
+    "server.commands.plain_acks",
+    "server.commands.plain_publish",
+    "server.commands.publish",
+    "server.commands.publish_runs",
+    "server.commands.repeated_subscribe",
+    "server.commands.subscribe",
+    "server.core.inbox",
+    "server.core.intake",
+    "server.core.session",
+    "server.core.turns",
+    "server.expressions.prepared",
+    "server.expressions.printer",
+    "server.journal.batches",
+    "server.journal.blocks",
+    "server.journal.writer",
+    "server.sow.file_store",
+    "server.sow.hash_index",
+    "server.sow.memo_index",
+    "server.sow.memory_store",
+    "server.sow.slab_file",
+    "server.sow.slab_log",
+    "server.sow.table",
+    "server.sow.topic",
+    "server.subscriptions.audience",
+    "server.subscriptions.delivery",
+    "server.subscriptions.field_index",
+    "server.subscriptions.filter_costs",
+    "server.subscriptions.matching",
+    "server.subscriptions.message_run",
+    "server.subscriptions.outbox",
+    "server.subscriptions.presentation",
+    "server.subscriptions.record_audience",
+    "server.subscriptions.record_delivery",
+    "server.subscriptions.run_matching",
+    "server.subscriptions.slow_clients",
+    "server.subscriptions.value_matching",
+    "server.topics.arrivals",
+    "server.topics.journaled",
+    "server.topics.receiving",
+    "server.topics.stored",
+    "server.topics.table",
+    "server.topics.topic",
+    "server.topics.topic_journal",
 )
-"""The modules of the message path, in this package."""
+"""The modules of the message path."""
 
 LIBRARY: Final = "message_path"
-"""What the library that they are compiled into is called."""
+"""The name of the library that they are compiled into."""
+_HOME: Final = "amperage"
+_PACKAGES: Final = (_HOME, "server")
 _DIGEST: Final = f"{LIBRARY}.digest"
 
 
 class SourceFinder(MetaPathFinder):
-    """Finds modules of a package as they are written, wherever there is a compiled form beside.
-
-    Args:
-        package: the package's name.
-    """
-
-    def __init__(self, package: str) -> None:
-        self._prefix = f"{package}."
+    """Finds modules as they are written, also where a compiled form stands beside."""
 
     def find_spec(
         self,
         fullname: str,
         path: Sequence[str] | None,
-        target: ModuleType | None = None,  # noqa: ARG002 - what finders are called with
+        target: ModuleType | None = None,  # noqa: ARG002 - finders are called with it
     ) -> ModuleSpec | None:
-        """See `importlib.abc.MetaPathFinder`; whoever comes next finds what has no source."""
-        if not fullname.startswith(self._prefix):
+        """See `importlib.abc.MetaPathFinder`; the next finder finds a module without a source."""
+        if fullname.partition(".")[0] not in _PACKAGES:
             return None
         for place in path or ():
             found = FileFinder(place, (SourceFileLoader, SOURCE_SUFFIXES)).find_spec(fullname)
@@ -121,83 +116,82 @@ class SourceFinder(MetaPathFinder):
         return None
 
 
-def choose(package: Path) -> None:
+def choose(root: Path) -> None:
     """Decide which form is run, before any of the modules is imported.
 
     Args:
-        package: the directory of this package.
+        root: the directory that the packages stand in.
     """
     as_written = os.environ.get("AMPERAGE_PURE", "") not in ("", "0")
-    if not as_written and (trouble := what_is_wrong(package)):
+    if not as_written and (trouble := compiled_trouble(root)):
         as_written = True
         print(
-            f"{package}: the message path {trouble}, and is run as it is"
+            f"{root}: the message path {trouble}, and is run as it is"
             " written, which takes more time. `make server` compiles it; AMPERAGE_PURE=1 says that"
             " this is meant.",
             file=sys.stderr,
         )
     if as_written:
-        sys.meta_path.insert(0, SourceFinder(package.name))
+        sys.meta_path.insert(0, SourceFinder())
 
 
-def what_is_wrong(package: Path) -> str:
-    """Why the compiled form that is in a checkout must not be run, or nothing.
+def compiled_trouble(root: Path) -> str:
+    """Return why the compiled form that is in a checkout must not be run, or nothing.
 
-    What is installed otherwise does not change, and is not looked at.
+    An installation outside a checkout does not change, and is not looked at.
     """
-    if not (package.parent / "setup.py").exists():
+    if not (root / "setup.py").exists():
         return ""
-    library = _library(package)
-    parts = [library, *(source.with_suffix(EXTENSION_SUFFIXES[0]) for source in sources(package))]
+    library = _library(root)
+    parts = [library, *(source.with_suffix(EXTENSION_SUFFIXES[0]) for source in sources(root))]
     there = [part.exists() for part in parts]
     if not any(there):
         return ""
     if not all(there):
         return f"is compiled in part only ({parts[there.index(False)].name} is missing)"
-    return "has changed since it was compiled" if _is_stale(package, library) else ""
+    return "has changed since it was compiled" if _is_stale(root, library) else ""
 
 
-def _is_stale(package: Path, library: Path) -> bool:
-    """Whether the sources are not those that were compiled.
+def _is_stale(root: Path, library: Path) -> bool:
+    """Return whether the sources differ from those that were compiled.
 
-    Those that have been written since are read: changing branches back and forth does not make
-    them others.
+    Only sources that are newer than the library are read: changing branches back and forth leaves
+    their content the same.
     """
     made = library.stat().st_mtime
-    if all(source.stat().st_mtime <= made for source in sources(package)):
+    if all(source.stat().st_mtime <= made for source in sources(root)):
         return False
-    digest = package / _DIGEST
-    return not digest.exists() or digest.read_text() != digest_of(package)
+    digest = root / _HOME / _DIGEST
+    return not digest.exists() or digest.read_text() != digest_of(root)
 
 
-def note_digest(package: Path, digest: str) -> None:
-    """Write down what has been compiled, as `digest_of` knew it before; see `what_is_wrong`."""
-    (package / _DIGEST).write_text(digest)
+def note_digest(root: Path, digest: str) -> None:
+    """Record which sources have been compiled: `digest_of` them, see `compiled_trouble`."""
+    (root / _HOME / _DIGEST).write_text(digest)
 
 
-def digest_of(package: Path) -> str:
-    """What tells the sources from those of another time."""
+def digest_of(root: Path) -> str:
+    """Return a digest of the sources."""
     digest = sha256()
-    for source in sources(package):
-        digest.update(
-            b"%s\n%b\n" % (str(source.relative_to(package)).encode(), source.read_bytes())
-        )
+    for source in sources(root):
+        digest.update(b"%s\n%b\n" % (str(source.relative_to(root)).encode(), source.read_bytes()))
     return digest.hexdigest()
 
 
-def _library(package: Path) -> Path:
-    return package / f"{LIBRARY}__mypyc{EXTENSION_SUFFIXES[0]}"
+def _library(root: Path) -> Path:
+    return root / _HOME / f"{LIBRARY}__mypyc{EXTENSION_SUFFIXES[0]}"
 
 
-def sources(package: Path) -> Iterator[Path]:
-    """The files that are compiled."""
-    return (package.joinpath(*name.split(".")).with_suffix(".py") for name in COMPILED)
+def sources(root: Path) -> Iterator[Path]:
+    """Yield the files that are compiled."""
+    return (root.joinpath(*name.split(".")).with_suffix(".py") for name in COMPILED)
 
 
-def forget_compiled(package: Path) -> None:
+def forget_compiled(root: Path) -> None:
     """Remove the compiled form from a checkout, also of modules that are compiled no more."""
-    for compiled in package.rglob(f"*{EXTENSION_SUFFIXES[0]}"):
-        name = compiled.name.removesuffix(EXTENSION_SUFFIXES[0])
-        if name == f"{LIBRARY}__mypyc" or compiled.with_name(f"{name}.py").exists():
-            compiled.unlink()
-    (package / _DIGEST).unlink(missing_ok=True)
+    for package in _PACKAGES:
+        for compiled in (root / package).rglob(f"*{EXTENSION_SUFFIXES[0]}"):
+            name = compiled.name.removesuffix(EXTENSION_SUFFIXES[0])
+            if name == f"{LIBRARY}__mypyc" or compiled.with_name(f"{name}.py").exists():
+                compiled.unlink()
+    (root / _HOME / _DIGEST).unlink(missing_ok=True)

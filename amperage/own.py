@@ -1,24 +1,18 @@
-"""Which modules of a name are ours, and how to import ours where others have the name.
+"""Checks that the packages beside this one are Amperage's.
 
-The packages that stand beside this one have common names: `server`, `client`. Whichever directory
-comes first in `sys.path` decides who has such a name, and that may be an application's.
+They have common names, such as `server`. The directory that comes first in `sys.path` decides which
+module has such a name, and it may be an application's.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Final
 
 _HOME: Final = Path(__file__).resolve().parents[1]
-PACKAGES: Final = ("server", "client", "config_schema", "actions", "pipeline")
+PACKAGES: Final = ("server", "config_schema", "actions", "pipeline")
 """What stands beside this one."""
-
-_OF_THE_CLIENT: Final = ("client", "server")
 
 
 def foreign_origin(name: str) -> str | None:
@@ -41,34 +35,3 @@ def foreign_origin(name: str) -> str | None:
     if any(Path(place).resolve().is_relative_to(_HOME / name) for place in places):
         return None
     return places[0] if places else name
-
-
-@contextmanager
-def own_packages() -> Iterator[None]:
-    """Import our packages within the block, whoever else has their names.
-
-    Modules that others have under these names stay theirs: they are put aside for the block, and
-    ours disappear from `sys.modules` behind it. Ours go on working, since they hold on to each
-    other.
-    """
-    contested = [name for name in _OF_THE_CLIENT if foreign_origin(name) is not None]
-    if not contested:
-        yield
-        return
-    theirs = _taken(contested)
-    home = str(_HOME)
-    sys.path.insert(0, home)
-    try:
-        yield
-    finally:
-        sys.path.remove(home)
-        _taken(contested)
-        sys.modules.update(theirs)
-
-
-def _taken(names: list[str]) -> dict[str, ModuleType]:
-    return {
-        module: sys.modules.pop(module)
-        for module in list(sys.modules)
-        if module.partition(".")[0] in names
-    }

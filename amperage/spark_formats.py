@@ -31,7 +31,7 @@ def found(name: str, module: str, source: str) -> type[DataSource]:
     Returns:
         The class, or one whose every use says why there is none.
     """
-    for package in ("pipeline", "client", "server", "config_schema"):
+    for package in ("pipeline", "server", "config_schema"):
         other = foreign_origin(package)
         if other is not None:
             return _missing(

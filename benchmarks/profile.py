@@ -19,12 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from amperage import forms
 from amperage.wire import framing
 from benchmarks.harness import Measurement, tool
 from benchmarks.stages import Stages, compiled_names, read
 from benchmarks.tables import print_table
 from benchmarks.works import WORKS, Work, serving
-from server import forms
 
 SECONDS: Final = 8.0
 WARM: Final = 1.0
@@ -56,7 +56,8 @@ def main(arguments: Sequence[str] = ()) -> None:
     with tempfile.TemporaryDirectory() as directory:
         folded = options.folded or Path(directory, "folded.txt")
         found = _sample(WORKS[options.work], options.seconds, sampler, folded)
-        stages = read(folded.read_text().splitlines(), compiled_names(forms.COMPILED))
+        names = compiled_names(name.partition(".")[2] for name in forms.COMPILED)
+        stages = read(folded.read_text().splitlines(), names)
     _print(WORKS[options.work], found, stages)
 
 

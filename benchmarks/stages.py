@@ -37,7 +37,7 @@ STAGES: Final[Mapping[str, str]] = {
 """What is done in a package, or module, of the server; the longest name that fits counts."""
 
 _PYTHON: Final = re.compile(
-    r"(?P<function>\S+) \((?:\S*/)?server/(?P<module>[\w/]+)\.(?:pyx?|c):\d+\)$"
+    r"(?P<function>\S+) \((?:\S*/)?(?:amperage|server)/(?P<module>[\w/]+)\.(?:pyx?|c):\d+\)$"
 )
 _COMPILED: Final = re.compile(r"CPyDef_(\w+) ")
 _BETWEEN: Final = "___"
@@ -111,7 +111,7 @@ def _owner(stack: Sequence[str], modules: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _function(frame: str, modules: Mapping[str, str]) -> tuple[str, str] | None:
-    """The module, without `server.`, and the function of a frame of ours."""
+    """Return the module, without `server.` or `amperage.`, and the function of a frame of ours."""
     if compiled := _COMPILED.match(frame):
         return _compiled(compiled[1].split(_BETWEEN), modules)
     if python := _PYTHON.match(frame):

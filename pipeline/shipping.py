@@ -24,7 +24,6 @@ _HOME: Final = Path(__file__).parents[1]
 _PACKAGES: Final = (
     "actions",
     "amperage",
-    "client",
     "config_schema",
     "pipeline",
     "pyspark_amps",

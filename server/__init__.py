@@ -1,7 +1,3 @@
 """The instance: transports, commands, topics and everything that a running server needs."""
 
-from pathlib import Path
-
-from amperage.forms import choose
-
-choose(Path(__file__).parent)
+import amperage  # noqa: F401 - decides which form of the message path is run

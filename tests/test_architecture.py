@@ -61,7 +61,7 @@ def elsewhere(qualified: str) -> list[str]:
     """The modules that have a class or function of this name."""
     return [
         str(module.relative_to(ROOT))
-        for folder in ("actions", "client", "config_schema", "pipeline", "server")
+        for folder in ("actions", "amperage", "config_schema", "pipeline", "server")
         for module in sorted((ROOT / folder).rglob("*.py"))
         if qualified in definitions(module)
     ]

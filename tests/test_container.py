@@ -97,7 +97,7 @@ def test_the_builder_gets_all_that_is_installed_and_nothing_that_is_made() -> No
     assert not [path for path in sent if path.startswith(("tests/", "benchmarks/", "."))]
     for made in (".git/HEAD", ".venv/bin/python", "server/x/y.c", "server/y.so", "data/x.journal"):
         assert not is_in_context(made), made
-    assert not is_in_context("client/__pycache__/x.pyc")
+    assert not is_in_context("amperage/__pycache__/x.pyc")
 
 
 def test_what_is_copied_is_there() -> None:

@@ -100,7 +100,7 @@ def test_the_source_distribution_has_what_a_checkout_has(
         files = {path for path in (checkout / folder).rglob("*") if path.is_file()}
         assert {str(path.relative_to(checkout)) for path in files} - names == set()
     assert {"Makefile", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md"} <= names
-    assert not [name for name in names if name.startswith("server/") and name.endswith(".c")]
+    assert not [one for one in names if re.match(r"(amperage|server)/.*\.c$", one)]
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def take_written_c(copy: Path, unpacked: Path) -> None:
 
     The sources are as old as the archive says, and what is put beside them is newer.
     """
-    for path in (copy / "server").rglob("*.c"):
+    for path in (*(copy / "amperage").rglob("*.c"), *(copy / "server").rglob("*.c")):
         written = unpacked / path.relative_to(copy)
         assert written.with_suffix(".pyx").read_bytes() == path.with_suffix(".pyx").read_bytes()
         shutil.copyfile(path, written)
@@ -149,9 +149,13 @@ def test_a_wheel_is_built_from_the_source_distribution(checkout: Path, wheel: Pa
         files = {path for path in (checkout / package).rglob("*") if path.is_file()}
         compiled = {path for path in files if path.suffix in (".pyx", ".pxd")}
         assert {str(path.relative_to(checkout)) for path in files - compiled} - {*names} == set()
-    compiled_paths = [str(path.relative_to(ROOT)) for path in (ROOT / "server").rglob("*.pyx")]
-    compiled_paths += [f"server/{name.replace('.', '/')}.py" for name in COMPILED]
-    compiled_paths.append(f"server/{LIBRARY}__mypyc.py")
+    compiled_paths = [
+        str(path.relative_to(ROOT))
+        for package in ("amperage", "server")
+        for path in (ROOT / package).rglob("*.pyx")
+    ]
+    compiled_paths += [f"{name.replace('.', '/')}.py" for name in COMPILED]
+    compiled_paths.append(f"amperage/{LIBRARY}__mypyc.py")
     for stem in (path.rpartition(".")[0] for path in compiled_paths):
         assert [name for name in names if name.startswith(f"{stem}.") and name.endswith(".so")]
     assert not [name for name in names if name.endswith((".c", ".pyx", ".pxd", ".digest"))]
@@ -184,13 +188,13 @@ def test_where_the_message_path_cannot_be_compiled_it_says_what_does_without(
     module of each.
     """
     copy = Path(shutil.copytree(checkout, tmp_path / "copy"))
-    for path in (copy / "server").rglob("*.pyx"):
+    for path in (*(copy / "amperage").rglob("*.pyx"), *(copy / "server").rglob("*.pyx")):
         path.unlink()
     (copy / "server" / "one.pyx").write_text("")
-    forms = copy / "server" / "forms.py"
+    forms = copy / "amperage" / "forms.py"
     text = forms.read_text()
     listed = text[text.index("COMPILED: Final = (") : text.index('"""The modules of the message')]
-    forms.write_text(text.replace(listed, 'COMPILED: Final = ("base.tally",)\n'))
+    forms.write_text(text.replace(listed, 'COMPILED: Final = ("server.base.tally",)\n'))
     environment = {}
     if trouble == "type":
         with (copy / "server" / "base" / "tally.py").open("a") as source:

@@ -4,7 +4,7 @@ No thread and no task stands behind it; the event loop calls `AioConnection` whe
 owns two hard things:
 
 - Back-pressure. A stream that nobody reads must not fill the memory: when too much waits in all
-  streams together (`amperage.client.backpressure`), the socket is not read until a reader waits again and at
+  streams together (`client.backpressure`), the socket is not read until a reader waits again and at
   most half of it is left. While somebody waits for an answer, reading goes on regardless, because
   the answer stands behind those messages; otherwise signs of life are shown unasked. In the other
   direction, `write` waits while the transport's write buffer is full.

@@ -2,7 +2,7 @@
 
 A thread gives its command to the protocol and writes it itself, as far as the socket takes it. One
 thread `pump`s: it reads, answers heartbeats, and writes what others could not. It stops reading
-while too much waits to be taken from streams (`amperage.client.backpressure`), unless somebody waits for an
+while too much waits to be taken from streams (`client.backpressure`), unless somebody waits for an
 answer, which stands behind those messages; it shows signs of life none the less. Of a client that
 only publishes it reads what has come in some milliseconds at once, as long as nobody waits for it:
 threads that take turns for every acknowledgement would cost more than the messages.

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib import metadata
 from typing import Final
 
 from amperage.client.arguments import (
@@ -37,18 +36,16 @@ from amperage.client.message import Message
 from amperage.client.numbering import Numbering, RefusalCount
 from amperage.client.pending import Inbox, Request
 from amperage.client.queue_acks import DEFAULT_DELAY, AckBatches, AckRules
+from amperage.client.version import installed_version
 from amperage.wire.header import Header
 
-_DISTRIBUTION: Final = "amperage"
+_NAME: Final = "amperage"
 
 
 @cache
 def _version() -> str:
-    """What the server is told of this client; without a version where it is not installed."""
-    try:
-        return f"{_DISTRIBUTION} {metadata.version(_DISTRIBUTION)}:python"
-    except metadata.PackageNotFoundError:
-        return f"{_DISTRIBUTION}:python"
+    """Return how the client is named to the server."""
+    return f"{f'{_NAME} {installed_version()}'.rstrip()}:python"
 
 
 class Commands(ABC):

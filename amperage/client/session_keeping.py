@@ -1,8 +1,8 @@
 """The thread of a blocking client that stays connected.
 
 It makes the attempts to connect, logs on, reads while the session lasts, and begins again. Whoever
-gives commands or waits is in another thread, and needs to know nothing of it: `amperage.client.recovery`
-says what becomes of commands, streams and messages, `amperage.client.reconnection` which server is tried
+gives commands or waits is in another thread, and needs to know nothing of it: `client.recovery`
+says what becomes of commands, streams and messages, `client.reconnection` which server is tried
 when.
 
 No lock is held while a function of the application is called. What one of them raises ends the

@@ -20,7 +20,7 @@ from amperage.wire.header import Header
 from tests.support.waiting import WAIT_SECONDS
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("amperage", "client", "server", "config_schema", "actions", "pipeline")
+PACKAGES = ("amperage", "amperage/client", "server", "config_schema", "actions", "pipeline")
 
 
 def run(directory: Path, *words: str, **environment: str) -> tuple[int, str, str]:
@@ -38,15 +38,14 @@ def run(directory: Path, *words: str, **environment: str) -> tuple[int, str, str
 
 def test_it_has_what_the_client_has() -> None:
     assert all(getattr(amperage, name) is getattr(client, name) for name in client.__all__)
-    assert set(client.__all__) <= set(dir(amperage))
+    assert set(dir(amperage)) == {*client.__all__, "__version__"}
     with pytest.raises(AttributeError, match="no attribute 'Klient'"):
-        amperage.Klient  # noqa: B018 - what is tested
+        amperage.Klient  # type: ignore[attr-defined]  # noqa: B018 - what is tested
 
 
 def test_what_is_public_says_so() -> None:
     """By the module that it names, and by what completion offers of an object."""
     assert amperage.__version__ == metadata.version("amperage")
-    assert "__version__" in dir(amperage)
     made = [getattr(amperage, name) for name in client.__all__]
     assert {it.__module__ for it in made if hasattr(it, "__qualname__")} == {"amperage"}
     error = amperage.BadFilterError("subscribe", "bad filter")
@@ -133,6 +132,22 @@ def test_an_application_keeps_its_own_client_and_server(tmp_path: Path) -> None:
     code, said, complained = run(tmp_path, "app.py", str(ROOT))
     assert (code, complained) == (0, "")
     assert said.startswith("the application the application HAClient <Client client-")
+
+
+def test_a_type_checker_knows_the_client_beside_modules_of_an_application(tmp_path: Path) -> None:
+    for name in ("client", "server", "actions", "wire"):
+        (tmp_path / f"{name}.py").write_text("WHO = 'the application'")
+    (tmp_path / "app.py").write_text(
+        "import amperage\n"
+        "from amperage import Client\n"
+        "reveal_type(Client('a').publish('orders', b''))\n"
+        "Client('a').publsh('orders', b'')\n"
+        "amperage.Klient\n"
+    )
+    _, said, _ = run(tmp_path, "-m", "mypy", "--strict", "app.py")
+    assert 'Revealed type is "int"' in said or 'Revealed type is "None"' in said
+    assert '"Client" has no attribute "publsh"' in said
+    assert 'Module has no attribute "Klient"' in said
 
 
 def test_a_command_says_who_has_the_name_of_its_package(tmp_path: Path) -> None:

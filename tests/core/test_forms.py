@@ -56,7 +56,7 @@ SHOW: Final = (
     "import importlib, amperage.forms\n"
     "import server.core.session\n"
     "for name in amperage.forms.COMPILED:\n"
-    "    print(importlib.import_module('server.' + name).__file__)\n"
+    "    print(importlib.import_module(name).__file__)\n"
 )
 """Prints where the modules of the message path have come from."""
 
@@ -88,7 +88,7 @@ def test_it_runs_compiled_and_on_demand_as_it_is_written() -> None:
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout in which everything is compiled."""
     root = tmp_path_factory.mktemp("checkout")
-    for name in ("server", "config_schema"):
+    for name in ("amperage", "server", "config_schema"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "setup.py", root)
     return root
@@ -96,7 +96,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_has_changed_since_it_was_compiled_does_not_run(checkout: Path) -> None:
     """Nor does anything that was compiled with it; and it says so, and what to do."""
-    source = checkout / "server" / "wire" / "runs.py"
+    source = checkout / "amperage" / "wire" / "runs.py"
     written = source.read_text()
     source.touch()  # as changing branches does
     assert shown(checkout) == ({".so"}, "")
@@ -114,14 +114,14 @@ def test_what_nobody_has_compiled_runs_as_it_is_written(checkout: Path, tmp_path
     root = tmp_path / "checkout"
     shutil.copytree(checkout, root)
     for name in COMPILED:
-        for path in root.joinpath("server", *name.split(".")).parent.glob("*.so"):
+        for path in root.joinpath(*name.split(".")).parent.glob("*.so"):
             if not path.with_name(path.name.partition(".")[0] + ".pyx").exists():
                 path.unlink()
-    next((root / "server").glob(f"{LIBRARY}__mypyc*.so")).unlink()
+    next((root / "amperage").glob(f"{LIBRARY}__mypyc*.so")).unlink()
     assert shown(root) == ({".py"}, "")
 
 
-@pytest.mark.parametrize("missing", [f"server/{LIBRARY}__mypyc*.so", "amperage/wire/framing*.so"])
+@pytest.mark.parametrize("missing", [f"amperage/{LIBRARY}__mypyc*.so", "amperage/wire/framing*.so"])
 def test_what_is_compiled_in_part_only_runs_as_it_is_written(checkout: Path, missing: str) -> None:
     """A build that was interrupted, or copied without some files: no traceback, and no mixture."""
     part = next(checkout.glob(missing))

@@ -11,7 +11,7 @@ import pytest
 from server.events.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("config_schema", "server", "actions", "client", "pipeline")
+FOLDERS = ("config_schema", "server", "actions", "amperage", "pipeline")
 ID = re.compile(r"[0-9A-F]{2}-[0-9]{4}")
 
 

@@ -31,7 +31,7 @@ journal = spark.read.format("amps-journal").schema("id INT").load(journals).coun
 copied = spark.readStream.format("amps").schema("id INT").load(server=server, topic="log-found")
 writer = copied.writeStream.format("amps").options(server=server, topic="log-copied-found")
 writer.trigger(availableNow=True).start(checkpointLocation=checkpoint).awaitTermination()
-ours = {"pipeline", "client", "server"} & {name.partition(".")[0] for name in sys.modules}
+ours = {"pipeline", "server"} & {name.partition(".")[0] for name in sys.modules}
 print(json.dumps([view, columns, amps, journal, sorted(ours)]))
 """
 

@@ -3,7 +3,6 @@
 PACKAGES = (
     "actions",
     "amperage",
-    "client",
     "config_schema",
     "pipeline",
     "pyspark_amps",

@@ -21,7 +21,7 @@ from typing import Final
 _DISTRIBUTION: Final = "amperage"
 _HOME: Final = Path(__file__).resolve().parents[3]
 """Where our packages stand beside each other."""
-_PACKAGES: Final = ("amperage", "server", "client", "config_schema", "actions", "pipeline")
+_PACKAGES: Final = ("amperage", "server", "config_schema", "actions", "pipeline")
 _LEFT_OUT: Final = frozenset({"pipeline", "spark", "docs", "dev"})
 """Extras that no service needs."""
 
