@@ -20,7 +20,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.clocks import WallClock, server_with_clock
+from tests.support.clocks import WallClock
 from tests.support.queues import bookmarks, consume, done, elements, put, take
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, free_port, running_server
@@ -175,7 +175,7 @@ def test_a_clock_that_is_set_changes_times_and_nothing_that_takes_time(
     trial = Trial(WallClock(tmp_path / "clock"))
     actions = f"<Actions>{TICK}</Actions>"
     trial.set(sequence[0])
-    with server_with_clock(tmp_path, trial.clock, ELEMENTS + actions) as trial.server:
+    with running_server(tmp_path, elements=ELEMENTS + actions, prepare=trial.clock) as trial.server:
         trial.check_timestamps()
         for ahead in sequence[1:]:
             trial.set(ahead)
@@ -185,7 +185,7 @@ def test_a_clock_that_is_set_changes_times_and_nothing_that_takes_time(
             trial.check_delay()
         trial.check_replays()
         trial.server.stop()
-    with server_with_clock(tmp_path, trial.clock, ELEMENTS + actions) as trial.server:
+    with running_server(tmp_path, elements=ELEMENTS + actions, prepare=trial.clock) as trial.server:
         trial.check_timestamps()
         trial.check_replays()
         trial.check_lifetimes()
@@ -195,7 +195,7 @@ def test_a_clock_that_is_set_changes_times_and_nothing_that_takes_time(
 def test_a_clock_that_is_right_after_a_restart(tmp_path: Path, ahead: float) -> None:
     trial = Trial(WallClock(tmp_path / "clock"))
     trial.set(ahead)
-    with server_with_clock(tmp_path, trial.clock, ELEMENTS) as trial.server:
+    with running_server(tmp_path, elements=ELEMENTS, prepare=trial.clock) as trial.server:
         trial.publish()
         with trial.server.log_on("lives") as peer:
             for topic in ("recorded", "stored", "in-short"):
@@ -205,7 +205,7 @@ def test_a_clock_that_is_right_after_a_restart(tmp_path: Path, ahead: float) -> 
         trial.server.process.wait()
     trial.set(0.0)
     trial.published.clear()
-    with server_with_clock(tmp_path, trial.clock, ELEMENTS) as trial.server:
+    with running_server(tmp_path, elements=ELEMENTS, prepare=trial.clock) as trial.server:
         trial.check_timestamps()
         trial.check_replays()
         with trial.server.log_on("lives") as peer:
@@ -228,7 +228,10 @@ def test_a_clock_that_is_set_does_not_keep_a_destination_from_being_downgraded(
       <Transport><Type>amps-replication</Type><InetAddr>127.0.0.1:{free_port()}</InetAddr></Transport>
       </Destination></Replication>"""
     given = f"{ELEMENTS}{destination}<Actions>{downgrade}</Actions>"
-    with server_with_clock(tmp_path, clock, given) as server, server.log_on("publisher") as peer:
+    with (
+        running_server(tmp_path, elements=given, prepare=clock) as server,
+        server.log_on("publisher") as peer,
+    ):
         clock.set(ahead)
         peer.publish("log", b'{"n":0}', s=1, a="persisted")
         assert peer.receive_header()["a"] == "persisted"

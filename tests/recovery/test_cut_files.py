@@ -15,14 +15,12 @@ from typing import Final
 
 import pytest
 
-from server.sow.slab_file import SlabFile
-from server.sow.slab_format import PAGE
-from server.sow.slab_scan import scan
 from tests.recovery.test_set_back import delete, publish, records_of
 from tests.support.moments import now
 from tests.support.raw import QUICK_ACKS, RawPeer
 from tests.support.server import RunningServer, free_port, running_server
 from tests.support.sow import query
+from tests.support.sow_entries import sow_entries
 from tests.support.waiting import wait_until
 
 RECORDED: Final = """
@@ -38,16 +36,6 @@ RECORDED: Final = """
 </TransactionLog>
 """
 HISTORY: Final = "<History><Window>1d</Window><Granularity>0s</Granularity></History>"
-
-
-def sow_entries(path: Path) -> tuple[list[int], int]:
-    """Return where the entries of a SOW file begin, and where its first slab ends."""
-    places: list[int] = []
-    file = SlabFile(path, writable=False)
-    scan(file, lambda location, _: places.append(PAGE + location))
-    end = PAGE + file.slab_size
-    file.close()
-    return places, end
 
 
 def copy_with(source: Path, target: Path, name: str, content: bytes) -> None:

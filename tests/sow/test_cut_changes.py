@@ -19,11 +19,9 @@ from server.message_types.registry import create
 from server.sow.file_store import open_store
 from server.sow.history import PastPoint
 from server.sow.query import QuerySpec
-from server.sow.slab_file import SlabFile
-from server.sow.slab_format import PAGE
-from server.sow.slab_scan import scan
 from server.sow.topic import SowTopic
 from tests.sow.support import SECOND, Clerk, Disk, topic_spec
+from tests.support.sow_entries import sow_entries
 
 FOREVER = 10**6 * SECOND
 START = 1_000 * SECOND
@@ -91,11 +89,7 @@ def test_history_is_that_of_whole_changes(tmp_path: Path, granularity: int, seed
     shutil.copy(whole / "t.sow", tmp_path / "end.sow")
     disk.close()
 
-    places: list[int] = []
-    file = SlabFile(tmp_path / "end.sow", writable=False)
-    scan(file, lambda location, _: places.append(PAGE + location))
-    slab_end = PAGE + file.slab_size
-    file.close()
+    places, slab_end = sow_entries(tmp_path / "end.sow")
     assert len(places) > len(states)
     content = (tmp_path / "end.sow").read_bytes()
     for place in sorted({*places, *(place + 30 for place in places)}):

@@ -17,8 +17,8 @@ from server.sow.history import PastPoint
 from server.sow.query import QuerySpec
 from server.sow.rekeying import Rekeyed, rekey_records
 from server.sow.topic import SowTopic
-from tests.recovery.test_cut_files import sow_entries
 from tests.sow.support import SECOND, Clerk, Disk, topic_spec
+from tests.support.sow_entries import sow_entries
 
 FOREVER = 10**6 * SECOND
 START = 1_000 * SECOND
