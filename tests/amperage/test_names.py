@@ -55,6 +55,7 @@ def test_what_is_public_says_so() -> None:
 COMMANDS = {
     "acknowledge",
     "close",
+    "confirmed_acknowledge",
     "confirmed_publish",
     "connect",
     "delta_publish",
