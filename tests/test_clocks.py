@@ -1,4 +1,4 @@
-"""Moments of the wall clock are never compared with those of a clock that nobody sets."""
+"""Moments of the wall clock are never compared with those of a monotonic clock."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ROOT: Final = Path(__file__).parents[1]
 
 WALL: Final = frozenset({"now", "time", "time_ns"})
 UNSET: Final = frozenset({"steady", "attentive", "monotonic", "monotonic_ns", "perf_counter"})
-"""What gives the moments of each kind; `elapsed` is of the latter kind, too."""
+"""The functions that return moments of each kind; `elapsed` is of the latter kind, too."""
 
-PACKAGES: Final = ("server", "actions", "client", "pipeline")
+PACKAGES: Final = ("server", "actions", "amperage", "pipeline")
 
 
 def kinds(node: ast.AST) -> set[str]:
@@ -37,7 +37,7 @@ def _is_date(function: ast.expr) -> bool:
 
 
 def mixtures(text: str) -> Iterator[int]:
-    """Give the lines of expressions that take both kinds of moments.
+    """Yield the lines of expressions that take both kinds of moments.
 
     A variable counts as what its function assigns to it.
     """
@@ -62,10 +62,10 @@ def mixtures(text: str) -> Iterator[int]:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_expression_takes_moments_of_both_kinds(package: str) -> None:
+    paths = sorted((ROOT / package).rglob("*.py"))
+    assert paths
     found = [
-        f"{path.relative_to(ROOT)}:{line}"
-        for path in sorted((ROOT / package).rglob("*.py"))
-        for line in mixtures(path.read_text())
+        f"{path.relative_to(ROOT)}:{line}" for path in paths for line in mixtures(path.read_text())
     ]
     allowed = {
         path for path in found if path.startswith("server/assembly/loop_clock.py")

@@ -271,9 +271,11 @@ def test_a_browser_is_shown_a_form_instead_of_acting(admin: Admin, headers: dict
     assert f'<form method="post" action="{TOP}/actions/say">' in reply.text
     assert 'name="other" value="&quot;form&gt;"' in reply.text
     assert '<input name="What">' in reply.text
-    refused = admin.ask(f"{TOP}/actions/say.json?What=fine", **headers)
+    refused = admin.ask(f"{TOP}/actions/say.json?What=unasked", **headers)
     assert (refused.status, "X-Requested-With" in refused.text) == (405, True)
-    assert 'form"' not in admin.server.log()
+    assert admin.ask(f"{TOP}/actions/say?What=asked").status == 200
+    assert admin.server.waits_for(lambda log: "heard asked" in log)
+    assert "heard unasked" not in admin.server.log()
 
 
 @pytest.mark.parametrize("name", ["AMPS_INSTANCE_NAME", "AMPS_BYTE_22", "AMPS_MINIDUMP_PATH"])

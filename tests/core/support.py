@@ -74,7 +74,7 @@ class SimulatedClock:
         return WallSeconds(self.time + self.ahead)
 
     def steady(self) -> SteadySeconds:
-        """Return the simulated time that nobody sets."""
+        """Return the simulated time of the steady clock."""
         return SteadySeconds(self.time)
 
     def attentive(self) -> SteadySeconds:
@@ -244,9 +244,6 @@ class CorePeer:
     def messages_out(self) -> int:
         """How many messages it has been sent, as they are counted for statistics."""
         return self._session.outbox.messages_out
-
-    def is_instance(self, name: str) -> bool | None:
-        return None
 
     def leave(self) -> None:
         """Close the connection from this end."""
