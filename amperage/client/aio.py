@@ -1,4 +1,4 @@
-"""The asyncio client with one connection: `client.Client`, with `await`."""
+"""The asyncio client with one connection: `amperage.Client`, with `await`."""
 
 from __future__ import annotations
 

@@ -3,12 +3,12 @@
 No thread and no task stands behind it; the event loop calls `AioConnection` when bytes come. It
 owns two hard things:
 
-- Back-pressure. A stream that nobody reads must not fill the memory: when too much waits in all
-  streams together (`client.backpressure`), the socket is not read until a reader waits again and at
-  most half of it is left. While somebody waits for an answer, reading goes on regardless, because
-  the answer stands behind those messages; otherwise signs of life are shown unasked. In the other
-  direction, `write` waits while the transport's write buffer is full.
-- Closing. However the connection ends, whoever waits is woken, with the reason.
+- Backpressure. A stream without a reader must not fill the memory: when too much waits in all
+  streams together (`amperage.client.backpressure`), the socket is not read until a reader waits
+  again and at most half of it is left. While a command waits for its answer, reading goes on,
+  because the answer stands behind those messages; otherwise heartbeats are sent unasked. In the
+  other direction, `write` waits while the transport's write buffer is full.
+- Closing. However the connection ends, all waiting tasks are woken, with the reason.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Waiters:
             del self._waiting[future]
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run a coroutine in a task of its own, and wake those who wait for its effect."""
+        """Run a coroutine in a task of its own, and wake the tasks that wait for its effect."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._finished)

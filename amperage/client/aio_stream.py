@@ -47,7 +47,7 @@ class AsyncStreamOwner(NamedTuple):
 class AsyncMessageStream(Stream):
     """The messages of one subscription or query, as an asynchronous iterator.
 
-    It ends and raises as `client.MessageStream` does; it is an asynchronous context manager, too.
+    It ends and raises as `amperage.MessageStream` does; it is an asynchronous context manager, too.
     """
 
     def __init__(self, owner: AsyncStreamOwner, inbox: Inbox) -> None:
@@ -76,11 +76,11 @@ class AsyncMessageStream(Stream):
         return message
 
     async def done(self) -> None:
-        """Mark all messages handed out so far as processed; see `client.MessageStream.done`."""
+        """Mark all messages handed out so far as processed; see `amperage.MessageStream.done`."""
         self._note_done()
 
     async def next(self, timeout: float | None = None) -> Message | None:
-        """Wait for the next message; see `client.MessageStream.next`."""
+        """Wait for the next message; see `amperage.MessageStream.next`."""
         self._note_done()
         limit = TimeLimit(None if timeout is None else seconds("timeout", timeout))
         while (message := self._take()) is None and not self._is_over():
@@ -89,7 +89,7 @@ class AsyncMessageStream(Stream):
         return message
 
     async def batch(self, timeout: float | None = None) -> list[Message]:
-        """Take everything that has arrived; see `client.MessageStream.batch`."""
+        """Take everything that has arrived; see `amperage.MessageStream.batch`."""
         first = await self.next(timeout)
         if first is None:
             return []

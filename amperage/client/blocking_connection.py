@@ -2,10 +2,10 @@
 
 A thread gives its command to the protocol and writes it itself, as far as the socket takes it. One
 thread `pump`s: it reads, answers heartbeats, and writes what others could not. It stops reading
-while too much waits to be taken from streams (`client.backpressure`), unless somebody waits for an
-answer, which stands behind those messages; it shows signs of life none the less. Of a client that
-only publishes it reads what has come in some milliseconds at once, as long as nobody waits for it:
-threads that take turns for every acknowledgement would cost more than the messages.
+while too much waits to be taken from streams (`amperage.client.backpressure`), unless a command
+waits for its answer, which stands behind those messages; it sends heartbeats none the less. For a
+client that only publishes, it reads the acknowledgements of some milliseconds at once, as long as
+no call waits for one: to wake a thread for each would cost more than the messages.
 
 Every use of the socket but polling is under the client's lock: the two directions of a TLS
 connection share state.

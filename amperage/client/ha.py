@@ -1,8 +1,8 @@
 """A blocking client that stays connected: it reconnects, resubscribes and publishes again.
 
-Its thread (`client.session_keeping`) makes the attempts, whatever the application does meanwhile:
-commands that are given without a session wait for the next, within their timeout, and messages
-that are published go into the publish store.
+Its thread (`amperage.client.session_keeping`) makes the attempts, whatever the application does
+meanwhile: commands that are given without a session wait for the next, within their timeout, and
+messages that are published go into the publish store.
 """
 
 from __future__ import annotations

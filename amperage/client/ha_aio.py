@@ -1,7 +1,7 @@
-"""An asyncio client that stays connected: `client.HAClient`, with `await`.
+"""An asyncio client that stays connected: `amperage.HAClient`, with `await`.
 
 While there is no session, one task makes the attempts to reconnect. Commands can be given
-meanwhile; they are sent with the next session, and whoever waits for them goes on waiting.
+meanwhile; they are sent with the next session, and their callers go on waiting.
 """
 
 from __future__ import annotations

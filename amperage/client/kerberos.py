@@ -78,9 +78,9 @@ class KerberosAuthenticator:
 
 
 def from_environment() -> KerberosAuthenticator:
-    """One for the service AMPS_KERBEROS_SPN, with the keytab AMPS_KERBEROS_KEYTAB if that is set.
+    """Make one for the service AMPS_KERBEROS_SPN, with the keytab AMPS_KERBEROS_KEYTAB if set.
 
-    What `spark -authenticator client.kerberos:from_environment` takes.
+    `spark -authenticator amperage.client.kerberos:from_environment` calls it.
     """
     return KerberosAuthenticator(
         os.environ.get("AMPS_KERBEROS_SPN", ""), os.environ.get("AMPS_KERBEROS_KEYTAB") or None

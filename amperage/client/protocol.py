@@ -14,9 +14,9 @@ Acknowledgements find their request by command id; those of publishes with a seq
 be conflated and find it by that number. Messages find their inbox by subscription or query id.
 A made-up subscription id is the command's id, so that one table of inboxes serves both.
 
-The commands themselves are in `client.command_methods`; here is what becomes of them.
+The commands themselves are in `amperage.client.command_methods`; here is what becomes of them.
 
-One object lives as long as one connection; `client.recovery` has one that outlives them.
+One object lives as long as one connection; `amperage.client.recovery` has one that outlives them.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class ClientProtocol(Commands):
 
     Args:
         numbering: numbers what is published; None to publish without asking for an answer.
-        spoken: the protocol that a channel makes of it, see `client.channels`. The legacy ones
-            lack a field.
+        spoken: the protocol that a channel makes of it, see `amperage.client.channels`. The legacy
+            ones lack a field.
 
     Attributes:
         output: bytes that wait to be written; the shell removes what it has written.

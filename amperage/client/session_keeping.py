@@ -1,12 +1,12 @@
 """The thread of a blocking client that stays connected.
 
-It makes the attempts to connect, logs on, reads while the session lasts, and begins again. Whoever
-gives commands or waits is in another thread, and needs to know nothing of it: `client.recovery`
-says what becomes of commands, streams and messages, `client.reconnection` which server is tried
+It makes the attempts to connect, logs on, reads while the session lasts, and begins again. Commands
+are given, and waited for, in other threads. `amperage.client.recovery` decides about commands,
+streams and messages when a connection is lost, `amperage.client.reconnection` which server is tried
 when.
 
-No lock is held while a function of the application is called. What one of them raises ends the
-client: it would be a mistake to go on without what it was to do.
+No lock is held while a function of the application is called. An exception of such a function ends
+the client: to go on without its effect would be a mistake.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Login:
         return None if self._source() is None else SecretAuthenticator(self)
 
     def read(self, user: str | None) -> str:
-        """Read the password; see `client.SecretSource`."""
+        """Read the password; see `amperage.SecretSource`."""
         source = self._source()
         try:
             if source is not None:

@@ -398,7 +398,7 @@ COMPLAINTS = [
         "-authenticator and -passwordenv are given: expected one of them",
     ),
     (["ping", "-server", "h:1", "-authenticator", "os:nothing"], 2, "has no attribute"),
-    (["ping", "-server", "h:1", "-authenticator", "os:getpid"], 2, "no client.Authenticator"),
+    (["ping", "-server", "h:1", "-authenticator", "os:getpid"], 2, "no amperage.Authenticator"),
     (["subscribe", "-server", "h:1", "-topic", "t", "-format", "{x}"], 2, "unknown tag {x}"),
     (["sow", "-server", "h:1", "-topic", "t", "-format", "x", "-json"], 2, "exclude each other"),
 ]
@@ -427,7 +427,7 @@ def test_a_trust_store_must_be_pem(tmp_path: Path) -> None:
 
 def test_an_authenticator_of_our_own_makes_the_credentials(tmp_path: Path) -> None:
     (tmp_path / "tickets.py").write_text(
-        "from client import Credentials\n"
+        "from amperage import Credentials\n"
         "class Tickets:\n"
         "    def authenticate(self, given):\n"
         "        return Credentials(given.user, 'ticket for ' + given.user)\n"

@@ -1,6 +1,6 @@
 """Messages as columns, where amperage/wire/message_blocks.pyx is not compiled.
 
-`client.blocks` reads one by one the messages that these functions leave.
+`amperage.client.blocks` reads one by one the messages that these functions leave.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ FIELDS: Final = (
 
 
 def read_records(content: bytes) -> None:
-    """Leave the records of a `sow` frame to `client.blocks`."""
+    """Leave the records of a `sow` frame to `amperage.client.blocks`."""
 
 
 def read_publications(frames: list[tuple[bytes, bytes]], first: int) -> None:
-    """Leave publications to `client.blocks`."""
+    """Leave publications to `amperage.client.blocks`."""

@@ -186,7 +186,7 @@ def _made_authenticator(path: str) -> Authenticator:
     authenticator = factory()
     if not (hasattr(authenticator, "authenticate") and hasattr(authenticator, "retry")):
         raise UsageError(
-            f"-authenticator is {path!r}: it makes no client.Authenticator"
+            f"-authenticator is {path!r}: it makes no amperage.Authenticator"
             f" (methods authenticate and retry), but {authenticator!r}"
         )
     made: Authenticator = authenticator
