@@ -1,4 +1,4 @@
-"""Addresses that two listeners would both claim, and those that everyone in the network can use."""
+"""Addresses that two listeners would both claim, and those that are open to the whole network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -19,6 +19,7 @@ from config_schema.spec import (
     TransportSpec,
     TransportType,
 )
+from config_schema.spec.exposure import accepts_everyone
 from config_schema.units import quoted
 
 TYPES: Final[tuple[TransportType, ...]] = get_args(TransportType)
@@ -163,14 +164,17 @@ def compile_transports(root: Reader, scope: Scope) -> tuple[TransportSpec, ...]:
 
 
 def _check_who_replicates(root: Reader, transports: Sequence[TransportSpec]) -> None:
-    """Warn of a transport for replication that asks for nothing, where one for clients does."""
-    asking = next((one for one in transports if one.authentication is not None), None)
+    """Warn of a transport for replication that checks no credentials, where another one does."""
+    checking = next((one for one in transports if not accepts_everyone(one.authentication)), None)
     for reader, spec in zip(root.inside("Transports", "Transport"), transports, strict=True):
-        is_open = spec.authentication is None and not (spec.tls and spec.tls.verify_client)
-        if spec.is_replication and is_open and asking is not None:
+        is_open = accepts_everyone(spec.authentication) and not (
+            spec.tls and spec.tls.verify_client
+        )
+        if spec.is_replication and is_open and checking is not None:
             reader.warning(
-                "takes what anybody replicates who can connect, and tells them what concerns that, "
-                f"while {quoted(asking.name)} at {asking.location} has an Authentication",
+                "takes everything that any program which can connect replicates, and tells it "
+                f"about the topics concerned, while {quoted(checking.name)} at {checking.location} has "
+                "an Authentication",
                 "give it an Authentication and an Entitlement, or move these to the instance",
             )
 

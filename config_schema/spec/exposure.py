@@ -1,7 +1,7 @@
-"""Which listeners accept everyone who connects.
+"""Listeners that check no credentials.
 
-The default and the implicit module accept every logon, so that naming one of them does not
-authenticate anybody. Source: AMPS User Guide, Authentication.
+The default and the implicit module accept every logon, so that naming one of them
+authenticates no client. Source: AMPS User Guide, Authentication.
 """
 
 from typing import Final
