@@ -106,7 +106,7 @@ class Template:
 
     @property
     def is_variable(self) -> bool:
-        """Whether one variable is all there is."""
+        """Whether the text is one variable and nothing else."""
         return [before for before, _ in self.parts] == [""] and not self.tail
 
     def expand(self, context: Context) -> bytes:

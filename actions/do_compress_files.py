@@ -36,7 +36,7 @@ class DoCompressFiles(OldFiles):
         try:
             with (
                 path.open("rb") as source,
-                open(unfinished, "wb", opener=_private) as target_file,
+                open(unfinished, "wb", opener=_open_for_owner) as target_file,
                 gzip.open(target_file, "wb") as compressed,
             ):
                 shutil.copyfileobj(source, compressed, _CHUNK)
@@ -50,6 +50,6 @@ class DoCompressFiles(OldFiles):
         path.unlink()
 
 
-def _private(path: str, flags: int) -> int:
+def _open_for_owner(path: str, flags: int) -> int:
     """Open a file for its owner alone, until it has the permissions of the one that it replaces."""
     return os.open(path, flags, 0o600)

@@ -259,7 +259,7 @@ TEMPLATES: Final[Mapping[ValueKind, Callable[[str], Template]]] = {
     ValueKind.ORDER_BY: WordTemplate,
     ValueKind.SOW_OPTIONS: WordTemplate,
 }
-"""What makes a template of an option's text, by the kind of the option."""
+"""The classes of templates for the texts of options, by the kind of the option."""
 
 
 def body_template(text: str, message_type: MessageType) -> Template:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from server.base.clock import Clock
 
 _LONGEST_SLEEP: Final = 60.0
-"""Seconds after which the clock is looked at again: it may run faster or slower than timers."""
+"""Seconds after which the clock is read again: it may run faster or slower than timers."""
 
 MAX_CHANGE_OF_CLOCKS_S: Final = 3 * 3600.0
 """A wall clock that is set by more than this, in seconds, is corrected; see cron(8)."""
@@ -27,10 +27,10 @@ class OnSchedule(Trigger):
     """Runs at regular intervals, or at times of the calendar.
 
     Intervals are measured by the steady clock. Times of the calendar are those of the wall clock.
-    What falls into a time that the wall clock skips runs once, at once. What names its hour does
-    not run again in a time that the clock repeats; the rest goes by the new time. A clock that is
-    set by more than three hours has been wrong: then everything goes by the new time, and nothing
-    that was skipped runs.
+    A run in a time that the wall clock skips comes at once, once. A schedule that names its hour
+    does not run again in a time that the clock repeats; others follow the new time. A clock that is
+    set by more than three hours has been wrong: then all schedules follow the new time, and skipped
+    runs are lost.
     """
 
     def __init__(self, options: Options) -> None:
@@ -83,7 +83,7 @@ class OnSchedule(Trigger):
         return datetime.fromtimestamp(clock.steady() if self._is_timer else clock.now(), UTC)
 
     def _clock_was_set(self, seconds: float) -> None:
-        """Go by the new time; the clock has been set by so much."""
+        """Follow the wall clock, which has been set by so many seconds."""
         if self._cancel is None or self._due is None:
             return
         self._cancel()

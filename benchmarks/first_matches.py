@@ -172,13 +172,13 @@ class _Standstill:
         return WallSeconds(1e9)
 
     def steady(self) -> SteadySeconds:
-        """Return the same."""
+        """Return the same time."""
         return SteadySeconds(self.now())
 
     attentive = steady
 
     def on_step(self, _notify: Callable[[float], None]) -> Callable[[], None]:
-        """Forget who is to be told."""
+        """Ignore the function: this clock is never set."""
         return lambda: None
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - never

@@ -1,12 +1,11 @@
-"""What one client can make another wait for: longest round trips beside attacks.
+"""Longest round trips of a client beside attacks of another client.
 
     python -m benchmarks.stalls [ATTACK ...]
 
-A client in a process of its own sends a heartbeat request of its own kind, a `flush`, as soon as
-the last one was answered, while another client attacks. Of the longest round trips the table has
-the whole time, and the time that the engine's thread has spent in it: running, or waiting for the
-system. What it waits for a processor is left out of the latter, so that it can be compared on a
-busy machine.
+A client in a process of its own sends a `flush` a millisecond after the last one was answered,
+while another client attacks. Of the longest round trips the table has the whole time, and the time
+that the engine's thread has spent in it: running, or waiting for the system. Its waits for a
+processor are left out of the latter, so that figures of a busy machine can be compared.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class Peer:
         self.socket.sendall(frame(header, len(body)) + body)
 
     def read_until(self, mark: bytes) -> None:
-        """Read and drop what comes, up to where something stands in it."""
+        """Read and drop data up to the end of a mark."""
         while mark not in self._received:
             got = self.socket.recv(1 << 20)
             if not got:
@@ -200,7 +199,7 @@ def expressions(ports: Ports) -> None:
 
 
 def compressed(ports: Ports) -> None:
-    """Send what is tiny compressed and large inflated."""
+    """Send data that are tiny compressed and large inflated."""
     with socket.create_connection(("127.0.0.1", ports["amps"])) as peer:
         packer = zlib.compressobj()
         logon = frame({"c": "logon", "client_name": "z", "mt": "json"})
@@ -330,7 +329,7 @@ ATTACKS: Final[Mapping[str, Attack]] = {
 
 @dataclass(frozen=True, slots=True)
 class RoundTrip:
-    """What a round trip took, in ms.
+    """The times of a round trip, in ms.
 
     Attributes:
         whole: from the request to its answer.
@@ -344,7 +343,7 @@ class RoundTrip:
 
     @property
     def held_up(self) -> float:
-        """Without what the engine's thread waited for a processor."""
+        """The whole, less the waits of the engine's thread for a processor."""
         return self.whole - self.waited
 
 

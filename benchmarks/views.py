@@ -80,13 +80,13 @@ class _Clock:
         return WallSeconds(time.time())
 
     def steady(self) -> SteadySeconds:
-        """Return the same."""
+        """Return the same time."""
         return SteadySeconds(self.now())
 
     attentive = steady
 
     def on_step(self, _notify: Callable[[float], None]) -> Callable[[], None]:
-        """Forget who is to be told."""
+        """Ignore the function: this clock is never set."""
         return lambda: None
 
     def call_later(self, _delay: float, _callback: Callable[[], None]) -> Callable[[], None]:

@@ -21,7 +21,7 @@ ADVICE: Final = (
 
 
 def missing() -> list[str]:
-    """Return what is needed to compile a module and is not there, in words."""
+    """Return the missing requirements of a compilation, in words."""
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
     header = Path(sysconfig.get_path("include"), "Python.h")
     found = []

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _use_utf8() -> None:
-    """Begin again with file names in UTF-8, where the locale has them in another encoding."""
+    """Start the program again with file names in UTF-8, if the locale has another encoding."""
     if sys.getfilesystemencoding().lower() != "utf-8":
         os.environ["PYTHONUTF8"] = "1"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - itself

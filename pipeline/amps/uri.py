@@ -9,7 +9,9 @@ from pipeline.errors import PipelineError
 
 
 def with_message_type(server: str, message_type: str) -> str:
-    """The URIs of servers for messages of a type, see `amperage.client.uri.with_message_type`.
+    """Return the URIs of servers for messages of a type.
+
+    See `amperage.client.uri.with_message_type`.
 
     Raises:
         PipelineError: it is no URI.

@@ -1,7 +1,7 @@
-"""Marks of entries: what tells whether a log is the one that was read, and not another branch.
+"""Marks of entries, by which a reader recognises that a log is another branch than it has read.
 
-A log that was put back from a backup goes on with the txids that it had given before. So whoever
-keeps the txid of the last entry that was read keeps a mark of that entry, too.
+A log that was put back from a backup goes on with the txids that it had given before. So a reader
+that keeps the txid of the last entry that it has read keeps a mark of that entry, too.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ its answer from the page, so it is refused instead.
 
 Browsers name the page in Origin, Referer and Sec-Fetch-Site, but not always: over plain HTTP to a
 host other than localhost there is no Sec-Fetch-Site, a GET of an image, a form or a link has no
-Origin, and the page can have the Referer left out. So what a browser sends acts only if no page of
+Origin, and the page can have the Referer left out. So a browser's request acts only if no page of
 another site can have made it: with an Origin, which all browsers add to a POST, or with the header
 X-Requested-With, for which a page of another site would need a permission that is not given.
 Programs send none of what browsers always send, and act by GET as with AMPS.
@@ -83,9 +83,9 @@ class CrossSite:
         if origin is not None and request.method != "OPTIONS" and not self._may_read(request):
             raise Refusal(
                 403,
-                f"A page of {origin} asks for this. Where nobody has to log on, only pages of this "
-                "host and of the browser's own machine may read; AccessControlAllowOrigin in "
-                "Admin says which others may.",
+                f"A page of {origin} asks for this. Where no credentials are checked, only pages "
+                "of this host and of the browser's own machine may read; AccessControlAllowOrigin "
+                "in Admin says which others may.",
             )
 
     def grant(self, request: Request, response: Response, *, is_public: bool = False) -> None:
@@ -111,10 +111,10 @@ class CrossSite:
             ]
 
     def refuse_foreign(self, request: Request) -> None:
-        """Refuse a request that a browser says to be made for a page of another site.
+        """Refuse a request that a browser sends for a page of another site, by its headers.
 
-        Sites that AccessControlAllowOrigin names may; that everyone may read, as without it, is
-        not enough.
+        Sites that AccessControlAllowOrigin names may act; permission to read for all, as without
+        it, is not enough.
 
         Raises:
             Refusal: it is made for another site.

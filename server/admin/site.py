@@ -36,7 +36,7 @@ class Route:
         answer: answers requests for it; it asks `Access` whether the visitor may see that.
         leads_on: whether it is for all paths below as well, with or without a form at the end.
         methods: those that it has.
-        is_public: whether pages of all sites may read it, also where nobody has to log on.
+        is_public: whether pages of all sites may read it, also where no credentials are checked.
     """
 
     names: tuple[str, ...]

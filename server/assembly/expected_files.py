@@ -107,4 +107,4 @@ _FAILURE: Final = "a start would fail"
 _OUTCOMES: Final[Mapping[str, str]] = {
     "Admin/FileName": "statistics would be kept in memory only",
 }
-"""What a start would come to without what is missing, where it would not fail."""
+"""The outcome of a start without the directory, where it would not fail."""

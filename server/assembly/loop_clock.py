@@ -49,9 +49,9 @@ class LoopClock:
         self.ahead = 0.0
         self._listeners: list[Callable[[float], None]] = []
         self._latest = time.monotonic()  # as the steady clock told it
-        self._held: float | None = None  # what it tells until the sockets have been read
+        self._held: float | None = None  # its time until the sockets have been read
         self._paused = 0.0
-        self._ticked = 0.0  # 0 while nobody watches
+        self._ticked = 0.0  # 0 before `watch`
         self._turns: Turns | None = None
         self._cancel_tick: Callable[[], None] = _nothing
 
@@ -93,7 +93,7 @@ class LoopClock:
         return SteadySeconds(self.steady() - self._paused)
 
     def on_step(self, notify: Callable[[float], None]) -> Callable[[], None]:
-        """Have a function called when the wall clock has been set. See `Clock.on_step`."""
+        """Call a function when the wall clock has been set. See `Clock.on_step`."""
         self._listeners.append(notify)
         return lambda: self._listeners.remove(notify)
 
@@ -105,7 +105,7 @@ class LoopClock:
         return _Timer(self, delay, callback).cancel
 
     def _compare(self, now: float) -> None:
-        """Tell of a wall clock that has been set."""
+        """Notify the listeners if the wall clock has been set."""
         step = now - time.monotonic() - self._origin - self.ahead
         if abs(step) >= MIN_STEP_S:
             self.ahead += step
@@ -126,14 +126,14 @@ class LoopClock:
         self._cancel_tick = self._loop.call_later(_TICK_S, self._tick).cancel
 
     def _hold(self, now: float) -> None:
-        """Let time stand still until the sockets have been read."""
+        """Stop the steady clock until the sockets have been read."""
         self._ticked = now
         if self._held is None:
             self._held = self._latest
             self._loop.call_soon_threadsafe(self._loop.call_later, _READ_ROUND_S, self._go_on, 1)
 
     def _go_on(self, rounds: int) -> None:
-        """Let time go on, unless commands that have been read wait for their turn."""
+        """Restart the steady clock, unless commands that have been read wait for their turn."""
         is_reading = self._turns is not None and self._turns.waiting > 0
         if is_reading and rounds < MAX_READ_ROUNDS:
             self._loop.call_later(_READ_ROUND_S, self._go_on, rounds + 1)

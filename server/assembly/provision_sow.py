@@ -78,7 +78,7 @@ def recover_all_chains(
         topics: the topics, as they were opened.
         journal: the transaction log, if there is one.
         engine: has the topics.
-        check: called between some messages; what it raises ends the start.
+        check: called between some messages; an exception of it ends the start.
 
     Raises:
         ProvisionError: an id cannot be stored, or the log or a record not be read.
@@ -247,7 +247,7 @@ class TopicOpener:
             )
 
     def _tell_of_chains(self, spec: TopicSpec, generator: ChainingKeys) -> None:
-        """Log what is missing of the file of chained ids."""
+        """Log the losses of the file of chained ids."""
         file = generator.file
         about = {"topic": spec.name, "message_type": spec.message_type, "path": file.path}
         if file.damage is not None:
@@ -260,7 +260,7 @@ class TopicOpener:
 class _Chains:
     """Commits and closes the files of a topic whose keys are those of chains of ids.
 
-    The ids come first: records must not have keys that nobody can make again.
+    The ids come first: records must not have keys that cannot be made again.
 
     Args:
         sow: the topic.

@@ -1,4 +1,4 @@
-"""Journals of an instance of another name, where this one has none: it may have been renamed.
+"""Finds journals of other instances where this one has none: it may have been renamed.
 
 Names of journals begin with the name of their instance. So an instance with another `Name` and the
 same directories begins an empty log beside the journals that it had.
@@ -31,7 +31,7 @@ def log_journals_of_others(spec: InstanceSpec, log: Log) -> None:
 
 
 def warn_of_journals_of_others(spec: InstanceSpec, problems: Problems) -> None:
-    """Say beforehand which journals a start would leave aside."""
+    """Warn of journals that a start would leave aside because they are of another instance."""
     for directory, others in _journals_of_others(spec):
         assert spec.transaction_log is not None  # noqa: S101 - there are directories
         problems.warning(

@@ -2,7 +2,7 @@
 
 Two kinds of time are told apart by type. The wall clock is for what people and files read; it may
 be set at any moment, forward or back. Every duration, deadline and timeout is measured by the
-steady clock, which nobody sets. Take a difference of two moments of one kind only.
+steady clock, which is never set. Take a difference of two moments of one kind only.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ SteadySeconds = NewType("SteadySeconds", float)
 """A moment of the steady clock: the wall clock at the start, and the seconds since then."""
 
 WallMicroseconds = NewType("WallMicroseconds", int)
-"""The same in microseconds."""
+"""A moment of the wall clock: microseconds since the Unix epoch."""
 
 ElapsedMicroseconds = NewType("ElapsedMicroseconds", int)
-"""Microseconds since some moment, by a clock that nobody sets."""
+"""Microseconds since some moment, by a clock that is never set."""
 
 MIN_STEP_S: Final = 0.5
 """A wall clock that is off by less than this, in seconds, has not been set."""
@@ -41,7 +41,7 @@ class Timer(Protocol):
 
 
 class Clock(Timer, Protocol):
-    """Tells the time as well."""
+    """Measures intervals, and tells the time of the wall clock."""
 
     def now(self) -> WallSeconds:
         """Return the wall-clock time."""
@@ -49,7 +49,7 @@ class Clock(Timer, Protocol):
     def attentive(self) -> SteadySeconds:
         """Return the time of the steady clock without the pauses of this process.
 
-        The silence of a peer is measured by it: what came in a pause has not been read yet.
+        The silence of a peer is measured by it: data that came in a pause have not been read yet.
         """
 
     @property
@@ -60,7 +60,7 @@ class Clock(Timer, Protocol):
         """
 
     def on_step(self, notify: Callable[[float], None]) -> Callable[[], None]:
-        """Have a function called, with the seconds, whenever the wall clock has been set.
+        """Call a function, with the seconds, whenever the wall clock has been set.
 
         It is called before `now` returns a time of the clock that has been set.
 

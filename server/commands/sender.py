@@ -107,7 +107,7 @@ class Sender(Answered, Client, Protocol):
 
     @property
     def heard_at(self) -> SteadySeconds:
-        """When what is being obeyed was read, by the clock that measures silence."""
+        """When the current command was read, by the clock that measures silence."""
 
     @property
     def last_heard(self) -> WallSeconds:

@@ -33,7 +33,7 @@ class SilentRefusals:
         Args:
             header: the command's header.
             reason: the phrase that clients know.
-            detail: what is wrong and what was expected.
+            detail: the problem, and the expectation.
         """
         if header.command not in _PUBLISHES or any(wants(header, ack) for ack in _TOLD_WITH):
             return

@@ -261,11 +261,11 @@ def _query(sow: SowTopic, selected: Selected, filter_: Expr, now: int) -> OpenQu
 
 
 class _Permitted:
-    """Tells which records of a topic a permit is for; none for which it takes too long to tell.
+    """Tests whether a permit covers a record; one whose test takes too long is not covered.
 
     Args:
         sow: the topic.
-        permit: what the user may do with which records.
+        permit: the permit.
     """
 
     def __init__(self, sow: SowTopic, permit: Permit) -> None:
@@ -274,7 +274,7 @@ class _Permitted:
         self._test = RecordTest(sow.table, permit.filter, effort=self._effort)
 
     def __call__(self, record: Record) -> bool:
-        """Return whether the permit is for a record."""
+        """Return whether the permit covers a record."""
         if not self._allowed:
             return False
         self._effort.renew()

@@ -124,7 +124,7 @@ class InternalClient:
 
         Args:
             topic: the topic.
-            filter_text: what the record must match.
+            filter_text: the filter that the record must match.
             order_by: the order that decides which one is the first.
             options: options of the command.
             literal: whether the topic is a name, whatever its characters.

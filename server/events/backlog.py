@@ -24,7 +24,7 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 class RequestKind(Enum):
-    """What the targets can be asked for besides writing entries."""
+    """Requests to the targets, besides entries to write."""
 
     FLUSH = auto()
     ROTATE = auto()

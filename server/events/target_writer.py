@@ -1,8 +1,8 @@
 """The thread of one log target, and the bounded queue of lines before it.
 
-A write to a pipe that nobody reads, to a stopped terminal or to a file on a hung disk does not
+A write to a pipe without a reader, to a stopped terminal or to a file on a hung disk does not
 return for as long as that lasts. So each target has a thread of its own: a stalled target loses
-its own entries when its queue is full, and holds up nothing else. A failure is said once, on
+its own entries when its queue is full, and holds up nothing else. A failure is reported once, on
 standard error and in the other targets; when the target recovers, a line tells how many entries
 are missing before it.
 """
@@ -167,7 +167,7 @@ class TargetWriter:
                     self._bytes -= item.size
 
     def _carry_out(self, request: Request) -> bool:
-        """Do what is asked for; return whether the target is still open."""
+        """Carry out a request; return whether the target is still open."""
         is_open = True
         if request.kind is RequestKind.CLOSE:
             self._try(self.target.close)
@@ -201,7 +201,7 @@ class TargetWriter:
             self._fail(problem.strerror or str(problem))
 
     def _fail(self, reason: str) -> None:
-        """Say once, until the target works again, that it does not."""
+        """Report once that the target does not work, until it does again."""
         if self.is_failing:
             return
         self.is_failing = True
@@ -219,6 +219,6 @@ class TargetWriter:
 
 
 def complain(sentence: str) -> None:
-    """Tell the operator about the log itself, where else it would go unnoticed."""
+    """Print a problem of the log itself on standard error."""
     with contextlib.suppress(OSError, ValueError):  # standard error may be closed as well
         print(f"ampServer: {sentence}", file=sys.stderr, flush=True)

@@ -37,7 +37,7 @@ class Writer:
         clock: Callable[[], int],
         thread: int,
     ) -> None:
-        """Begin the threads of the targets, which a request to close ends."""
+        """Start the threads of the targets, which a request to close ends."""
         self._backlog = backlog
         self._logger = entry_logger()
         self._writers = {
@@ -45,7 +45,7 @@ class Writer:
         }
 
     def run(self) -> None:
-        """Hand out what comes until a request to close has been handed out."""
+        """Hand out entries and requests until a request to close has been handed out."""
         is_open = True
         while is_open:
             items, dropped = self._backlog.take()

@@ -126,7 +126,7 @@ class Log(Protocol):
         """Return the txid of a damaged entry that a name may belong to; None if there is none."""
 
     def parting(self, client: int, sequence: int) -> int | None:
-        """Return the end of what a reader has of the log that names what has been lost of it.
+        """Return the last entry that this log shares with a reader who names a lost entry.
 
         None if the name is not known to be such a one.
         """

@@ -1,10 +1,10 @@
-"""Where in the log the wall clock was set, and by how much.
+"""The places in the log where the wall clock was set, and by how much.
 
 An entry has the time that the wall clock told when it was recorded. The clock may be set, forward
 or back, so these times need not ascend. To find a moment, the time of each entry is corrected by
-all steps after it: it becomes what the clock would have told had it been set right before, and
-these times do ascend. Steps are kept in a file beside the journals (`.steps.ack`). What is behind
-the step that was stored last can be told from the times themselves: they go back, which is a step
+all steps after it: it becomes the time that the clock would have told had it been right before,
+and these times do ascend. Steps are kept in a file beside the journals (`.steps.ack`). Steps behind
+the last one that was stored are found in the times themselves: where these go back, there is a step
 back of that much.
 
 A clock that is set back by less than a second stands still in the log until it has caught up.
@@ -36,7 +36,7 @@ _STEP: Final = struct.Struct("<Qq")
 
 
 class ClockStep(NamedTuple):
-    """The wall clock was set.
+    """A change of the wall clock by setting it.
 
     Attributes:
         txid: of the first entry behind it.
@@ -55,7 +55,7 @@ class ClockSteps:
     def __init__(self, steps: Iterable[ClockStep] = ()) -> None:
         self._steps: list[ClockStep] = []
         self._txids: list[int] = []
-        self._corrections: list[int] = []  # what the times of entries before each step are off
+        self._corrections: list[int] = []  # of the times of entries before each step
         for step in steps:
             self.add(step)
 
@@ -97,7 +97,7 @@ class ClockSteps:
                 self.add(one)
 
     def correction(self, txid: int) -> int:
-        """Return what has to be added to the time of an entry, in microseconds."""
+        """Return the correction that is added to the time of an entry, in microseconds."""
         corrections = self._corrections
         if not corrections:
             return 0

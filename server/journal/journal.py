@@ -435,7 +435,7 @@ class Journal:
         return self._run_of_place(client) is not None
 
     def name_places(self, name: str) -> None:
-        """Set what tells this log from others in the names of places.
+        """Set the name that distinguishes this log from others in the names of places.
 
         Without that, they go by the instance's name and by when the log was begun.
         """
@@ -443,7 +443,7 @@ class Journal:
         self._place_numbers = (-1, {})
 
     def parting(self, client: int, sequence: int) -> int | None:
-        """Return the end of what a reader has of this log that names what has been lost of it.
+        """Return the last entry that this log shares with a reader who names a lost entry.
 
         An earlier run of the instance has given the name, and the log has entries of that run, but
         not this one: it was never on stable storage, or the log has been put back from a backup.

@@ -424,7 +424,7 @@ class _Learning:
         names: are given those that entries define.
         take: learns what an entry says of its publisher.
         take_all: learns it of entries in a row.
-        take_runs: learns what an entry tells of runs.
+        take_runs: takes the body of an entry about runs.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Which run of an instance has recorded which entries.
+"""The runs of an instance, and the entries that each has recorded.
 
 A run may have named messages to clients that never reached the disk, and a log that is put back
 from a backup has lost entries that were named. Txids alone would be given a second time then. So
@@ -6,7 +6,7 @@ each run has a random number, which is part of every name that it gives: of the 
 publishers without sequence numbers, and of the number that stands for the log in places.
 
 The first entry that a run records in a file tells the runs so far, and where each of them began
-(`Kind.RUNS`). A run that has recorded nothing leaves no trace, and what it has named is not found.
+(`Kind.RUNS`). A run that has recorded nothing leaves no trace, and its names are not found.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import msgspec
 from amperage.wire.bookmarks import client_hash
 
 MAX_RUNS: Final = 1000
-"""Older ones are forgotten: what they have named by place is not found any more."""
+"""Older ones are forgotten: their places are not found any more."""
 
 RUN_BITS: Final = 32
 """The lower bits of an identity that the server makes: the number of the run."""
@@ -101,7 +101,7 @@ def has_recorded(rows: Sequence[tuple[int, int]], identity: int, txid: int) -> b
     """Return whether an instance has recorded a message under an identity that it has made.
 
     Args:
-        rows: its runs; empty if it does not tell them, then what it has named counts as recorded.
+        rows: its runs; empty if it does not tell them: then all its names count as recorded.
         identity: in place of the publisher.
         txid: of the message.
     """
@@ -127,7 +127,7 @@ def place_number(log: str, run: int) -> int:
     """Return the number that stands for a log in places among the entries of a run.
 
     Args:
-        log: what the log is called.
+        log: the name of the log.
         run: the number of the run; 0 for entries of versions that did not tell runs apart.
     """
     return client_hash(f"{log} {run}" if run else log)

@@ -187,12 +187,12 @@ class Answers:
     def give(
         self, peer: str, find: Callable[[], _Found], answer: Callable[[_Found], bytes]
     ) -> None:
-        """Send an answer, made of what the helper finds.
+        """Send an answer, made of the results of the helper.
 
         Args:
             peer: the instance that asks.
             find: called beside the engine's thread.
-            answer: makes the answer, on the engine's thread: leaves out what is not for the peer.
+            answer: makes the answer, on the engine's thread, without what the peer may not have.
         """
         if peer in self._answering:
             return

@@ -1,4 +1,4 @@
-"""What a transport asks of the instances that connect to it, and what it allows them."""
+"""The interface by which links ask a transport whether, and as what, an instance is let in."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Gate(Protocol):
 
     @property
     def is_stranger(self) -> bool:
-        """Whether its user has been authenticated, and is not known to be the instance."""
+        """Whether the user has been authenticated, and is not known to be the instance."""
 
     @property
     def is_proven(self) -> bool:
@@ -39,7 +39,7 @@ class Gate(Protocol):
         """Return why a destination must not be served over the connection; None if it may be."""
 
     def doubt(self, destination: DestinationSpec) -> str | None:
-        """Return what is not certain of a destination that is served over the connection."""
+        """Return why the other end may not be the destination that is served; None if it is."""
 
     def refuse(self, action: str, resource: str, reason: str) -> None:
         """Write into the audit trail that the user must not do something."""

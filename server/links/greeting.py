@@ -89,14 +89,14 @@ def _strip_paths(value: object) -> None:
 def told_to(
     own: Introduction, theirs: InstanceDescription, destination: str | None, gate: Gate
 ) -> bytes:
-    """Return what an instance that has connected is told of the configuration of this one.
+    """Return the description of this instance that one which has connected is sent.
 
-    It is what the checks of the topics that are replicated between the two need: what is sent to
-    it, what it has named itself, and what its user may replicate.
+    It has the topics that the checks of the replication between the two need: those that are sent
+    to it, those that it has named itself, and those that its user may replicate.
 
     Args:
-        own: what this instance is like, without paths.
-        theirs: what the other one is like.
+        own: the description of this instance, without paths.
+        theirs: that of the other one.
         destination: the Destination that the other one is; None if it is none.
         gate: of the connection.
     """
@@ -121,11 +121,11 @@ def told_to(
 
 
 class _Shared:
-    """Which topics an instance may know of that has connected.
+    """Decides which topics an instance that has connected may know of.
 
     Args:
-        own: what this instance is like.
-        theirs: what the other one is like.
+        own: the description of this instance.
+        theirs: that of the other one.
         destination: the Destination that the other one is; None if it is none.
         gate: of the connection.
     """

@@ -1,4 +1,4 @@
-"""What an instance says of itself when a link begins: its configuration, and its runs.
+"""The introduction of an instance when a link begins: its configuration, and its runs.
 
 Source: docs/formats/replication.md, Hello.
 """
@@ -11,7 +11,7 @@ from config_schema.together import InstanceDescription
 
 
 class Introduction(InstanceDescription, frozen=True):
-    """What an instance says of itself when a link begins.
+    """The description of an instance that is sent when a link begins.
 
     Attributes:
         runs: the first txid and the number of each run that has recorded entries of its log, and of

@@ -37,7 +37,7 @@ class Inward:
         frame: what it asks.
         address: of the other end.
         transport: name of the transport that the connection was made by.
-        branch: what is gone from the log of either instance.
+        branch: which entries are gone from the log of either instance.
         tells_all: whether the source may be told of all publishers.
     """
 

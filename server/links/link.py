@@ -167,8 +167,8 @@ class Link:
         transport: name of the transport that the connection was made by.
         destination: the Destination that the connection was made for; None if it was accepted.
         reached_at: the host where the other end was reached; empty if the connection was accepted.
-        gate: what the transport asks and allows; None if this instance made the connection. While
-            it decides who is let in, nothing else is taken from the connection.
+        gate: the transport; None if this instance made the connection. While it decides whether
+            the other one is let in, nothing else is taken from the connection.
         outcome: told once whether the link has come to be.
 
     Attributes:

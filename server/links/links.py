@@ -70,7 +70,7 @@ class Peer(NamedTuple):
         destination: the name of the destination that it is; None if nothing is sent there.
         sends: whether it sends here.
         admin: where its admin interface is.
-        is_stranger: whether it has logged on as a user who is not known to be this instance.
+        is_stranger: whether its user has been authenticated, and is not known to be the instance.
     """
 
     name: str
@@ -132,7 +132,7 @@ class Links:
         Args:
             conduit: the connection.
             transport: name of the transport where that was.
-            gate: what that asks and allows.
+            gate: the transport, as links see it.
         """
         link = Link(self, conduit, transport, gate=gate)
         self._links.add(link)
@@ -234,7 +234,7 @@ class Links:
         return self._access.may_have(peer, gates, topic, path, body)
 
     def refuse(self, peer: str, topic: Topic) -> None:
-        """Say that an instance has asked for a message that it may not have.
+        """Log and audit that an instance has asked for a message that it may not have.
 
         Args:
             peer: its name.

@@ -1,9 +1,9 @@
-"""What an instance at the other end of a link may be told, and what it may have a say in.
+"""Decides which entries another instance may be told, and about which topics it may speak.
 
 It is told of entries of the log that it has been sent or has sent, and has a say in topics that are
 replicated between it and this instance: that one of the destinations of this instance sends to it,
-or that its user may replicate to here. Whatever instances say to one another beside the log is
-measured by that.
+or that its user may replicate to here. All messages between instances beside the log are limited
+to that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SEPARATOR: Final = "/"
 
 
 class PeerAccess:
-    """Decides what instances may be told, by what is replicated.
+    """Decides by the topics that are replicated.
 
     Args:
         destinations: those of this instance, by name.

@@ -269,7 +269,7 @@ class RecordMending:
     # Answering.
 
     def _answer(self, peer: str, want: Describe) -> None:
-        """Describe what there is, as far as the other instance may have it."""
+        """Describe the entries that are here, as far as the other instance may have them."""
 
         def find() -> list[_Found]:
             try:
@@ -297,7 +297,7 @@ class _Found(NamedTuple):
     Attributes:
         topic: its topic.
         path: the instances that it has been through.
-        description: what there is of it.
+        description: its description.
     """
 
     topic: Topic
@@ -385,7 +385,7 @@ def _pick_origin(origin: Origin, there: Iterable[Origin]) -> Origin | None:
 
 
 def _found(journal: Journal, want: Describe, asker: str) -> list[_Found]:
-    """Return what there is of the entries that another instance asks about, the likeliest first."""
+    """Return the entries that another instance may ask about, the likeliest first."""
     low = _find_any(journal, want.before[:_MOST_NAMES])
     high = _find_any(journal, want.behind[:_MOST_NAMES])
     if low is None and high is None:

@@ -195,12 +195,12 @@ class Replication:
 
     @property
     def now(self) -> WallMicroseconds:
-        """The wall-clock time: for people and for what is sent, not for durations."""
+        """The wall-clock time: for people and for messages, not for durations."""
         return WallMicroseconds(int(self._clock.now() * _MICROSECONDS))
 
     @property
     def elapsed(self) -> ElapsedMicroseconds:
-        """The time by which is measured how long entries have waited."""
+        """The time of the clock that measures how long entries have waited."""
         return ElapsedMicroseconds(int(self._elapsed() * _MICROSECONDS))
 
     @property
@@ -251,7 +251,7 @@ class Replication:
         return earlier | current
 
     def introduction(self, description: InstanceDescription) -> Introduction:
-        """Return what is told to other instances when a link begins.
+        """Return the introduction of this instance to another one, when a link begins.
 
         Args:
             description: of this instance, as far as it is told.
@@ -267,7 +267,7 @@ class Replication:
         )
 
     def branch_of(self, theirs: Introduction) -> Branch:
-        """Find out what is gone from the log of this instance, or from that of another one."""
+        """Return which entries are gone from the log of this instance, or of another one."""
         log, txid, run = theirs.read.get(self.instance, ("", 0, 0))
         own_runs = self._transaction_log.runs()
         has_lost = log == self.log_id and (

@@ -30,7 +30,7 @@ class Neighbours(Protocol):
         """Return whether an instance may be told of an entry of the log."""
 
     def refuse(self, peer: str, topic: Topic) -> None:
-        """Say that an instance has asked for a message of a topic that it may not have."""
+        """Log and audit that an instance has asked for a message that it may not have."""
 
     def say(self, peer: str, subject: str, body: bytes) -> None:
         """Say something to an instance that there is a link with; it may be lost."""

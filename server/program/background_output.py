@@ -1,8 +1,8 @@
-"""Standard output and standard error of a server that runs, which never make it wait.
+"""Standard output and standard error of a running server, which never make it wait.
 
-What Python prints there, such as warnings and what modules of users print, would stop the engine
-for as long as nobody reads the pipe or the terminal is stopped. So it is written by threads. What
-does not fit into a queue because the descriptor takes nothing is lost.
+Warnings of Python, and output of users' modules, would stop the engine for as long as a pipe has no
+reader or the terminal is stopped. So threads write them. Text that does not fit into a queue,
+because the descriptor takes no data, is lost.
 
 Log targets do not go this way: they have threads of their own (events/target_writer.py).
 """
@@ -114,4 +114,4 @@ class _BackgroundStream(io.TextIOBase):
             except BlockingIOError:  # a pipe that another process made non-blocking
                 select.select((), (self._descriptor,), ())
             except OSError:
-                return  # nobody reads it any more, or the disk is full
+                return  # the pipe has no reader any more, or the disk is full

@@ -392,7 +392,7 @@ def prevails(one: State, other: State, repairs: frozenset[int]) -> bool:
     Args:
         one: the one.
         other: the other.
-        repairs: what stands for the repairs of the two instances; see `publisher_part`.
+        repairs: the publishers' parts of the repairs of the two instances; see `publisher_part`.
     """
     return _rank(one, repairs) > _rank(other, repairs)
 

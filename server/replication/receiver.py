@@ -136,7 +136,7 @@ class Cursor(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """What a source and its destination know of what is gone from either's log.
+    """The entries that are gone from the log of a source, or of its destination.
 
     Attributes:
         runs: the first txid and the number of each run of the source, in order; empty if it does
@@ -241,15 +241,15 @@ class Receiver:
         *,
         tells_all: bool = True,
     ) -> Iterator[Resume | Knowledge]:
-        """Begin to take what a source sends; returns what to tell it about where to go on.
+        """Begin to take entries of a source; return the answers that tell it where to go on.
 
         Args:
             source: the instance that asks.
             frame: what it says.
             settled: the txid up to which everything here is settled.
-            branch: what is gone from either's log.
+            branch: which entries are gone from either's log.
             tells_all: whether the source may be told of all publishers. One that may not is told of
-                none: it sends what there is here as well, and that is dropped.
+                none: it sends entries that are here as well, and they are dropped.
         """
         self.disconnected()
         self._source = source

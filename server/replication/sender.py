@@ -519,9 +519,10 @@ class Sender:
         return self._way.goes(topic, "") is not None
 
     def filters(self, topic: Topic, path: str) -> tuple[Filter, ...] | None:
-        """Of which filters a body has to match any to go there; empty if all do, None if none does.
+        """Return the filters any of which a body has to match to go there.
 
-        What has been through the destination may go there again.
+        They are empty if all bodies go there, and None if none does. An entry that has been through
+        the destination may go there again.
 
         Args:
             topic: the topic of an entry.

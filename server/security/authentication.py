@@ -99,7 +99,7 @@ class Admission:
         detail: said in the log alone.
         undecided: it does not count as a failed logon: the module could not tell, through no fault
             of who logs on, or what it was shown is nothing that anybody could guess.
-        is_proven: False if the name is what the client says, and nothing has been checked.
+        is_proven: False if the name is a claim of the client, and nothing has been checked.
     """
 
     granted: bool

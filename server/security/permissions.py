@@ -88,7 +88,7 @@ class Permissions(Protocol):
         """Return whether the user is the instance of a name; None if nothing says which it is.
 
         Args:
-            name: the Name that an instance gives itself which logs on as the user.
+            name: the Name of an instance that logs on as the user.
         """
 
     def leave(self) -> None:

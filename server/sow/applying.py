@@ -143,7 +143,7 @@ class FormerKeys:
                 apply_entry(self._sow, entry)
 
     def _keys(self, passage: Passage) -> dict[int, tuple[str, str]]:
-        """For each entry with a record: its recorded key, and the one that the topic makes now."""
+        """Return, for each entry with a record, its recorded key and the present one."""
         columns, names = passage.columns(), passage.names.topics
         bodies, _ = _with_marks(passage)
         is_keyed = np.isin(columns["kind"], _PUBLISHES) & (columns["sow_key"] != 0)

@@ -2,8 +2,8 @@
 
 A message that the transaction log has is safe with the log, but the ids that it added to a chain
 are in a file of their own, which is put on stable storage with the topic's file. A power failure
-may take ids from its end. So the topic's file notes up to which change the ids are safe; what is
-missing is in the messages after that one. The log has all of them. Of a topic that is not in the
+may take ids from its end. So the topic's file notes up to which change the ids are safe; missing
+ids are in the messages after that one. The log has all of them. Of a topic that is not in the
 log, the records have the last message of each chain: those are the ones that may have been kept
 while their ids were lost.
 
@@ -47,7 +47,7 @@ def recover_chains(
         chains: its key source.
         journal: the log, if the topic is in it.
         find: gives the topic that has the records of a message type and name.
-        pause: called now and then; what it raises ends the recovery.
+        pause: called now and then; an exception of it ends the recovery.
 
     Returns:
         How many ids have been added.

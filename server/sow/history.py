@@ -264,7 +264,7 @@ class History:
 
 
 class Unfinished(NamedTuple):
-    """What a crash left of changes of which only the past states were stored.
+    """The remains of changes of which a crash let only the past states be stored.
 
     Attributes:
         rows: past states that end with a change that the record has not.

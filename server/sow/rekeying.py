@@ -36,7 +36,7 @@ _AT_ONCE: Final = 1000
 
 
 class Rekeyed(NamedTuple):
-    """What a start did to the SOW keys of a topic.
+    """The changes of the SOW keys of a topic at a start.
 
     Attributes:
         moved: records that got the key that the topic gives them.
@@ -53,10 +53,10 @@ def rekey_records(sow: SowTopic, settle: Callable[[], None], pause: Callable[[],
     Args:
         sow: a topic that has been recovered, and is not in use.
         settle: waits until every commit that was asked for is done.
-        pause: called now and then; what it raises ends the work, which another start goes on with.
+        pause: called now and then; an exception of it ends the work, which another start continues.
 
     Returns:
-        What was done. If records are set aside, queries do not find records by their keys.
+        The changes. If records are set aside, queries do not find records by their keys.
 
     Raises:
         StoreError: there is no room for a record under its new key, or one cannot be read.
@@ -71,7 +71,7 @@ def rekey_records(sow: SowTopic, settle: Callable[[], None], pause: Callable[[],
     done = Rekeyed()
     if strange:
         plan = _Plan(sow, strange)
-        table.store.commit()  # what is moved is not in the log again
+        table.store.commit()  # the log does not have the moves
         settle()
         table.move_all(plan.moves(pause))
         done = plan.done
@@ -85,7 +85,7 @@ def rekey_records(sow: SowTopic, settle: Callable[[], None], pause: Callable[[],
 
 
 def makes_keys_of_fields(sow: SowTopic) -> bool:
-    """Whether the SOW keys of records follow from the fields that they have."""
+    """Return whether the SOW keys of records follow from their fields."""
     fields = sow.table.options.key_fields
     return bool(fields) and isinstance(sow.key_source(sow.name), FieldKeys)
 
@@ -158,14 +158,14 @@ def _topic_of(sow: SowTopic, identity: str) -> str:
 
 
 class _Plan:
-    """Which records get which keys.
+    """The new keys of records.
 
     Args:
         sow: the topic.
         strange: see `_strange`.
 
     Attributes:
-        done: what the moves come to, once all are made.
+        done: the sum of the moves, once all are made.
     """
 
     def __init__(self, sow: SowTopic, strange: dict[str, str | None]) -> None:
@@ -179,7 +179,7 @@ class _Plan:
         self.done = Rekeyed()
 
     def _find_heirs(self, left: Set[str]) -> dict[str, tuple[int, bool, str]]:
-        """For each identity that is to be had: the sequence and the identity of the record."""
+        """Return, for each wanted identity, sequence and identity of the record that gets it."""
         heirs: dict[str, tuple[int, bool, str]] = {}
         for identity, wanted in self._strange.items():
             if wanted is None:
@@ -199,7 +199,7 @@ class _Plan:
         return record
 
     def moves(self, pause: Callable[[], None]) -> Iterator[tuple[str, Record]]:
-        """Give the moves one by one, each when the one before has been made."""
+        """Yield the moves one by one, each when the one before has been made."""
         moved = aside = 0
         for identity in self._left:
             yield self._move_aside(identity)
@@ -239,7 +239,7 @@ class _Plan:
         return self._move(identity, key_set_aside(record.key, record.sequence))
 
     def _move(self, identity: str, key: str) -> tuple[str, Record]:
-        """Return where a record is, and what it is to be."""
+        """Return the present identity of a record, and the record with its new key."""
         record = self._record(identity)._replace(key=key)
         place = self._places.get(identity, identity)
         self._places[identity] = self._table.identity(key, record.topic)
@@ -251,7 +251,7 @@ def _key_of(identity: str) -> str:
 
 
 def _mark_of(sow: SowTopic) -> int:
-    """What stands for the way in which a topic makes SOW keys; never 0."""
+    """Return a digest of the way in which a topic makes SOW keys; never 0."""
     options = sow.table.options
     said = repr((sow.type_name, options.key_domain, options.key_fields))
     return xxh3_64_intdigest(said.encode(errors="surrogatepass")) or 1

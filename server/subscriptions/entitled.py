@@ -17,7 +17,7 @@ to a question is a way to see what is asked about.
 
 A record that somebody may see no more is out of focus for them: `Barrier` sees to it that they are
 told so with the state that they knew, and not with the new one; and that a record that comes into
-view is sent whole, since a delta would tell what it was before.
+view is sent whole, since a delta would reveal its previous state.
 
 Source: AMPS User Guide, Content Filtered Entitlements; Entitlement Select Lists; Out-of-Focus
 Reason Codes.
@@ -122,7 +122,7 @@ def entitled(subscription: Subscription, permit: Permit, message_type: MessageTy
 
 
 class Barrier:
-    """What may be said of records that a user sees in some states, and not in others.
+    """Limits messages about records that a user sees in some states, and not in others.
 
     Args:
         permitted: what records have to match to be seen.

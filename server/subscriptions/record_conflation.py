@@ -47,7 +47,7 @@ class ConflatedRecordDelivery:
         form: what the subscription is sent.
         publish: sends records and deltas.
         leave: says that a record is out of focus.
-        barrier: says what may be said of records that are hidden at times, None for everything.
+        barrier: limits messages about records that are hidden at times; None for no limit.
         had: the subscription was for the record as it was before the changes.
     """
 

@@ -170,7 +170,7 @@ class TransactionLog:
         return bool(covering)
 
     def made_identity(self, client: int) -> int:
-        """Return what stands for a publisher in bookmarks of messages that it does not number.
+        """Return the identity of a publisher in bookmarks of messages that it does not number.
 
         Args:
             client: its client hash.

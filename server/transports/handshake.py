@@ -131,10 +131,10 @@ class Doorkeeper:
             if own is not None and not own.has_page(origin, headers.get("Host", "")):
                 raise HandshakeRefused(
                     HTTPStatus.FORBIDDEN,
-                    f"Pages of {origin[:200]!r} may not connect: where nobody has to log on, only "
-                    "pages of this host and of the browser's own machine may. "
+                    f"Pages of {origin[:200]!r} may not connect: where no credentials are checked, "
+                    "only pages of this host and of the browser's own machine may. "
                     "AccessControlAllowOrigin of a Protocol says which others may; a name of this "
-                    "host belongs into ExternalInetAddr of Admin.",
+                    "host belongs in ExternalInetAddr of Admin.",
                 )
 
     def _message_type(self, path: str, fixed: str | None) -> str | None:

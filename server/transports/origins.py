@@ -5,7 +5,7 @@ programs send no such header, and are not meant. What the configuration allows
 (Protocol/AccessControlAllowOrigin) are regular expressions for the whole origin, as in
 https://desk.example.com:8443, or for its host with or without the port. Where nothing is
 configured and no credentials are checked, only pages of this host and of the browser's own machine
-may: else any page that a user visits could read, publish and delete what the user can reach.
+may: else any page that a user visits could read, publish and delete messages in their place.
 """
 
 from __future__ import annotations

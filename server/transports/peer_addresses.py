@@ -1,4 +1,4 @@
-"""Whether a connection comes from one of the addresses of a Destination.
+"""Compares the address of a connection with the addresses of a Destination.
 
 Source: AMPS User Guide, Destination Server Failover: a connection of one of the servers on the list
 is used.
@@ -18,7 +18,7 @@ _RESOLVE_TIMEOUT_S: Final = 3.0
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Addresses: TypeAlias = dict[str, frozenset[Address]]
-"""By host, what its name stands for."""
+"""The addresses of hosts, by their names."""
 
 
 def hosts_of(destination: DestinationSpec) -> frozenset[str]:
@@ -31,7 +31,7 @@ def hosts_of(destination: DestinationSpec) -> frozenset[str]:
 
 
 async def resolve(hosts: Iterable[str]) -> Addresses:
-    """Return what names of hosts stand for; nothing for one that cannot be resolved in time."""
+    """Return the addresses of hosts; none for one that cannot be resolved in time."""
     return {host: await _resolve(host) for host in hosts}
 
 
@@ -53,7 +53,7 @@ def comes_from(peer: str, hosts: Iterable[str], addresses: Addresses) -> bool:
     Args:
         peer: the IP address at its other end.
         hosts: their names.
-        addresses: what these stand for.
+        addresses: those of the hosts.
     """
     at = _plain(peer)
     known = frozenset[Address]().union(*(addresses.get(host, ()) for host in hosts))

@@ -315,7 +315,7 @@ class AcceptedReplication(ReplicationConnection):
         assert self._transport is not None  # noqa: S101 - something has come from there
         return str(self._transport.get_extra_info("peername")[0])
 
-    # What it may do.
+    # Its permissions.
 
     def judge(self, topic: Topic) -> str | None:
         """See `Gate`.

@@ -15,8 +15,8 @@ If that takes long, and much has survived, because a client has made ten thousan
 hundred thousand groups, that is set aside, too: nothing of it is walked through a fourth time, and
 no walk is through more than has come since the last one. Where little has survived, the time has
 gone into freeing garbage, such as connections that came and went. The collector counts what is made
-less what is freed, so that what comes while much goes would wait to be walked through until it is
-very much; therefore it is also done several times a second, while there is work.
+less what is freed, so that new objects would pile up while many others are freed, and then be
+walked through all at once; therefore it is also done several times a second, while there is work.
 
 What has been set aside goes with its last reference like anything else, but circles of it do not. A
 connection is one, of some kilobytes, if it was there when something was set aside. When some of
@@ -87,7 +87,7 @@ def look_through() -> None:
 
 
 class _Walks:
-    """Sets aside what has been walked through as often as anything is, if that takes long.
+    """Sets aside objects that have been walked through as often as any are, if that takes long.
 
     Attributes:
         times: how often something has been set aside.

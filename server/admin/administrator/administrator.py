@@ -1,10 +1,10 @@
 """Answers requests for what is below /amps/administrator.
 
-The path of a deed, and of what is above it, may end with .json or .xml. Entitlement treats each
+The path of a deed, and each path above it, may end with .json or .xml. Entitlement treats each
 path as a resource of the type `admin` that is to be read (AMPS User Guide, Entitlement,
-Administrator Actions). What a page of another site may read it may also see here; what it may not
-do is in `cross_site`. A browser that asks for a deed by GET, as with a link, is shown a form that
-asks for it by POST: a page of another site can have a browser follow a link.
+Administrator Actions). A page of another site that may read may also see these documents;
+`cross_site` restricts its deeds. A browser that asks for a deed by GET, as with a link, is shown a
+form that asks for it by POST: a page of another site can have a browser follow a link.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Strangers(Protocol):
     """Knows whose messages are for other queues that the same topics feed."""
 
     def on(self, path: str) -> frozenset[int]:
-        """Return what stands for them in bookmarks of messages that came on a path.
+        """Return their parts of the bookmarks of messages that came on a path.
 
         See `publisher_part`.
         """

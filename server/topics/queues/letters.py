@@ -136,7 +136,7 @@ class Author:
         return client_hash(self.client_name)
 
     def part(self, instance: str) -> int:
-        """Return what stands for it in the bookmarks of what it publishes, in all runs.
+        """Return its part of the bookmarks of the messages that it publishes, in all runs.
 
         See `publisher_part`.
         """
@@ -152,7 +152,7 @@ class DeadLetters:
         surroundings: what the queue needs of the server.
 
     Attributes:
-        part: what stands for the author in the bookmarks of letters, in all runs.
+        part: the part of the author in the bookmarks of letters, in all runs.
     """
 
     def __init__(

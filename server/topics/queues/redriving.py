@@ -53,7 +53,7 @@ class Strangers:
         self._parts: Final[dict[str, frozenset[int]]] = {}
 
     def on(self, path: str) -> frozenset[int]:
-        """Return what stands for them in bookmarks of messages published at one instance.
+        """Return their parts of the bookmarks of messages published at one instance.
 
         See `publisher_part`.
 

@@ -89,7 +89,7 @@ class Surroundings:
 
     @property
     def now(self) -> int:
-        """The time of the steady clock, in microseconds: what queues go by."""
+        """The time of the steady clock, in microseconds, which queues use."""
         return int(self.clock.steady() * _MICROSECONDS)
 
     def steady(self, txids: Sequence[int], timestamps: Sequence[int]) -> Sequence[int]:
