@@ -182,7 +182,8 @@ class History:
             made: the past states that the change made, with their rows.
             deleted: whether the record was deleted.
         """
-        begin = int(self._spans.begins[row])  # moved where the wall clock was set
+        # Not the state's timestamp: the span has moved where the wall clock was set.
+        begin = int(self._spans.begins[row]) if made else 0
         self._spans.put(row, _NOWHERE if deleted else _current(successor))
         for past_row, past in made:
             if not past.deleted:
