@@ -182,7 +182,7 @@ class History:
             made: the past states that the change made, with their rows.
             deleted: whether the record was deleted.
         """
-        # Moved where the wall clock was set. A record that is new has no span.
+        # Not the state's timestamp: the span has moved where the wall clock was set.
         begin = int(self._spans.begins[row]) if made else 0
         self._spans.put(row, _NOWHERE if deleted else _current(successor))
         for past_row, past in made:

@@ -194,6 +194,12 @@ def test_a_message_type_that_the_server_lacks_is_told(server: RunningServer) -> 
     assert complaint.count("\n") == 1
 
 
+def test_a_missing_message_type_is_told_with_its_option(server: RunningServer) -> None:
+    code, _, complaint = spark("ping", "-server", f"localhost:{server.port}")
+    assert code == 1
+    assert complaint.endswith("; name it with -type, such as -type json\n")
+
+
 # With a server that follows a script
 
 

@@ -46,6 +46,8 @@ _SECRETS: Final[Mapping[str, Callable[[str], SecretSource]]] = {
 }
 """Where a password may be kept, by the option that says so."""
 _DEFAULT_FACTORY: Final = "com.crankuptheamps.spark.DefaultAuthenticatorFactory"
+_NO_TYPE: Final = "invalid message type"
+_HINT: Final = "; name it with -type, such as -type json"
 
 
 class RefusedLogonError(Exception):
@@ -97,6 +99,7 @@ def connect(
         client.close()
         raise RefusedLogonError(
             f"Unable to log on to AMPS at {uri.address} as {uri.user}: {explain(error)}"
+            f"{_HINT if error.reason == _NO_TYPE and not settings.type else ''}"
         ) from None
     except BaseException:
         client.close()
