@@ -284,7 +284,7 @@ class _Chains:
 
         def chains_tried(error: OSError | None) -> None:
             if error is None:
-                store.note_chains(max(stored, store.stored_chains))
+                self._note(stored)
                 store.commit(then)
                 return
             self._outage(error)
@@ -297,16 +297,14 @@ class _Chains:
         """Put everything on stable storage, and let go of the files."""
         try:
             self._file.synchronise()
-            self._store.note_chains(
-                max(
-                    StoredChains(self._store.last_sequence, self._file.size),
-                    self._store.stored_chains,
-                )
-            )
+            self._note(StoredChains(self._store.last_sequence, self._file.size))
         except OSError as error:
             self._outage(error)
         self._store.close()
         self._file.close()
+
+    def _note(self, stored: StoredChains) -> None:
+        self._store.note_chains(max(stored, self._store.stored_chains))
 
 
 class _Outage:

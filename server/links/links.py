@@ -230,8 +230,11 @@ class Links:
             path: the instances that the entry has been through.
             body: its body, as far as that is told.
         """
-        gates = [one.gate for one in self._by_peer.get(peer, ())]
-        return self._access.may_have(peer, gates, topic, path, body)
+        return self._access.may_have(peer, self._gates(peer), topic, path, body)
+
+    def _gates(self, peer: str) -> list[Gate | None]:
+        """Return the gates of the links with an instance, None for those that were made here."""
+        return [one.gate for one in self._by_peer.get(peer, ())]
 
     def refuse(self, peer: str, topic: Topic) -> None:
         """Log and audit that an instance has asked for a message that it may not have.
@@ -254,9 +257,7 @@ class Links:
         """Take a word of an instance; what means nothing here is lost."""
         peer = link.met.instance
         queue = queue_of(word.subject)
-        if queue is not None and not self._access.takes_part(
-            peer, [one.gate for one in self._by_peer.get(peer, ())], queue
-        ):
+        if queue is not None and not self._access.takes_part(peer, self._gates(peer), queue):
             self._refuse_word([link], "speak of queue", queue, "not replicated to it or by it")
             return
         received = self._courier.receive(word, peer, self._now)

@@ -19,7 +19,7 @@ from server.base.octets import to_octets
 from server.message_types.registry import MessageTypes
 from tests.actions.support import Bench, with_records
 
-ELSEWHERE = {
+OTHERS = {
     ValueKind.FILTER: "actions/expressions.py",
     ValueKind.CONDITION: "actions/expressions.py",
     ValueKind.ASSIGNMENT: "actions/expressions.py",
@@ -30,13 +30,13 @@ ELSEWHERE = {
 """Kinds of options with a mechanism of their own."""
 
 
-def test_every_option_of_a_step_says_what_is_escaped_in_it() -> None:
+def test_every_kind_of_option_of_a_step_has_a_rule_for_escaping() -> None:
     kinds = {
         option.value
         for rule in (*DO_MODULES.values(), *IF_MODULES.values())
         for option in rule.options
     }
-    assert kinds <= set(TEMPLATES) | set(ELSEWHERE)
+    assert kinds <= set(TEMPLATES) | set(OTHERS)
 
 
 def context(value: str, **more: str) -> Context:
@@ -83,7 +83,9 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("kind", "text", "value", "expected"), PLACES)
-def test_a_value_in_a_place(kind: ValueKind, text: str, value: str, expected: str | None) -> None:
+def test_values_are_escaped_by_the_kind_of_option(
+    kind: ValueKind, text: str, value: str, expected: str | None
+) -> None:
     template = TEMPLATES[kind](text)
     if expected is None:
         with pytest.raises(StepFailed, match="value of"):
@@ -113,7 +115,9 @@ BODIES = [
 
 
 @pytest.mark.parametrize(("message_type", "text", "value", "expected"), BODIES)
-def test_a_value_in_a_message(message_type: str, text: str, value: str, expected: str) -> None:
+def test_values_are_escaped_in_messages(
+    message_type: str, text: str, value: str, expected: str
+) -> None:
     template = body_template(text, MessageTypes().get(message_type))
     assert template.expand_text(context(value)) == expected
 

@@ -43,7 +43,7 @@ def test_it_has_what_the_client_has() -> None:
         amperage.Klient  # type: ignore[attr-defined]  # noqa: B018 - what is tested
 
 
-def test_what_is_public_says_so() -> None:
+def test_public_names_belong_to_the_module_amperage() -> None:
     """By the module that it names, and by what completion offers of an object."""
     assert amperage.__version__ == metadata.version("amperage")
     made = [getattr(amperage, name) for name in client.__all__]

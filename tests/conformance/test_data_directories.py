@@ -66,7 +66,7 @@ STATISTICS = """
 """
 
 
-def test_files_are_not_for_everybody(tmp_path: Path) -> None:
+def test_files_are_readable_for_owner_and_group_alone(tmp_path: Path) -> None:
     """Whatever the umask says; what the shell makes of standard output is not ours to close."""
     port, elements = free_port(), ALL_KINDS + STATISTICS
     text = CONFIGURATION.format(port=port, elements=elements, transports="", level="info")

@@ -12,8 +12,7 @@ from tests.support.waiting import wait_until
 LOG = "<Logging><Target><Protocol>file</Protocol><FileName>ü.log</FileName></Target></Logging>"
 
 
-def test_the_locale_has_no_such_characters(tmp_path: Path) -> None:
-    """The server has file names in UTF-8 all the same."""
+def test_a_server_takes_file_names_that_the_locale_does_not_have(tmp_path: Path) -> None:
     text = CONFIGURATION.format(port=free_port(), elements="", transports="", level="info")
     begin, end = text.index("<Logging>"), text.index("</Logging>") + len("</Logging>")
     (tmp_path / "config.xml").write_text(text[:begin] + LOG + text[end:], "utf-8")
