@@ -233,10 +233,12 @@ def test_a_check_tells_what_a_start_would_not_find(tmp_path: Path) -> None:
         f"config.xml:5: warning: Transport/Certificate: there is no file missing.crt{hint}",
         f"config.xml:6: warning: Transport/PrivateKey: there is no file missing.key{hint}",
         f"config.xml:8: warning: Transport/CAFile: there is no missing.pem{hint}",
+        "config.xml:12: warning: Transport/CAFile: has no effect: without VerifyClient no certificate"
+        " of the other side is checked; add <VerifyClient>true</VerifyClient>",
         f"config.xml:15: warning: Transport/FileName: there is no directory run{hint}",
         f"config.xml:22: warning: Target/FileName: {obstacle}{hint}",
         f"config.xml:30: warning: Transport/CAFile: there is no absent.pem{hint}",
-        "config.xml is valid: 0 errors, 6 warnings",
+        "config.xml is valid: 0 errors, 7 warnings",
     ]
     assert run.returncode == 0
 
