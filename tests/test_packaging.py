@@ -444,7 +444,7 @@ MAKEFILE_NEEDS = (
 
 def copy_of_makefile(directory: Path) -> None:
     """Copy the part of a checkout that `make` reads before it installs."""
-    for name in ("config_schema", "scripts", "server"):
+    for name in ("amperage", "config_schema", "scripts", "server"):
         (directory / name).mkdir()
     for name in MAKEFILE_NEEDS:
         shutil.copy(ROOT / name, directory / name)

@@ -172,7 +172,8 @@ class Session:
         files = [name for name in built_from.split() if (ROOT / name).is_file()]
         self.write(dict.fromkeys(files, ""))
         self.write({"Makefile": recipes})
-        (self.directory / "server").mkdir()
+        for package in ("amperage", "server"):
+            (self.directory / package).mkdir()
         (self.directory / ".venv").mkdir()
         (self.directory / ".venv" / "bin").symlink_to(BIN)
         (self.directory / ".venv" / ".server").touch()
