@@ -401,7 +401,8 @@ def test_server_tools_and_client_do_without_spark(
 ) -> None:
     """No module of theirs, wherever it is used, needs what only the pipeline needs."""
     code = (
-        "import pkgutil, importlib, actions, amperage.client, amperage.wire, config_schema, server\n"
+        "import importlib, pkgutil\n"
+        "import actions, amperage.client, amperage.wire, config_schema, server\n"
         "for package in (actions, amperage.client, amperage.wire, config_schema, server):\n"
         "    for module in pkgutil.walk_packages(package.__path__, f'{package.__name__}.'):\n"
         "        importlib.import_module(module.name)\n"

@@ -173,8 +173,8 @@ def _check_who_replicates(root: Reader, transports: Sequence[TransportSpec]) -> 
         if spec.is_replication and is_open and checking is not None:
             reader.warning(
                 "takes everything that any program which can connect replicates, and tells it "
-                f"about the topics concerned, while {quoted(checking.name)} at {checking.location} has "
-                "an Authentication",
+                f"about the topics concerned, while {quoted(checking.name)} at "
+                f"{checking.location} has an Authentication",
                 "give it an Authentication and an Entitlement, or move these to the instance",
             )
 

@@ -229,12 +229,15 @@ def test_a_check_tells_what_a_start_would_not_find(tmp_path: Path) -> None:
     year = time.strftime("%Y")
     obstacle = f"the directory there.pem/{year} cannot be made: there.pem is no directory"
     hint = "; a start would fail, if this is the machine that it is for"
+    unchecked = (
+        "has no effect: without VerifyClient no certificate of the other side is checked; "
+        "add <VerifyClient>true</VerifyClient>"
+    )
     assert run.stderr.splitlines() == [
         f"config.xml:5: warning: Transport/Certificate: there is no file missing.crt{hint}",
         f"config.xml:6: warning: Transport/PrivateKey: there is no file missing.key{hint}",
         f"config.xml:8: warning: Transport/CAFile: there is no missing.pem{hint}",
-        "config.xml:12: warning: Transport/CAFile: has no effect: without VerifyClient no certificate"
-        " of the other side is checked; add <VerifyClient>true</VerifyClient>",
+        f"config.xml:12: warning: Transport/CAFile: {unchecked}",
         f"config.xml:15: warning: Transport/FileName: there is no directory run{hint}",
         f"config.xml:22: warning: Target/FileName: {obstacle}{hint}",
         f"config.xml:30: warning: Transport/CAFile: there is no absent.pem{hint}",
