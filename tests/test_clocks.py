@@ -15,7 +15,7 @@ WALL: Final = frozenset({"now", "time", "time_ns"})
 UNSET: Final = frozenset({"steady", "attentive", "monotonic", "monotonic_ns", "perf_counter"})
 """What gives the moments of each kind; `elapsed` is of the latter kind, too."""
 
-PACKAGES: Final = ("server", "actions", "client", "pipeline")
+PACKAGES: Final = ("server", "actions", "amperage", "pipeline")
 
 
 def kinds(node: ast.AST) -> set[str]:
