@@ -77,11 +77,16 @@ def said(server: RunningServer, text: str, times: int) -> bool:
     return server.log().count(text) >= times
 
 
-def is_remembered(instance: Instance, destination: str) -> bool:
-    """Whether it is stored that a destination has everything."""
+def lacking(instance: Instance, destination: str) -> int | None:
+    """Return how many entries a destination lacks by what is stored; None if nothing is yet."""
     path = instance.directory / "journal" / f"{instance.name}.replication.ack"
     remembered = unpack(path.read_bytes())
-    return remembered.txid == remembered.acknowledged[destination] and bool(remembered.had)
+    return remembered.txid - remembered.acknowledged[destination] if remembered.had else None
+
+
+def is_remembered(instance: Instance, destination: str) -> bool:
+    """Whether it is stored that a destination has everything."""
+    return lacking(instance, destination) == 0
 
 
 def test_a_publisher_waits_until_the_other_one_is_back(tmp_path: Path) -> None:
@@ -165,6 +170,31 @@ def test_journals_stay_for_a_destination_that_is_away(tmp_path: Path) -> None:
                 pass
             assert a.server.logs("1D-0010")
             assert not oldest.exists()
+
+
+def test_a_destination_that_lacks_what_was_in_removed_journals_is_named(tmp_path: Path) -> None:
+    """Not one that had everything, and each once."""
+    with cluster(tmp_path, PAIR) as pair:
+        pair.start()
+        a, b = pair["A"], pair["B"]
+        with publisher_at(pair, "A") as publisher:
+            publish(publisher, 1)
+            assert acknowledged(publisher) == 1
+            assert comes_true(lambda: is_remembered(a, "B"))
+            b.kill()
+            for number in range(2, 14):
+                publish(publisher, number, 1_000_000)
+            assert comes_true(lambda: (lacking(a, "B") or 0) >= 12)
+        a.kill()
+        for path in (a.directory / "journal").glob("A.0000000000.*"):
+            path.unlink()
+        a.start()
+        assert said(a.server, "1D-0132 Replication destination B is not sent what was re", 1)
+        a.kill()
+        a.start()
+        b.start()
+        assert not said(a.server, "1D-0132", 1)
+        assert not said(b.server, "1D-0132", 1)
 
 
 def test_what_a_consumer_has_acknowledged_is_persisted_when_the_other_one_has_it(
