@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -217,6 +218,7 @@ def test_a_replay_publishes_again_what_a_journal_or_its_export_has(
     assert replayed(server, "log-replayed") == list(range(2500))
     remembered = json.loads(state.read_text())
     remembered["reached"]["TEST"] -= 100
+    remembered["marks"] = {}  # as of a run that was killed
     state.write_text(json.dumps(remembered))
     assert main([*replay, "--state", str(state)]) == 0
     assert "100 entries replayed" in capsys.readouterr().out
@@ -264,6 +266,38 @@ def test_a_replay_that_goes_on_takes_no_record_away(
     state.write_text(json.dumps(remembered | {"reached": {}}))  # killed before it took note
     assert main(replay) == 1
     assert state_records(server, "both-replayed") == wanted
+
+
+def test_a_replay_does_not_go_on_in_a_log_that_was_put_back(
+    tmp_path: Path, server: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether it has fewer entries than were sent by now, or more."""
+    source, backup = tmp_path / "journal", tmp_path / "backup"
+    topic = "log-put-back"
+
+    def write(*numbers: int) -> None:
+        with journal(source) as writer:
+            for one in numbers:
+                writer.publish(topic, message(one))
+
+    write(1, 2)
+    shutil.copytree(source, backup)
+    write(3)
+    replay = ["replay", str(source), uri(server), "--state", str(tmp_path / "state.json")]
+    assert main(replay) == 0
+    write(4)
+    assert main(replay) == 0
+    assert replayed(server, topic) == [1, 2, 3, 4]
+    shutil.rmtree(source)
+    shutil.copytree(backup, source)
+    assert main(replay) == 1
+    assert "put back from a backup; replay with another file for --st" in capsys.readouterr().err
+    write(5, 6, 7)
+    assert main(replay) == 1
+    assert "have another entry" in capsys.readouterr().err
+    assert replayed(server, topic) == [1, 2, 3, 4]
+    assert main([*replay[:-1], str(tmp_path / "other.json")]) == 0
+    assert replayed(server, topic) == [1, 2, 3, 4, 1, 2, 5, 6, 7]
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
