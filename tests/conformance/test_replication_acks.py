@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from server.replication import unpack
 from tests.support.cluster import ORDERS, PAIR, Cluster, Instance, cluster
@@ -214,3 +216,24 @@ def test_what_a_consumer_has_acknowledged_is_persisted_when_the_other_one_has_it
             pair["B"].start()
             header = consumer.receive_header()
             assert (header["a"], header["status"]) == ("persisted", "success")
+
+
+PAUSE_SECONDS: Final = 13.0
+"""Longer than the silence after which a link is given up."""
+
+
+def test_a_link_outlasts_a_pause_of_both_ends(tmp_path: Path) -> None:
+    """As when the host of their virtual machines stands still: beats lie in the sockets."""
+    with cluster(tmp_path, PAIR) as pair:
+        pair.start()
+        with publisher_at(pair, "A") as publisher:
+            publish(publisher, 1)
+            assert acknowledged(publisher) == 1
+            for instance in pair:
+                instance.freeze()
+            time.sleep(PAUSE_SECONDS)
+            for instance in pair:
+                instance.thaw()
+            publish(publisher, 2)
+            assert acknowledged(publisher) == 2
+        assert "nothing has been heard" not in pair.logs()
