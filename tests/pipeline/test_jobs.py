@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -84,6 +85,35 @@ def test_an_export_that_was_killed_is_completed_by_the_next(tmp_path: Path) -> N
     assert main(["export", str(source), str(target)]) == 0
     assert ids(exported(target)) == list(range(100))
     assert json.loads((own / "state.json").read_text()) == state
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda content: b"",
+        lambda content: content[:-1],
+        lambda content: content[: len(content) // 2],
+        lambda content: content[: len(content) // 2] + bytes(len(content) - len(content) // 2),
+        lambda content: bytes(len(content)),
+    ],
+    ids=["empty", "a_byte_is_missing", "half_is_missing", "zeros_at_the_end", "zeros"],
+)
+def test_an_export_whose_state_is_cut_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], cut: Callable[[bytes], bytes]
+) -> None:
+    source, target = tmp_path / "journal", tmp_path / "export"
+    with journal(source) as writer:
+        writer.publish("orders", message(0))
+    assert main(["export", str(source), str(target)]) == 0
+    with journal(source) as writer:
+        writer.publish("orders", message(1))
+    state = target / "_amps_pipeline" / "state.json"
+    content = cut(state.read_bytes())
+    state.write_bytes(content)
+    assert main(["export", str(source), str(target)]) == 1
+    assert f"{state}: cannot be read" in capsys.readouterr().err
+    assert ids(exported(target)) == [0]
+    assert state.read_bytes() == content
 
 
 def test_journals_that_went_before_they_were_exported_are_missed(

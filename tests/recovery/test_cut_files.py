@@ -347,7 +347,7 @@ def noted_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, WallClo
         server.process.send_signal(signal.SIGUSR1)
         for name in NOTES:
             path = directory / "journal" / f"test-instance.{name}"
-            wait_until(path.exists, lambda path=path: f"there is no {path.name}")
+            wait_until(path.exists, lambda: f"not all of {NOTES} are there")
         first = directory / "journal" / "test-instance.0000000000.journal"
         wait_until(lambda: not first.exists(), lambda: "the first journal has not been removed")
         publish(peer, "h", 15, "c", 15)
