@@ -76,7 +76,7 @@ def check_place(
         PipelineError: it cannot: this is another log, or one that was put back from a backup.
     """
     last = max(file.end_txid or 0 for file in log.files) - 1
-    where = f"{log.files[0].path.parent}: the journals of {log.instance}"
+    where = f"{log.files[-1].path.parent}: the journals of {log.instance}"
     if reached > last:
         raise PipelineError(
             f"{where} end at entry {last}, but {job} has {reached}: they belong to another log, or"
