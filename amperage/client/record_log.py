@@ -152,8 +152,9 @@ class RecordLog:
 
     def _read(self) -> tuple[list[bytes], int]:
         data = _read_all(self._file)
-        if len(data) < len(self._magic) and self._magic.startswith(data):
-            self._cut(0)  # new, or its making was interrupted
+        begun = data.rstrip(b"\0")  # a power failure leaves zeros where nothing was written
+        if len(begun) < len(self._magic) and self._magic.startswith(begun):
+            self._cut(0)  # new, or its creation was interrupted
             _write_all(self._file, self._magic)
             return [], len(self._magic)
         self.is_earlier = self._earlier is not None and data.startswith(self._earlier)

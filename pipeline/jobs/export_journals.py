@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pipeline.errors import PipelineError
 from pipeline.jobs.export_frames import Wanted, journal_entries, united, write
 from pipeline.journal.log import Log, snapshot
-from pipeline.journal.marks import UNKNOWN, has, mark_of
+from pipeline.journal.marks import UNKNOWN, check_place, mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,14 +88,7 @@ def range_of(log: Log, state: State, wanted: Wanted, *, accepts_gap: bool) -> tu
             "been exported, and their journals are gone; name the directory where they were "
             "archived (--archive), or go on without them (--accept-gap)"
         )
-    if reached > last:
-        raise PipelineError(
-            f"{wanted.source}: the journals of {log.instance} end at entry {last}, but the export "
-            f"has {reached}: they belong to another log; export to another directory"
-        )
-    if not has(log, reached, state.marks.get(log.instance, UNKNOWN), wanted.archive):
-        raise PipelineError(
-            f"{wanted.source}: the journals of {log.instance} have another entry {reached} than "
-            "the export: the log has been put back from a backup; export to another directory"
-        )
+    mark = state.marks.get(log.instance, UNKNOWN)
+    advice = "export to another directory"
+    check_place(log, reached, mark, wanted.archive, "the export", advice)
     return max(first, reached), last

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +23,8 @@ from amperage.client.uri import ServerUri, parse_uri, without_passwords
 from pipeline.errors import PipelineError
 from pipeline.files import State, read_state, store
 from pipeline.jobs.sources import add_source, source_of
+from pipeline.journal.log import snapshot
+from pipeline.journal.marks import UNKNOWN, check_place, mark_of
 
 if TYPE_CHECKING:
     import argparse
@@ -78,6 +80,8 @@ def run(options: argparse.Namespace, run: Run) -> None:
     except ClientError as problem:
         raise PipelineError(f"server: {problem}") from None
     source.require_topic()
+    if not source.is_export:
+        _check_places(source, state)
     total = _count(source, state, run, uri)
     if run.is_dry:
         run.say(f"{total} entries to {uri}")
@@ -86,7 +90,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
     try:
         with _Senders(uri, f"amps-pipeline-{state.id}") as senders:
             frame = _entries(source, state, run, _COLUMNS)
-            _Replay(options, state, progress).publish(senders, frame)
+            _Replay(options, source, state, progress).publish(senders, frame)
             refused, first_refusal = senders.refusals()
     except ClientError as problem:
         raise PipelineError(
@@ -100,6 +104,20 @@ def run(options: argparse.Namespace, run: Run) -> None:
             f" all others; the first: {first_refusal}"
         )
     run.say(f"{progress.done} entries replayed")
+
+
+def _check_places(source: Source, state: State) -> None:
+    """Check that the journals still have the entries that an earlier run has sent last.
+
+    Raises:
+        PipelineError: they do not, or cannot be read.
+    """
+    for log in snapshot(source.path, source.archive):
+        reached = state.reached.get(log.instance)
+        if reached is not None:
+            mark = state.marks.get(log.instance, UNKNOWN)
+            advice = "replay with another file for --state, which sends everything again"
+            check_place(log, reached, mark, source.archive, "the replay", advice)
 
 
 def _count(source: Source, state: State, run: Run, uri: ServerUri) -> int:
@@ -172,7 +190,10 @@ class _Senders(ExitStack):
 class _Replay:
     """Publishes entries at a rate, and remembers how far it has got."""
 
-    def __init__(self, options: argparse.Namespace, state: State, progress: Progress) -> None:
+    def __init__(
+        self, options: argparse.Namespace, source: Source, state: State, progress: Progress
+    ) -> None:
+        self._source = source
         self._path: Path | None = options.state
         self._rate: float = options.rate
         self._state = state
@@ -180,6 +201,26 @@ class _Replay:
         self._began = time.monotonic()
 
     def publish(self, senders: _Senders, frame: DataFrame) -> None:
+        self._state.marks = {}  # a mark costs a look into a file, so they are made at the end
+        try:
+            self._publish_all(senders, frame)
+        finally:
+            with suppress(PipelineError):  # the journals may be gone by now
+                self._state.marks = self._marks()
+            self._remember()
+
+    def _marks(self) -> dict[str, str]:
+        """Return the marks of the entries that were sent last; of an export there are none."""
+        if self._path is None or self._source.is_export:
+            return {}
+        archive = self._source.archive
+        return {
+            log.instance: mark_of(log, self._state.reached[log.instance], archive)
+            for log in snapshot(self._source.path, archive)
+            if log.instance in self._state.reached
+        }
+
+    def _publish_all(self, senders: _Senders, frame: DataFrame) -> None:
         self._remember()  # before anything is sent: the client names are made of it
         waiting: list[Any] = []
         step = min(_TOGETHER, max(int(self._rate * _SLICE), 1)) if self._rate else _TOGETHER

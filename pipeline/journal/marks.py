@@ -11,6 +11,7 @@ from typing import Final
 
 from xxhash import xxh3_64_hexdigest
 
+from pipeline.errors import PipelineError
 from pipeline.journal.log import Log, open_journal
 from server.journal.layout import (
     BODY_CRC,
@@ -56,6 +57,36 @@ def has(log: Log, txid: int, mark: str, archive: Path | None) -> bool:
     name, _, timestamp = mark.partition("-")
     # A record that was made again after damage has the time of the one before it.
     return name == _name(row) and (str(row[TIMESTAMP]) == timestamp or row[LAG] == LAG_UNKNOWN)
+
+
+def check_place(
+    log: Log, reached: int, mark: str, archive: Path | None, job: str, advice: str
+) -> None:
+    """Check that a job can go on behind the last entry that it has dealt with.
+
+    Args:
+        log: the journals.
+        reached: the txid of that entry.
+        mark: of that entry; see `mark_of`.
+        archive: where journals may have been moved to.
+        job: the job, as an error calls it.
+        advice: what to do if it cannot.
+
+    Raises:
+        PipelineError: it cannot: this is another log, or one that was put back from a backup.
+    """
+    last = max(file.end_txid or 0 for file in log.files) - 1
+    where = f"{log.files[-1].path.parent}: the journals of {log.instance}"
+    if reached > last:
+        raise PipelineError(
+            f"{where} end at entry {last}, but {job} has {reached}: they belong to another log, or"
+            f" this one has been put back from a backup; {advice}"
+        )
+    if not has(log, reached, mark, archive):
+        raise PipelineError(
+            f"{where} have another entry {reached} than {job}: the log has been put back from a"
+            f" backup; {advice}"
+        )
 
 
 def _name(row: Row) -> str:

@@ -49,6 +49,7 @@ from server.assembly.provision_sow import (
     note_who_is_logged,
     recover_all_chains,
     rekey_all_records,
+    warn_of_lost_records,
 )
 from server.assembly.provision_statistics import Statistics, sources_of
 from server.assembly.source_files import source_files
@@ -203,6 +204,7 @@ class Instance:
             topics, None if journal is None else journal[1].journal, self._engine, check
         )
         if journal is not None:
+            warn_of_lost_records(topics, journal[1].journal, self._engine)
             begin("records are brought up to date with the log")
             recover(*journal, self._engine, committer.settle, check)
             if queues is not None:

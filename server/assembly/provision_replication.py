@@ -218,10 +218,13 @@ def _destination(
         for topic in destination.topics
         for route in _routes(topic, _filter(topic, destination, engine), spec)
     ]
-    # What is gone cannot be waited for.
-    acknowledged = max(
-        recollected.acknowledged.get(destination.name, 0), log.journal.first_txid - 1
-    )
+    first_txid = log.journal.first_txid
+    known = recollected.acknowledged.get(destination.name)
+    if log.journal.is_cut and known is not None and known < first_txid - 1:
+        engine.log.emit(
+            "1D-0132", destination=destination.name, begin=known + 1, first_txid=first_txid
+        )
+    acknowledged = max(known or 0, first_txid - 1)  # what is gone cannot be waited for
     sender = Sender(
         JournalSource(log.journal, log.is_lost),
         f"{recollected.log_id}/{_digest(destination)}",

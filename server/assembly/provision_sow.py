@@ -14,10 +14,11 @@ from server.sow.chain_file import DamagedChainFileError
 from server.sow.chain_recovery import recover_chains
 from server.sow.chaining import ChainingKeys
 from server.sow.commit import GroupCommit
-from server.sow.file_store import open_store
+from server.sow.file_store import Recovery, open_store
 from server.sow.key_errors import KeyModuleError
 from server.sow.key_modules import create_key_generator
 from server.sow.memory_store import MemoryStore
+from server.sow.recovery import first_entry_left
 from server.sow.rekeying import rekey_records
 from server.sow.slab_file import OtherVersionError
 from server.sow.slab_log import not_stable
@@ -109,6 +110,29 @@ def recover_all_chains(
             )
 
 
+def warn_of_lost_records(topics: Iterable[OpenTopic], journal: Journal, engine: Engine) -> None:
+    """Log which topics are made from a transaction log whose beginning has been removed.
+
+    Args:
+        topics: the topics, as they were opened; nothing has been applied to them yet.
+        journal: the transaction log.
+        engine: has the topics.
+    """
+    for topic in topics:
+        sow = topic.sow
+        if not topic.is_begun or not engine.stores.is_journaled(sow):
+            continue
+        first_txid = first_entry_left(sow, journal)
+        if first_txid is not None:
+            engine.log.emit(
+                "15-0123",
+                topic=sow.name,
+                message_type=sow.type_name,
+                path=sow.spec.file_name,
+                first_txid=first_txid,
+            )
+
+
 def note_who_is_logged(engine: Engine) -> None:
     """Note in the files of topics whether their next changes are in the transaction log.
 
@@ -133,12 +157,14 @@ class OpenTopic(NamedTuple):
         commit: asks for everything so far to be put on stable storage.
         close: lets go of its files.
         chains: its key source, if its keys are those of chains of ids.
+        is_begun: whether its file is a new one.
     """
 
     sow: SowTopic
     commit: Commit
     close: Callable[[], None]
     chains: ChainingKeys | None = None
+    is_begun: bool = False
 
 
 class TopicOpener:
@@ -175,16 +201,16 @@ class TopicOpener:
         message_type = self._message_types[spec.message_type]
         generator = self._generator(spec, message_type)
         outage = _Outage(spec.name, self._log)
-        store, topics = self._store(spec, outage)
+        store, recovery = self._store(spec, outage)
         sow = SowTopic(spec, message_type, store, self._functions, generator)
-        self._tell_of_others(sow, topics)
+        self._tell_of_others(sow, recovery.topics)
         for _ in sow.table.build_indexes():
             pass
         if isinstance(generator, ChainingKeys):
             chains = _Chains(sow, generator, self._committer, outage)
             self._tell_of_chains(spec, generator)
-            return OpenTopic(sow, chains.commit, chains.close, generator)
-        return OpenTopic(sow, store.commit, store.close)
+            return OpenTopic(sow, chains.commit, chains.close, generator, recovery.is_begun)
+        return OpenTopic(sow, store.commit, store.close, is_begun=recovery.is_begun)
 
     def _generator(self, spec: TopicSpec, message_type: MessageType) -> KeySource | None:
         use = spec.key_generator
@@ -199,10 +225,10 @@ class TopicOpener:
         except (KeyModuleError, DamagedChainFileError, FileInUseError, OSError) as error:
             raise ProvisionError(use, f"key generator {use.module}: {_words(error)}") from None
 
-    def _store(self, spec: TopicSpec, outage: _Outage) -> tuple[RecordStore, Set[str]]:
-        """The records, and the topics that their file names."""
+    def _store(self, spec: TopicSpec, outage: _Outage) -> tuple[RecordStore, Recovery]:
+        """Open the records; returns what was found in their file, too."""
         if spec.file_name is None:
-            return MemoryStore(), frozenset()
+            return MemoryStore(), Recovery(0, 0)
         try:
             store, recovery = open_store(
                 Path(spec.file_name),
@@ -223,7 +249,7 @@ class TopicOpener:
         if recovery.had is not None:
             self._log.emit("15-0015", **about, path=spec.file_name, size=recovery.had)
         self._log.emit("15-0008", **about, records=recovery.records)
-        return store, recovery.topics
+        return store, recovery
 
     def _tell_of_others(self, sow: SowTopic, topics: Set[str]) -> None:
         """Say if there are records of topics that the file is not for.

@@ -63,6 +63,7 @@ class Recovery(NamedTuple):
         set_aside: where that file is now.
         had: bytes of a file that was there and held nothing, None for any other.
         topics: those that entries name, also of records that are gone.
+        is_begun: whether the file is a new one.
     """
 
     records: int
@@ -71,6 +72,7 @@ class Recovery(NamedTuple):
     set_aside: Path | None = None
     had: int | None = None
     topics: Set[str] = frozenset()
+    is_begun: bool = False
 
 
 class FileStore:
@@ -88,6 +90,7 @@ class FileStore:
         lost_bytes: bytes that a crash left unfinished.
         had: see `Recovery`.
         topics: see `Recovery`.
+        is_begun: see `Recovery`.
 
     Raises:
         DamagedFileError: the file fails a checksum.
@@ -127,6 +130,7 @@ class FileStore:
         placing.finish()
         self.lost_bytes: Final = found.lost
         self.had: Final = file.had
+        self.is_begun: Final = file.is_begun
         self.topics: Set[str] = placing.topics
         self._log = SlabLog(file, found, committer, tell, topic)
         self._log.sequence = self._sequence
@@ -560,9 +564,11 @@ def open_store(
     except DamagedFileError as error:
         set_aside = _set_aside(path)
         store = open_once()
-        return store, Recovery(0, 0, str(error), set_aside)
+        return store, Recovery(0, 0, str(error), set_aside, is_begun=True)
     topics, store.topics = store.topics, frozenset()  # which may be many
-    return store, Recovery(len(store), store.lost_bytes, had=store.had, topics=topics)
+    return store, Recovery(
+        len(store), store.lost_bytes, had=store.had, topics=topics, is_begun=store.is_begun
+    )
 
 
 def _set_aside(path: Path) -> Path:

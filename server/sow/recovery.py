@@ -126,6 +126,23 @@ def _begin(sow: SowTopic, journal: Journal) -> Span:
     return Span(0, not_before=point // NANOSECONDS_IN_MICROSECOND)
 
 
+def first_entry_left(sow: SowTopic, journal: Journal) -> int | None:
+    """Return the first txid that the log has left for a topic that needs more of it.
+
+    Args:
+        sow: a topic whose records are all to come from the log.
+        journal: the log.
+
+    Returns:
+        None if the log has everything since the topic's RecoveryPoint.
+    """
+    begin = _begin(sow, journal)
+    oldest = journal.files[0]
+    if _is_whole(journal) or begin.after or begin.not_before >= oldest.created:
+        return None
+    return oldest.first_txid
+
+
 class _Shares:
     """Which entries of the log are for which topic.
 

@@ -51,6 +51,7 @@ class SlabFile:
         guard: watches over the maps.
         had: bytes of a file that was there and held nothing, being shorter than the first page;
             None for any other.
+        is_begun: whether the file has been created, or made anew, by this opening.
 
     Raises:
         DamagedFileError: the file's header is not one of a SOW file.
@@ -76,6 +77,7 @@ class SlabFile:
         self.slabs: list[mmap.mmap] = []
         self.guard: Final = MapGuard()
         self.had: int | None = None
+        self.is_begun = False
         try:
             if writable:
                 self._lock()
@@ -99,6 +101,7 @@ class SlabFile:
             raise DamagedFileError(f"{self.path} is not a SOW file: it has {size} bytes")
         if fresh:
             self.had = None if is_new else size
+            self.is_begun = True
             self._create(slab_size)
             size = PAGE
         self._header = mmap.mmap(self.descriptor, PAGE, access=self._access)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from server.base.clock import WallSeconds
+from server.base.clock import MIN_STEP_S, WallSeconds
 from server.sow.records import to_nanoseconds, to_seconds
 from server.sow.store import StoreError
 from server.subscriptions.envelope import Envelope
@@ -92,7 +92,7 @@ class Expiration:
     def step(self) -> bool:
         """Remove some of what is due. See `Sliced.step`."""
         if self._due:
-            sow, now = self._due[0], self._clock.now()
+            sow, now = self._due[0], self._now()
             if not self._expire_some(sow, now):
                 self._due.popleft()
                 self._look_at(WallSeconds(now + _RETRY_SECONDS))
@@ -100,6 +100,15 @@ class Expiration:
                 self._due.popleft()
                 self.watch(sow)
         return bool(self._due)
+
+    def _now(self) -> WallSeconds:
+        """Return the wall-clock time; after a pause, that of its beginning.
+
+        The steady clock stands still until what came in the pause has been read, which may publish
+        records again. At other times the two are apart by less than a step.
+        """
+        latest = self._clock.steady() + self._clock.ahead + MIN_STEP_S
+        return WallSeconds(min(self._clock.now(), latest))
 
     def clock_was_set(self, seconds: float) -> None:
         """Keep the moments at which to look, which are of the wall clock as it is set now."""

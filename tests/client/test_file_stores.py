@@ -113,6 +113,31 @@ def test_of_a_file_with_zeros_at_its_end_whole_records_are_left(
     assert read(path) == [*left, b"behind"]
 
 
+@pytest.mark.parametrize("begun", [0, 1, 7])
+@pytest.mark.parametrize("zeros", [0, 1, 8, 4096])
+def test_a_file_whose_creation_was_interrupted_is_new(
+    tmp_path: Path, begun: int, zeros: int
+) -> None:
+    """A power failure leaves zeros where the beginning of the file has not come to the disk."""
+    path = tmp_path / "s"
+    for make in (FilePublishStore, FileBookmarkStore):
+        path.unlink(missing_ok=True)
+        make(path).close()
+        whole = path.read_bytes()
+        path.write_bytes(whole[:begun] + bytes(zeros))
+        make(path).close()
+        assert path.read_bytes() == whole
+
+
+def test_a_file_with_zeros_before_its_records_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    damaged = bytes(8) + written(path, [b"one"])[8:]
+    path.write_bytes(damaged)
+    with pytest.raises(StoreError, match="no file of this kind"):
+        read(path)
+    assert path.read_bytes() == damaged
+
+
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_a_flipped_bit_is_never_read_as_a_record(

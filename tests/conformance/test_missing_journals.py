@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from tests.support.raw import QUICK_ACKS
 from tests.support.server import (
@@ -62,6 +66,74 @@ def test_a_renamed_instance_is_warned_of(tmp_path: Path) -> None:
     with running_configuration(tmp_path, text, port) as server, server.log_on("reader") as peer:
         assert said(server, "1D-0039") == []
         assert len(query(peer, "jobs").messages) == 1
+
+
+RECORDS = """
+<SOW>
+  <Topic>
+    <Name>h</Name><MessageType>json</MessageType><Key>/id</Key><FileName>h.sow</FileName>
+    {point}
+  </Topic>
+</SOW>
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+  <Topic><Name>^(h|events)$</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+LOST = "15-0123 SOW topic 'h' (json): h.sow was begun anew, and the transaction log begins with en"
+FILE_LOSSES: dict[str, tuple[Callable[[Path], object], str, bool]] = {
+    "file_is_missing": (lambda path: path.unlink(), "", True),
+    "file_is_empty": (lambda path: path.write_bytes(b""), "", True),
+    "file_is_damaged": (lambda path: path.write_bytes(bytes(1 << 20)), "", True),
+    "file_is_there": (lambda _: None, "", False),
+    "nothing_before_now_is_wanted": (
+        lambda path: path.unlink(), "<RecoveryPoint>now</RecoveryPoint>", False
+    ),
+    "later_messages_are_wanted": (
+        lambda path: path.unlink(), "<RecoveryPoint>29990101T000000Z</RecoveryPoint>", False
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def files_of_records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the files of a server that had a record in its first journal, and one behind."""
+    directory = tmp_path_factory.mktemp("records")
+    with running_server(directory, elements=RECORDS.format(point="")) as server:
+        with server.log_on("p", o=QUICK_ACKS) as peer:
+            for sequence in range(1, 14):
+                topic, body = ("events", LARGE) if 1 < sequence < 13 else ("h", b'{"id":%d}')
+                head = {"c": "publish", "t": topic, "s": sequence, "a": "persisted"}
+                body = body.replace(b"%d", b"%d" % sequence)
+                assert peer.ask(head, body)["status"] == "success"
+        server.stop()
+    return directory
+
+
+@pytest.mark.parametrize("loss", FILE_LOSSES)
+def test_records_that_were_in_journals_that_are_gone_are_told(
+    files_of_records: Path, tmp_path: Path, loss: str
+) -> None:
+    """Once, where the topic's file has to be made from the log; not where all journals are left."""
+    lose, point, is_said = FILE_LOSSES[loss]
+    elements = RECORDS.format(point=point)
+    for journals_are_gone in (False, True):
+        directory = tmp_path / str(journals_are_gone)
+        shutil.copytree(files_of_records, directory, ignore=shutil.ignore_patterns("*.log"))
+        lose(directory / "h.sow")
+        if journals_are_gone:
+            for path in (directory / "journal").glob("test-instance.0000000000.*"):
+                path.unlink()
+        for again in range(2):
+            with running_server(directory, elements=elements) as server:
+                lines = said(server, "15-0123")
+                assert [line[: len(LOST)] for line in lines] == (
+                    [LOST] if journals_are_gone and is_said and not again else []
+                )
+                if is_said:
+                    with server.log_on("reader") as peer:
+                        assert len(query(peer, "h").messages) == (1 if journals_are_gone else 2)
+                server.stop()
 
 
 def test_journals_that_were_removed_by_hand_are_told(tmp_path: Path) -> None:

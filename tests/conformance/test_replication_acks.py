@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from server.replication import unpack
 from tests.support.cluster import ORDERS, PAIR, Cluster, Instance, cluster
@@ -77,11 +79,16 @@ def said(server: RunningServer, text: str, times: int) -> bool:
     return server.log().count(text) >= times
 
 
-def is_remembered(instance: Instance, destination: str) -> bool:
-    """Whether it is stored that a destination has everything."""
+def lacking(instance: Instance, destination: str) -> int | None:
+    """Return how many entries a destination lacks by what is stored; None if nothing is yet."""
     path = instance.directory / "journal" / f"{instance.name}.replication.ack"
     remembered = unpack(path.read_bytes())
-    return remembered.txid == remembered.acknowledged[destination] and bool(remembered.had)
+    return remembered.txid - remembered.acknowledged[destination] if remembered.had else None
+
+
+def is_remembered(instance: Instance, destination: str) -> bool:
+    """Whether it is stored that a destination has everything."""
+    return lacking(instance, destination) == 0
 
 
 def test_a_publisher_waits_until_the_other_one_is_back(tmp_path: Path) -> None:
@@ -167,6 +174,31 @@ def test_journals_stay_for_a_destination_that_is_away(tmp_path: Path) -> None:
             assert not oldest.exists()
 
 
+def test_a_destination_that_lacks_what_was_in_removed_journals_is_named(tmp_path: Path) -> None:
+    """Not one that had everything, and each once."""
+    with cluster(tmp_path, PAIR) as pair:
+        pair.start()
+        a, b = pair["A"], pair["B"]
+        with publisher_at(pair, "A") as publisher:
+            publish(publisher, 1)
+            assert acknowledged(publisher) == 1
+            assert comes_true(lambda: is_remembered(a, "B"))
+            b.kill()
+            for number in range(2, 14):
+                publish(publisher, number, 1_000_000)
+            assert comes_true(lambda: (lacking(a, "B") or 0) >= 12)
+        a.kill()
+        for path in (a.directory / "journal").glob("A.0000000000.*"):
+            path.unlink()
+        a.start()
+        assert said(a.server, "1D-0132 Replication destination B is not sent what was re", 1)
+        a.kill()
+        a.start()
+        b.start()
+        assert not said(a.server, "1D-0132", 1)
+        assert not said(b.server, "1D-0132", 1)
+
+
 def test_what_a_consumer_has_acknowledged_is_persisted_when_the_other_one_has_it(
     tmp_path: Path,
 ) -> None:
@@ -184,3 +216,24 @@ def test_what_a_consumer_has_acknowledged_is_persisted_when_the_other_one_has_it
             pair["B"].start()
             header = consumer.receive_header()
             assert (header["a"], header["status"]) == ("persisted", "success")
+
+
+PAUSE_SECONDS: Final = 13.0
+"""Longer than the silence after which a link is given up."""
+
+
+def test_a_link_outlasts_a_pause_of_both_ends(tmp_path: Path) -> None:
+    """As when the host of their virtual machines stands still: beats lie in the sockets."""
+    with cluster(tmp_path, PAIR) as pair:
+        pair.start()
+        with publisher_at(pair, "A") as publisher:
+            publish(publisher, 1)
+            assert acknowledged(publisher) == 1
+            for instance in pair:
+                instance.freeze()
+            time.sleep(PAUSE_SECONDS)
+            for instance in pair:
+                instance.thaw()
+            publish(publisher, 2)
+            assert acknowledged(publisher) == 2
+        assert "nothing has been heard" not in pair.logs()

@@ -56,6 +56,7 @@ class SimulatedClock:
         time: what it is now, in seconds.
         lateness: by how many seconds calls come later than asked for.
         ahead: seconds that the wall clock has been set ahead, or back.
+        paused: seconds of a pause of the process, during which nothing has been read yet.
     """
 
     def __init__(self) -> None:
@@ -64,6 +65,7 @@ class SimulatedClock:
         self.work_per_look = 0.0
         self.lateness = 0.0
         self.ahead = 0.0
+        self.paused = 0.0
         self._begun = self.time
         self._calls: list[tuple[float, int, Callable[[], None]]] = []
         self._made = 0
@@ -71,7 +73,7 @@ class SimulatedClock:
 
     def now(self) -> WallSeconds:
         """Return the simulated time of the wall clock."""
-        return WallSeconds(self.time + self.ahead)
+        return WallSeconds(self.time + self.ahead + self.paused)
 
     def steady(self) -> SteadySeconds:
         """Return the simulated time of the steady clock."""

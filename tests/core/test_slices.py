@@ -208,3 +208,35 @@ def test_records_that_expire_together_go_in_slices(core: Core) -> None:
     core.clock.advance(0)
     stats = [header for header, _ in watcher.take_frames() if header.get("a") == "stats"]
     assert stats[0]["matches"] == 1
+
+
+def test_a_record_does_not_expire_in_a_pause_while_others_do(core: Core) -> None:
+    """It may have been published again, in what has come in the pause and is still to be read."""
+    core.clock.work_per_look = 0.0
+    core.keep(topic_spec("/id", name="brief", expiration_enabled=True, expiration=SECOND))
+    publisher, watcher = log_on(core, "publisher"), log_on(core, "watcher")
+    watcher.send({"c": "subscribe", "sub_id": "1", "t": "brief", "o": "oof"})
+    publisher.send({"c": "p", "t": "brief", "e": 30}, b'{"id":2000}')
+    publisher.send_bytes(
+        b"".join(frame({"c": "p", "t": "brief"}, b'{"id":%d}' % number) for number in range(2000))
+    )
+    core.clock.advance(0)
+    watcher.take_frames()
+
+    def gone() -> int:
+        return sum(header["c"] == "oof" for header, _ in watcher.take_frames())
+
+    core.clock.work_per_look = BUSY
+    core.clock.time += 1.0
+    core.clock.turn()
+    some = gone()
+    assert 0 < some < 2000
+    core.clock.paused = 60.0
+    for _ in range(100):
+        core.clock.turn()
+        some += gone()
+    assert some == 2000
+    core.clock.work_per_look = 0.0
+    core.clock.paused = 0.0
+    core.clock.advance(60.0)
+    assert gone() == 1

@@ -63,6 +63,7 @@ class Trouble:
             (self.restart, 1),
             (self.stall, 1),
             (self.block, 2),
+            (self.set_clock, 1),
         )
         self.random.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]()
 
@@ -79,6 +80,10 @@ class Trouble:
 
     def wait(self) -> None:
         self.network.clock.advance(self.random.choice((0.0, 0.001, 0.1, 1.0)))
+
+    def set_clock(self) -> None:
+        """The wall clock of all instances is set, forward or back."""
+        self.network.clock.set_ahead(self.random.choice((0.0, -60.0, 3600.0, -86_400.0, 86_400.0)))
 
     def connect(self) -> None:
         for instance, other in self.random.sample([(self.a, self.b), (self.b, self.a)], 2):

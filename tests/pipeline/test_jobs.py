@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,6 +85,35 @@ def test_an_export_that_was_killed_is_completed_by_the_next(tmp_path: Path) -> N
     assert main(["export", str(source), str(target)]) == 0
     assert ids(exported(target)) == list(range(100))
     assert json.loads((own / "state.json").read_text()) == state
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda content: b"",
+        lambda content: content[:-1],
+        lambda content: content[: len(content) // 2],
+        lambda content: content[: len(content) // 2] + bytes(len(content) - len(content) // 2),
+        lambda content: bytes(len(content)),
+    ],
+    ids=["empty", "a_byte_is_missing", "half_is_missing", "zeros_at_the_end", "zeros"],
+)
+def test_an_export_whose_state_is_cut_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], cut: Callable[[bytes], bytes]
+) -> None:
+    source, target = tmp_path / "journal", tmp_path / "export"
+    with journal(source) as writer:
+        writer.publish("orders", message(0))
+    assert main(["export", str(source), str(target)]) == 0
+    with journal(source) as writer:
+        writer.publish("orders", message(1))
+    state = target / "_amps_pipeline" / "state.json"
+    content = cut(state.read_bytes())
+    state.write_bytes(content)
+    assert main(["export", str(source), str(target)]) == 1
+    assert f"{state}: cannot be read" in capsys.readouterr().err
+    assert ids(exported(target)) == [0]
+    assert state.read_bytes() == content
 
 
 def test_journals_that_went_before_they_were_exported_are_missed(
@@ -217,6 +248,7 @@ def test_a_replay_publishes_again_what_a_journal_or_its_export_has(
     assert replayed(server, "log-replayed") == list(range(2500))
     remembered = json.loads(state.read_text())
     remembered["reached"]["TEST"] -= 100
+    remembered["marks"] = {}  # as of a run that was killed
     state.write_text(json.dumps(remembered))
     assert main([*replay, "--state", str(state)]) == 0
     assert "100 entries replayed" in capsys.readouterr().out
@@ -264,6 +296,38 @@ def test_a_replay_that_goes_on_takes_no_record_away(
     state.write_text(json.dumps(remembered | {"reached": {}}))  # killed before it took note
     assert main(replay) == 1
     assert state_records(server, "both-replayed") == wanted
+
+
+def test_a_replay_does_not_go_on_in_a_log_that_was_put_back(
+    tmp_path: Path, server: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether it has fewer entries than were sent by now, or more."""
+    source, backup = tmp_path / "journal", tmp_path / "backup"
+    topic = "log-put-back"
+
+    def write(*numbers: int) -> None:
+        with journal(source) as writer:
+            for one in numbers:
+                writer.publish(topic, message(one))
+
+    write(1, 2)
+    shutil.copytree(source, backup)
+    write(3)
+    replay = ["replay", str(source), uri(server), "--state", str(tmp_path / "state.json")]
+    assert main(replay) == 0
+    write(4)
+    assert main(replay) == 0
+    assert replayed(server, topic) == [1, 2, 3, 4]
+    shutil.rmtree(source)
+    shutil.copytree(backup, source)
+    assert main(replay) == 1
+    assert "put back from a backup; replay with another file for --st" in capsys.readouterr().err
+    write(5, 6, 7)
+    assert main(replay) == 1
+    assert "have another entry" in capsys.readouterr().err
+    assert replayed(server, topic) == [1, 2, 3, 4]
+    assert main([*replay[:-1], str(tmp_path / "other.json")]) == 0
+    assert replayed(server, topic) == [1, 2, 3, 4, 1, 2, 5, 6, 7]
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

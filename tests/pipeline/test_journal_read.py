@@ -424,3 +424,34 @@ def test_a_stream_that_cannot_be_tells_so_when_it_begins(orders: Path) -> None:
     for ask in (reader.initialOffset, lambda: reader.latestOffset({}, ReadAllAvailable())):
         with pytest.raises(PipelineError, match="a stream has a beginning and no end"):
             ask()
+
+
+@pytest.mark.parametrize("step", [-3600, 3600])
+@pytest.mark.parametrize("has_note", [True, False])
+def test_a_range_of_times_across_a_step_of_the_clock(
+    tmp_path: Path, step: int, has_note: bool
+) -> None:
+    """Moments count by the clock as it is set now.
+
+    Without the note of the step, those before it are what the clock told then: there may be more.
+    """
+    with journal(tmp_path) as writer:
+        for number in range(10):
+            writer.publish("t", message(number))
+        writer.clock.now += step * 1_000_000
+        writer.journal.clock_was_set(step)
+        for number in range(10, 20):
+            writer.publish("t", message(number))
+    path = tmp_path / "TEST.steps.ack"
+    if not has_note:
+        path.write_bytes(path.read_bytes()[:-1])
+
+    def since(number: int, by: int) -> list[int]:
+        moment = EPOCH + timedelta(microseconds=START + (number + 1) * 1000, seconds=by)
+        return ids(read(tmp_path, bookmark=moment.strftime("[%Y%m%dT%H%M%S.%fZ:0|1|]")))
+
+    assert ids(read(tmp_path)) == list(range(20))
+    assert since(15, step)[-5:] == list(range(15, 20))
+    if has_note:
+        assert since(15, step) == list(range(15, 20))
+        assert since(5, step) == list(range(5, 20))

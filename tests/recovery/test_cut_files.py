@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.recovery.test_set_back import delete, publish, records_of
+from tests.support.clocks import WallClock
 from tests.support.moments import now
 from tests.support.raw import QUICK_ACKS, RawPeer
 from tests.support.server import RunningServer, free_port, running_server
@@ -280,3 +282,91 @@ def test_files_beside_the_log_are_made_again(served_files: Path, tmp_path: Path,
             assert len(query(peer, "jobs").messages) == 3
             publish(peer, "h", 28, "0", 28)
         assert server.stop() == 0
+
+
+KEPT: Final = """
+<SOW>
+  <Topic>
+    <Name>h</Name><MessageType>json</MessageType><Key>/id</Key><FileName>h.sow</FileName>
+  </Topic>
+</SOW>
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+  <Topic><Name>^(h|events)$</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+<Actions>
+  <Action>
+    <On><Module>amps-action-on-signal</Module><Options><Signal>SIGUSR1</Signal></Options></On>
+    <Do><Module>amps-action-do-remove-journal</Module><Options><Age>0s</Age></Options></Do>
+  </Action>
+</Actions>
+"""
+REPLICATION: Final = """
+<Transport><Name>r</Name><Type>amps-replication</Type><InetAddr>127.0.0.1:{port}</InetAddr></Transport>
+"""
+NOTES: Final = ("removed.ack", "steps.ack", "replication.ack")
+"""Notes beside the log that are not in it: without them, less is known."""
+
+
+@contextmanager
+def keeping_server(directory: Path, clock: WallClock) -> Iterator[RunningServer]:
+    """Run a server that replicates, removes journals, and goes by a clock."""
+    transports = REPLICATION.format(port=free_port())
+    with running_server(directory, elements=KEPT, transports=transports, prepare=clock) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def noted_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, WallClock]:
+    """Return the files of a server that had its clock set and a journal removed; and the clock."""
+    directory = tmp_path_factory.mktemp("noted")
+    clock = WallClock(tmp_path_factory.mktemp("clock") / "ahead")
+    clock.set(0.0)
+    with (
+        keeping_server(directory, clock) as server,
+        server.log_on("p", o=QUICK_ACKS) as peer,
+    ):
+        publish(peer, "h", 1, "a", 1)
+        for number in range(2, 14):  # more than one journal takes
+            head = {"c": "publish", "t": "events", "s": number, "a": "persisted"}
+            assert peer.ask(head, b'{"pad":"%b"}' % (b"x" * 1_000_000))["status"] == "success"
+        clock.set(3600.0)
+        publish(peer, "h", 14, "b", 14)
+        server.process.send_signal(signal.SIGUSR1)
+        for name in NOTES:
+            path = directory / "journal" / f"test-instance.{name}"
+            wait_until(path.exists, lambda: f"not all of {NOTES} are there")
+        first = directory / "journal" / "test-instance.0000000000.journal"
+        wait_until(lambda: not first.exists(), lambda: "the first journal has not been removed")
+        publish(peer, "h", 15, "c", 15)
+        server.stop(signal.SIGKILL)
+    return directory, clock
+
+
+@pytest.mark.parametrize("name", NOTES)
+@pytest.mark.parametrize("cut", SIDE_FILE_CUTS)
+def test_without_a_note_beside_the_log_nothing_of_it_is_lost(
+    noted_files: tuple[Path, WallClock], tmp_path: Path, name: str, cut: str
+) -> None:
+    """Records, messages and numbers of publishers are there, and work goes on; twice."""
+    whole, clock = noted_files
+    directory = tmp_path / "cut"
+    shutil.copytree(whole, directory, ignore=shutil.ignore_patterns("*.log", "*.xml"))
+    path = directory / "journal" / f"test-instance.{name}"
+    content = SIDE_FILE_CUTS[cut](path.read_bytes())
+    if content:
+        path.write_bytes(content)
+    else:
+        path.unlink()
+    records = {"a": 1, "b": 14, "c": 15}
+    for number in (16, 17):
+        with keeping_server(directory, clock) as server:
+            with server.connect() as peer:
+                assert peer.log_on("p", o=QUICK_ACKS)["s"] == number - 1
+                publish(peer, "h", number, "d", number)
+                records["d"] = number
+                assert records_of(peer, "h") == records
+                peer.subscribe("h", "s", bm="0")
+                bodies = [json.loads(peer.receive()[1]) for _ in range(number - 13)]
+                assert [body["id"] for body in bodies] == ["b", "c", "d", "d"][: number - 13]
+            assert server.stop() == 0

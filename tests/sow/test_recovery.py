@@ -229,7 +229,7 @@ def test_a_file_that_was_cut_short_before_its_first_page_is_begun_again(
 ) -> None:
     (tmp_path / "t.sow").write_bytes(b"AMP")
     store, recovery = disk.open()
-    assert recovery == Recovery(0, 0, had=3)
+    assert recovery == Recovery(0, 0, had=3, is_begun=True)
     store.close()
 
 
