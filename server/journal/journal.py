@@ -32,7 +32,7 @@ from server.journal.recovery import Found, Recovery
 from server.journal.reindexing import Reindexing
 from server.journal.removed import Gone, Removed
 from server.journal.restoring import Restoring
-from server.journal.runs import Runs, place_number, run_of
+from server.journal.runs import Runs, place_number, random_run, run_of
 from server.journal.settings import JournalSettings
 from server.journal.side_files import SideFile
 from server.journal.storage import Disk
@@ -57,6 +57,7 @@ class Journal:
         on_durable: called with the last txid on stable storage, on the committer's thread.
         notice: told of what operators should know, on any thread.
         disk: what the files are on.
+        make_run: makes the number of this run.
 
     Attributes:
         mending: finds damaged bodies, and replaces them; takes its time.
@@ -76,8 +77,10 @@ class Journal:
         on_durable: Callable[[int], None],
         notice: Callable[[Notice], None],
         disk: Disk | None = None,
+        make_run: Callable[[], int] = random_run,
     ) -> None:
         self._settings = settings
+        self._make_run = make_run
         self._notice = notice
         self._told = set[tuple[str, int]]()
         self._clock = clock
@@ -117,7 +120,7 @@ class Journal:
             sequences = without_inactive(sequences, clock() - settings.client_expiration // 1000)
             self.missing.forget(found.sequences.keys() - sequences.keys())
         self._table = FileTable(tuple(found.files))
-        self.runs = Runs(found.runs)
+        self.runs = Runs(found.runs, self._make_run)
         self._cache = SourceCache(settings.cache_limit or _default_cache())
         place = Place(
             settings.instance,

@@ -32,6 +32,11 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(list[tuple[int, int]])
 
 
+def random_run() -> int:
+    """Return a number for a run."""
+    return secrets.randbits(RUN_BITS)
+
+
 class Runs:
     """The runs that a log knows of, and the one that writes to it now.
 
@@ -45,8 +50,8 @@ class Runs:
 
     def __init__(
         self,
-        rows: Iterable[tuple[int, int]] = (),
-        make_number: Callable[[], int] = lambda: secrets.randbits(RUN_BITS),
+        rows: Iterable[tuple[int, int]],
+        make_number: Callable[[], int],
     ) -> None:
         self._rows = list(rows)
         known = {number for _, number in self._rows} | {0}

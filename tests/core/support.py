@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -172,6 +173,7 @@ class Core:
             lambda _: None,
             lambda _: None,
             disk,
+            count(1).__next__,
         )
         spec = JournaledTopicSpec(pattern, True, "json", Location("config.xml", 1))
         helper = HelperThread(self._posted.put, "core")

@@ -28,6 +28,7 @@ from server.journal import Content, Journal, Kind
 from server.journal.layout import PAGE, RECORD_SIZE
 from server.sow.applying import apply_entry
 from server.sow.file_store import FileStore
+from server.sow.keys import PublisherKeys
 from server.sow.memo_index import BLOCK
 from server.sow.memory_store import MemoryStore
 from server.sow.records import Record
@@ -171,7 +172,8 @@ class Topics:
                     name=f"{name}.sow", topic=name, pattern=spec.pattern is not None
                 )
                 assert recovery.damage is None  # a kill may leave an entry unfinished
-            self.topics[name] = make_topic(replace(spec, **changes), store)  # type: ignore[arg-type]  # of any fields
+            # The keys in the log are none that fields make: such records would get others.
+            self.topics[name] = make_topic(replace(spec, **changes), store, PublisherKeys())  # type: ignore[arg-type]  # of any fields
 
     def find(self, message_type: str, name: str) -> SowTopic | None:
         assert message_type == "json"
