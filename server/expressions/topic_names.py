@@ -99,13 +99,14 @@ def _literal(text: str) -> TopicSelector:
     return TopicSelector(text, None)
 
 
-def select_topics(text: str, *, literal: bool = False) -> TopicSelector:
+def select_topics(text: str, *, literal: bool = False, with_audit: bool = False) -> TopicSelector:
     """Read the topic of a subscription or query.
 
     Args:
         text: the topic as sent.
         literal: take the name as it stands, whatever its characters: the option `non_regex_topic`,
             or an instance whose RegexTopicSupport is off.
+        with_audit: an expression may mean the audit trail without naming it, as in a permission.
 
     Raises:
         TopicError: the text is empty, or is no valid regular expression.
@@ -120,4 +121,5 @@ def select_topics(text: str, *, literal: bool = False) -> TopicSelector:
             pattern = _compiled[text] = compile_regex(text, BRIEF_STEPS)
         except PatternRefused as refusal:
             raise TopicError(f"{text!r}: {refusal}") from None
-    return TopicSelector(text, pattern, needle(text), "" if _OWN_TOPICS in text else AUDIT)
+    left_out = "" if with_audit or _OWN_TOPICS in text else AUDIT
+    return TopicSelector(text, pattern, needle(text), left_out)

@@ -242,7 +242,7 @@ def _selector(place: Place, name: object) -> TopicSelector:
     if not isinstance(name, str):
         raise DocumentError("expected a name or a regular expression", place)
     try:
-        return select_topics(name)
+        return select_topics(name, with_audit=True)
     except TopicError as error:
         raise DocumentError(str(error), place) from None
 

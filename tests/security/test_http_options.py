@@ -14,7 +14,7 @@ CONFIGURATION = """<AMPSConfig>
 <Options>{loaded}</Options>
 </Module></Modules>
 <Transports><Transport>
-<Name>t</Name><Type>tcp</Type><InetAddr>9007</InetAddr><Protocol>amps</Protocol>
+<Name>t</Name><Type>tcp</Type><InetAddr>localhost:9007</InetAddr><Protocol>amps</Protocol>
 <Authentication><Module>{module}</Module><Options>
 {authentication}
 </Options></Authentication>
