@@ -187,6 +187,15 @@ class FileStore:
         self._file.note_keys(mark)
 
     @property
+    def rekeyed_at(self) -> int:
+        """See `RecordStore.rekeyed_at`."""
+        return self._file.rekeyed_at
+
+    def note_rekeying(self, sequence: int) -> None:
+        """See `RecordStore.note_rekeying`."""
+        self._file.note_rekeying(sequence)
+
+    @property
     def beside_log_until(self) -> int:
         """See `RecordStore.beside_log_until`."""
         return self._file.beside_log_until

@@ -283,6 +283,9 @@ def find_unfinished(store: RecordStore, past: Iterable[tuple[int, Superseded]]) 
     that is older than its marker is deleted. Any other past state that is not older than its record
     is a copy of that record, whose next change is not stored.
 
+    Changes before records got other keys were complete by then, and a marker of these may have the
+    key of another record now.
+
     Args:
         store: the records.
         past: their past states, with their rows.
@@ -291,7 +294,10 @@ def find_unfinished(store: RecordStore, past: Iterable[tuple[int, Superseded]]) 
     deletions: dict[str, int] = {}
     for row, one in past:
         current = store.row(one.identity)
-        if current is None or one.record.sequence < (record := store.record(current)).sequence:
+        if current is None or one.record.sequence <= store.rekeyed_at:
+            continue
+        record = store.record(current)
+        if one.record.sequence < record.sequence:
             continue
         if one.deleted and one.record.sequence > record.sequence:
             deletions[one.identity] = one.record.sequence

@@ -50,6 +50,14 @@ class MemoryStore:
         """See `RecordStore.note_keys`."""
 
     @property
+    def rekeyed_at(self) -> int:
+        """See `RecordStore.rekeyed_at`; nothing outlives the store."""
+        return 0
+
+    def note_rekeying(self, sequence: int) -> None:
+        """See `RecordStore.note_rekeying`."""
+
+    @property
     def beside_log_until(self) -> int:
         """See `RecordStore.beside_log_until`; nothing outlives the store."""
         return 0

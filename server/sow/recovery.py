@@ -170,9 +170,11 @@ class _Shares:
             if (owner := self._owner(passage.names.topics[number])) != _NOBODY:
                 begin = self._begins[self._topics[owner]]
                 is_needed = columns["topic"] == number
-                is_needed &= (columns["txid"] > begin.after) | (
-                    (columns["txid"] == begin.after) & (columns["kind"] == Kind.SOW_DELETE)
-                )
+                is_new = columns["txid"] > begin.after
+                if begin.after > self._topics[owner].table.store.rekeyed_at:
+                    is_last = columns["txid"] == begin.after
+                    is_new |= is_last & (columns["kind"] == Kind.SOW_DELETE)
+                is_needed &= is_new
                 is_needed &= columns["timestamp"] >= begin.not_before
                 owners[is_needed] = owner
         positions = np.flatnonzero(owners != _NOBODY)

@@ -71,6 +71,7 @@ def rekey_records(sow: SowTopic, settle: Callable[[], None], pause: Callable[[],
     done = Rekeyed()
     if strange:
         plan = _Plan(sow, strange)
+        table.store.note_rekeying(table.store.last_sequence)
         table.store.commit()  # the log does not have the moves
         settle()
         table.move_all(plan.moves(pause))

@@ -208,6 +208,15 @@ class SlabFile:
         self._note(form.KEYS_SLOT, mark)
 
     @property
+    def rekeyed_at(self) -> int:
+        """See `RecordStore.rekeyed_at`."""
+        return self._note_in(form.REKEYED_SLOT)
+
+    def note_rekeying(self, sequence: int) -> None:
+        """Note when records get other keys; it is on stable storage with the next commit."""
+        self._note(form.REKEYED_SLOT, sequence)
+
+    @property
     def beside_log_until(self) -> int:
         """See `RecordStore.beside_log_until`."""
         return self._note_in(form.LOG_SLOT)

@@ -31,6 +31,8 @@ CHAINS_SLOT: Final = 3200
 """Where in the file header is noted up to which change chained ids are on stable storage."""
 CHAINS_SIZE_SLOT: Final = 3264
 """Where in the file header is noted how many bytes the file of chained ids then had."""
+REKEYED_SLOT: Final = 3328
+"""Where in the file header is noted which changes were made under other SOW keys."""
 FIRST_ENTRY: Final = 64
 """Where in a slab the entries begin."""
 ALIGNMENT: Final = 8

@@ -139,6 +139,16 @@ class RecordStore(Protocol):
         """
 
     @property
+    def rekeyed_at(self) -> int:
+        """The last sequence before records got other SOW keys; 0 if they never did.
+
+        Deletions up to it name keys that other records may have now.
+        """
+
+    def note_rekeying(self, sequence: int) -> None:
+        """Note that, as long as the records are kept. See `rekeyed_at`."""
+
+    @property
     def beside_log_until(self) -> int:
         """The highest sequence of those changes that were noted to be in no transaction log.
 

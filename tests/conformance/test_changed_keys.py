@@ -156,3 +156,45 @@ def test_a_delta_keeps_the_correlation_id_in_the_log(tmp_path: Path) -> None:
         assert (header["x"], json.loads(body)) == ("abc", {"id": 1, "v": 2, "w": 2})
         peer.send({"c": "subscribe", "cid": "s", "t": "orders", "bm": "0"})
         assert [peer.receive()[0]["x"] for _ in range(2)] == ["abc", "abc"]
+
+
+DELETED = """
+<SOW><Topic>
+  <Name>t</Name><MessageType>json</MessageType><Key>{key}</Key><FileName>t.sow</FileName>{history}
+</Topic></SOW>
+"""
+DELETED_LOG = """
+<TransactionLog>
+  <JournalDirectory>journal</JournalDirectory><JournalSize>10MB</JournalSize>
+  <Topic><Name>t</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+
+
+@pytest.mark.parametrize("log", ["", DELETED_LOG])
+@pytest.mark.parametrize(
+    "history", ["", "<History><Window>1d</Window><Granularity>0s</Granularity></History>"]
+)
+def test_a_deletion_under_a_former_key_deletes_no_record_that_has_it_later(
+    tmp_path: Path, history: str, log: str
+) -> None:
+    """The key of the record that was deleted is the key of another one after a change back."""
+    kept = {"id": 8, "k": 1, "v": 2}
+
+    def elements(key: str) -> str:
+        return DELETED.format(key=key, history=history) + log
+
+    with (
+        running_server(tmp_path, elements=elements("/id")) as server,
+        server.log_on("publisher") as peer,
+    ):
+        publish(peer, "t", {"id": 5, "k": 8, "v": 2}, kept)
+    with (
+        running_server(tmp_path, elements=elements("/k")) as server,
+        server.log_on("publisher") as peer,
+    ):
+        peer.ask({"c": "sow_delete", "cid": "d", "t": "t", "a": "completed"}, b'{"k":8}')
+        assert query(peer, "t").messages == [kept]
+    for key in ("/id", "/id", "/v", "/id"):
+        with running_server(tmp_path, elements=elements(key)) as server, server.log_on("r") as peer:
+            assert query(peer, "t").messages == [kept]
