@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ call. Python's own 5 ms would be several turns."""
 _ERRORS_TO_TERMINAL: Final = LogTargetSpec.plain("stderr", "error")
 """What modules say that are asked before anything runs."""
 
+_MASK: Final = stat.S_IWGRP | stat.S_IWOTH
 _DRAWINGS: Final = {"graph": as_text, "graphviz": as_graphviz}
 
 
@@ -163,6 +165,8 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish)
     tell_starter: Callable[[str | None], None] = detach() if wish.in_background else _tell_terminal
     if spec.process_name is not None:
         setproctitle.setproctitle(spec.process_name)
+    # Other users write to no file or directory, also where the umask lets them.
+    os.umask(os.umask(_MASK) | _MASK)
     with background_output():
         return _serve(spec, document, problems, wish, tell_starter)
 

@@ -41,6 +41,28 @@ def test_missing_directories_are_made_and_records_are_found_again(tmp_path: Path
         assert body.endswith(b'{"id": 1}')
 
 
+LOG = """
+<TransactionLog>
+  <JournalDirectory>log/a/b</JournalDirectory><JournalSize>10MB</JournalSize>
+  <Topic><Name>orders</Name><MessageType>json</MessageType></Topic>
+</TransactionLog>
+"""
+
+
+def open_to_all() -> None:
+    """Have files made that every user can write to."""
+    os.umask(0)
+
+
+def test_other_users_write_to_nothing_whatever_the_umask(tmp_path: Path) -> None:
+    elements = TOPICS + LOG
+    with running_server(tmp_path, elements=elements, prepare=open_to_all) as server:
+        assert server.stop() == 0
+    made = [*(tmp_path / "data").rglob("*"), *(tmp_path / "log").rglob("*")]
+    assert len(made) > 4
+    assert [path for path in made if path.stat().st_mode & 0o022] == []
+
+
 ALL_KINDS = f"""
 <SOW>{CHAINED_TOPIC}</SOW>
 {CHAINING}
