@@ -14,6 +14,7 @@ from server.console.log_tail import MOST_FOLLOWERS
 from tests.admin.support import Admin, running_admin
 from tests.console.browser import Browser
 from tests.console.test_documents import follow
+from tests.support.waiting import wait_until
 
 LOGON: Final = """
 <WWWAuthenticate>Basic realm="AMPS Admin"</WWWAuthenticate>
@@ -71,7 +72,7 @@ def test_figures_that_may_not_be_seen_are_not_zero(browser: Browser, admin: Admi
     browser.port = admin.port
     browser.open("overview")
     browser.shows(".figure:first-child dd", "\u2013")
-    assert REFUSED in browser.run("return document.querySelector('.figure').title")
+    wait_until(lambda: REFUSED in browser.run("return document.querySelector('.figure').title"))
 
 
 def test_too_many_who_follow_the_log_are_no_matter_of_entitlement(
