@@ -170,11 +170,12 @@ class _Shares:
             if (owner := self._owner(passage.names.topics[number])) != _NOBODY:
                 begin = self._begins[self._topics[owner]]
                 is_needed = columns["topic"] == number
-                is_new = columns["txid"] > begin.after
+                is_due = columns["txid"] > begin.after
+                # A deletion from before records got other keys may name the key of another record.
                 if begin.after > self._topics[owner].table.store.rekeyed_at:
                     is_last = columns["txid"] == begin.after
-                    is_new |= is_last & (columns["kind"] == Kind.SOW_DELETE)
-                is_needed &= is_new
+                    is_due |= is_last & (columns["kind"] == Kind.SOW_DELETE)
+                is_needed &= is_due
                 is_needed &= columns["timestamp"] >= begin.not_before
                 owners[is_needed] = owner
         positions = np.flatnonzero(owners != _NOBODY)
