@@ -14,6 +14,7 @@ are passed over in each case, so that the answer does not tell that they are the
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -105,28 +106,29 @@ class _Found:
         self.refused_visibly = 0
         self.topic_matches = 0
         self.matches = 0
-        self._states: dict[str, list[tuple[str, int]]] = {}
+        self._states: dict[str, deque[tuple[str, int]]] = {}
 
     def add(self, records: Iterable[Record]) -> None:
         """Add records, of which it is kept what tells them apart."""
         for record in records:
-            states = self._states.setdefault(record.topic, [])
+            states = self._states.setdefault(record.topic, deque())
             states.append((record.key, record.sequence))
 
     def groups(self, named: str) -> Iterator[_Group]:
-        """They, by topic, in the order in which they were added.
+        """They, by topic, in the order in which they were added, which are let go of on the way.
 
         Args:
             named: the topic that the command names, if it is one; without any records there is a
                 group of this topic with none, since the command counts.
         """
         if named:
-            self._states.setdefault(named, [])
+            self._states.setdefault(named, deque())
         for topic, states in self._states.items():
             if not states:
                 yield _Group(topic, ())
-            for start in range(0, len(states), _AT_ONCE):
-                yield _Group(topic, states[start : start + _AT_ONCE])
+            while states:
+                some = [states.popleft() for _ in range(min(_AT_ONCE, len(states)))]
+                yield _Group(topic, some)
 
 
 def handle(session: Publisher, header: Header, body: bytes) -> Steps:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.base.slices import portions
-from server.sow.ordering import Ordering, Placed, Ranking
+from server.sow.ordering import Ordering, Ranking
 
 if TYPE_CHECKING:
     from server.expressions.tree import OrderTerm
@@ -50,13 +50,11 @@ class Ranked:
 
     def add(self, records: Sequence[Record]) -> None:
         """Add records."""
-        first = self._added
-        self._added += len(records)
-        self._records.update(enumerate(records, first))
+        places = range(self._added, self._added + len(records))
+        self._added = places.stop
+        self._records.update(zip(places, records, strict=True))
         values = (self._extract(record.body) for record in records)
-        self._ranking.add(
-            [Placed(self._ordering.key(one), place) for place, one in enumerate(values, first)]
-        )
+        self._ranking.add(self._ordering.place(values, places))
 
     def wanted(self) -> Iterator[Sequence[Record]]:
         """The records that are wanted, in order and in slices, some of which may be empty."""

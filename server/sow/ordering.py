@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from server.base.octets import Descending
 from server.expressions import semantics
@@ -19,9 +19,17 @@ from server.message_types.paths import Path
 
 SortKey: TypeAlias = tuple[object, ...]
 _Key: TypeAlias = tuple[int, int | float | bytes]
+Placed: TypeAlias = tuple[SortKey, int]
+"""A row in an order: what it sorts by, and its number, by which those that are equal sort.
+
+Nothing but tuples, as runs of them are: the garbage collector looks once whether there are other
+containers in them, and never again. It took a quarter of the time of a large query.
+"""
 
 _FEW: Final = 1000
 """Rows that are wanted up to which all others are dropped, which takes as long as a sort."""
+_RUN: Final = 2000
+"""Rows that are sorted at once (3 ms): the more of them, the fewer runs there are to be merged."""
 _LET_GO_AT_ONCE: Final = 10
 """Runs of rows that are let go of in a slice."""
 
@@ -57,14 +65,16 @@ class Ordering:
 
     def key(self, values: Sequence[Value]) -> SortKey:
         """What a record with these values sorts by."""
-        return tuple(make(value) for make, value in zip(self._keys, values, strict=True))
+        return tuple([key(value) for key, value in zip(self._keys, values, strict=True)])
 
+    def place(self, rows: Iterable[Sequence[Value]], numbers: Iterable[int]) -> list[Placed]:
+        """What is to be ranked.
 
-class Placed(NamedTuple):
-    """A row in an order; equal ones stay in the order of their rows."""
-
-    key: SortKey
-    row: int
+        Args:
+            rows: of each record the values of the fields.
+            numbers: their numbers; records that sort alike are in the order of these.
+        """
+        return list(zip(map(self.key, rows), numbers, strict=True))
 
 
 class Ranking:
@@ -79,41 +89,42 @@ class Ranking:
         self._start = start
         self._stop = stop
         self._limit = stop if stop is not None and stop <= _FEW else None
-        self._runs: list[list[Placed]] = []
+        self._unsorted: list[Placed] = []
+        self._runs: list[tuple[Placed, ...]] = []
         self._gathered = 0
 
     def add(self, rows: list[Placed]) -> None:
         """Add some rows."""
+        self._unsorted += rows
+        if len(self._unsorted) >= _RUN:
+            self._sort()
+
+    def _sort(self) -> None:
+        rows, self._unsorted = self._unsorted, []
         if self._limit is None or len(rows) <= self._limit:
-            self._runs.append(sorted(rows))
+            self._runs.append(tuple(sorted(rows)))
         else:
-            self._runs.append(heapq.nsmallest(self._limit, rows))
+            self._runs.append(tuple(heapq.nsmallest(self._limit, rows)))
         self._gathered += len(self._runs[-1])
         if self._limit is not None and self._gathered > 4 * self._limit + 1000:
-            self._runs = [heapq.nsmallest(self._limit, heapq.merge(*self._runs))]
+            self._runs = [tuple(heapq.nsmallest(self._limit, heapq.merge(*self._runs)))]
             self._gathered = len(self._runs[0])
 
     def slices(self, size: int) -> Iterator[list[int]]:
         """The rows that are wanted, in order; what is passed over gives empty slices.
 
-        What sorts them is let go of on the way.
+        What sorts them is let go of in the last slices.
 
         Args:
             size: how many rows a slice has at most.
         """
-        merged = islice(heapq.merge(*map(_emptied, self._runs)), self._stop)
+        self._sort()
+        merged = islice(heapq.merge(*self._runs), self._stop)
         for passed in range(0, self._start, size):
             deque(islice(merged, min(size, self._start - passed)), maxlen=0)
             yield []
-        while some := [placed.row for placed in islice(merged, size)]:
+        while some := [row for _, row in islice(merged, size)]:
             yield some
         while len(self._runs) > _LET_GO_AT_ONCE:
             del self._runs[-_LET_GO_AT_ONCE:]
             yield []
-
-
-def _emptied(run: list[Placed]) -> Iterator[Placed]:
-    """The rows of a run, which gets empty."""
-    run.reverse()
-    while run:
-        yield run.pop()

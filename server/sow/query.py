@@ -40,6 +40,10 @@ from server.sow.table import RecordTable
 
 _READ_AT_ONCE: Final = 1000
 """Records that are read one by one in a slice."""
+_SORTABLE_AT_ONCE: Final = 1000
+"""Records that are tested at once where those that match are placed in an order, which is slow."""
+_ORDERED_AT_ONCE: Final = 250
+"""Records from which on a slice ends in which they are placed in an order, or taken out of it."""
 _WARM_BLOCKS: Final = 16
 """Blocks in a slice, if hardly any of their records have to be parsed."""
 _NO_SNAPSHOT: Final = Snapshot(0, keep_all=False)
@@ -129,13 +133,15 @@ class Query(Iterator[list[Record]]):
             if whole and self._candidates is not None
             else table.mask(spec.topics, spec.as_of if self._historical else None, now)
         )
-        by_column = self._candidates is None
-        self._portions: Final = Portions(self._expr, BLOCK if by_column else _READ_AT_ONCE)
-        self._test: Final = RecordTest(table, self._expr, restricted, self._portions.effort)
-        self._is_wanted: Final = self._test if self._part is None else self._part.only(self._test)
         self._ordering: Final = (
             Ordering(spec.order_by, table.message_type) if spec.order_by else None
         )
+        by_column = BLOCK if self._ordering is None else _SORTABLE_AT_ONCE
+        self._portions: Final = Portions(
+            self._expr, by_column if self._candidates is None else _READ_AT_ONCE
+        )
+        self._test: Final = RecordTest(table, self._expr, restricted, self._portions.effort)
+        self._is_wanted: Final = self._test if self._part is None else self._part.only(self._test)
         self._last: Final = None if spec.top_n is None else spec.skip_n + spec.top_n
         self.topic_matches: Final = (
             len(table) if self._mask is None else int(np.count_nonzero(self._mask))
@@ -228,22 +234,19 @@ class Query(Iterator[list[Record]]):
             )
         ordering = () if self._ordering is None else self._ordering.fields
         fields = (*self._test.fields, *ordering)
+        enough = _READ_AT_ONCE if self._ordering is None else _ORDERED_AT_ONCE
         blocks = parsed = 0
-        piece = _Piece([], [])
+        rows, saved = list[int](), list[tuple[int, Record]]()
         for block in range((len(self._mask) + BLOCK - 1) // BLOCK):
             first, end = block * BLOCK, min((block + 1) * BLOCK, len(self._mask))
             unread = self._table.memo.unread(block, fields)
             if self._part is not None:
-                rows = slice(first, end)
-                unread += self._table.key_hashes.unread(rows, self._mask[rows])
-            if blocks and (
-                parsed + unread > BLOCK
-                or blocks == _WARM_BLOCKS
-                or len(piece.rows) >= _READ_AT_ONCE
-            ):
-                yield piece
+                whole = slice(first, end)
+                unread += self._table.key_hashes.unread(whole, self._mask[whole])
+            if blocks and (parsed + unread > BLOCK or blocks == _WARM_BLOCKS):
+                yield _Piece(rows, saved)
                 blocks = parsed = 0
-                piece = _Piece([], [])
+                rows, saved = list[int](), list[tuple[int, Record]]()
             while first < end:
                 some = range(first, min(first + self._portions.size, end))
                 found = self._portions.test(partial(self._test_rows, some, column_filter))
@@ -251,14 +254,14 @@ class Query(Iterator[list[Record]]):
                     continue
                 first = some.stop
                 self._snapshot.passed(first)
-                piece.rows.extend(found.rows)
-                piece.saved.extend(found.saved)
-                if self._portions.are_slices:
-                    yield piece
-                    piece = _Piece([], [])
+                rows += found.rows
+                saved += found.saved
+                if self._portions.are_slices or len(rows) >= enough:
+                    yield _Piece(rows, saved)
+                    rows, saved = list[int](), list[tuple[int, Record]]()
             blocks += 1
             parsed += unread
-        yield piece
+        yield _Piece(rows, saved)
 
     def _test_rows(self, rows: range, column_filter: ColumnFilter | None) -> _Piece:
         """Which rows of a block match, of a range of them."""
@@ -314,15 +317,17 @@ class Query(Iterator[list[Record]]):
     def _placed(self, piece: _Piece, ordering: Ordering) -> list[Placed]:
         """Matching rows with what they are sorted by."""
         extract = self._table.extractor(ordering.fields)
-        placed = [Placed(ordering.key(extract(record.body)), row) for row, record in piece.saved]
+        placed = ordering.place(
+            (extract(record.body) for _, record in piece.saved), (row for row, _ in piece.saved)
+        )
         for block, rows in groupby(piece.rows, lambda row: row // BLOCK):
             some = list(rows)
             offsets = np.array(some) - block * BLOCK
             columns = self._table.memo.columns(block, ordering.fields)
             values = zip(*(column.take(offsets).to_values() for column in columns), strict=True)
-            placed += map(Placed, map(ordering.key, values), some)
+            placed += ordering.place(values, some)
         return placed
 
     def _ordered(self, ranking: Ranking) -> Iterator[list[Record]]:
-        for rows in ranking.slices(_READ_AT_ONCE):
+        for rows in ranking.slices(_ORDERED_AT_ONCE):
             yield [self._at(row) for row in rows]

@@ -11,12 +11,13 @@ nothing (`benchmarks/sow.py` shows it, and what is left).
 So what there is at the end of the start is *set aside*, and never walked through. A dictionary
 stays set aside while it grows, and what topics put into theirs later (texts, numbers and tuples of
 these) is nothing that the collector would look at. What comes later is walked through three times.
-If that takes long, and much has survived, because a client has made ten thousand subscriptions or a
-hundred thousand groups, that is set aside, too: nothing of it is walked through a fourth time, and
-no walk is through more than has come since the last one. Where little has survived, the time has
-gone into freeing garbage, such as connections that came and went. The collector counts what is made
-less what is freed, so that new objects would pile up while many others are freed, and then be
-walked through all at once; therefore it is also done several times a second, while there is work.
+If that takes long, because a client has made ten thousand subscriptions or a hundred thousand
+groups, or an index has been made, which is few containers with much in each, then what has survived
+is set aside, too: nothing of it is walked through a fourth time, and no walk is through more than
+has come since the last one. Where much was garbage, such as connections that came and went, it is
+freeing that has taken the time. The collector counts what is made less what is freed, so that new
+objects would pile up while many others are freed, and then be walked through all at once; therefore
+it is also done several times a second, while there is work.
 
 What has been set aside goes with its last reference like anything else, but circles of it do not. A
 connection is one, of some kilobytes, if it was there when something was set aside. When some of
@@ -42,8 +43,8 @@ many times that is done for older ones."""
 _LONG_SECONDS: Final = 0.001
 """How long it takes to walk through old containers that are set aside then."""
 
-_MANY_SURVIVORS: Final = 20_000
-"""Old containers that are set aside if the walk takes long; to walk through less takes 1 ms."""
+_FEW_FREED: Final = 1_000
+"""Objects that a long walk has freed, up to which it is what survived that has taken the time."""
 
 _OLD: Final = 2
 """The number of the collector's oldest generation."""
@@ -102,11 +103,8 @@ class _Walks:
         if info["generation"] != _OLD:
             return
         if phase == "start":
-            self._began = time.perf_counter()
-        elif (
-            time.perf_counter() - self._began >= _LONG_SECONDS
-            and len(gc.get_objects(_OLD)) >= _MANY_SURVIVORS
-        ):
+            self._began = time.thread_time()
+        elif info["collected"] <= _FEW_FREED and time.thread_time() - self._began >= _LONG_SECONDS:
             gc.freeze()
             self.times += 1
 

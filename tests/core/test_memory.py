@@ -48,7 +48,6 @@ def test_circles_made_later_are_collected() -> None:
 def test_what_takes_long_to_walk_through_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     """When it has been walked through as often as anything is; what comes later is not."""
     monkeypatch.setattr(memory, "_LONG_SECONDS", 0.0)
-    monkeypatch.setattr(memory, "_MANY_SURVIVORS", 1000)
     memory.settle()
     many = [Circle() for _ in range(1000)]
     gc.collect(1)
@@ -60,13 +59,17 @@ def test_what_takes_long_to_walk_through_is_set_aside(monkeypatch: pytest.Monkey
     assert any(each is later for each in tracked)
 
 
-def test_little_that_takes_long_to_walk_through_is_not_set_aside(
+def test_what_survives_where_much_is_freed_is_not_set_aside(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Then it is garbage that takes long, as when many connections come and go."""
     monkeypatch.setattr(memory, "_LONG_SECONDS", 0.0)
     memory.settle()
     circle = Circle()
+    gc.disable()
+    for _ in range(1_001):
+        Circle()
+    gc.enable()
     gc.collect()
     assert any(each is circle for each in gc.get_objects())
 
@@ -110,7 +113,6 @@ def test_circles_that_have_been_set_aside_go_when_connections_have(
     circle = Circle()
     with monkeypatch.context() as patched:
         patched.setattr(memory, "_LONG_SECONDS", 0.0)
-        patched.setattr(memory, "_MANY_SURVIVORS", 0)
         gc.collect()
     gone = weakref.ref(circle)
     del circle

@@ -25,7 +25,7 @@ from server.queues import Expired
 from server.queues.inspection import available, is_available, leases_of
 from server.queues.ledger import VISIBLE
 from server.sow.memory_store import MemoryStore
-from server.sow.ordering import Ordering, Placed, Ranking
+from server.sow.ordering import Ordering, Ranking
 from server.sow.portions import Portions
 from server.sow.record_test import RecordTest
 from server.sow.records import NANOSECONDS_IN_MICROSECOND, Change, Record
@@ -523,9 +523,8 @@ class QueueQuery(Iterator[list[Record]]):
     def _ordered(self) -> Iterator[list[Record]]:
         ranking, order = Ranking(self._spec.skip_n, self._last), self._ordering
         for found in self._matching():
-            ranking.add(
-                [Placed(order.key(self._extract(record.body)), record.sequence) for record in found]
-            )
+            values = (self._extract(record.body) for record in found)
+            ranking.add(order.place(values, (record.sequence for record in found)))
             yield []
         for some in ranking.slices(_AT_ONCE):
             yield self._browsing.records_of(some)
