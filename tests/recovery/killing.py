@@ -1,7 +1,8 @@
 """A server's lives: it is killed at random moments of random work, again and again.
 
 In every other run the power fails as well: then everything is lost that was not on stable storage,
-or some of it, or it comes to nothing that anybody wrote.
+or some of it, or it comes to nothing that anybody wrote. The wall clock may be wrong in each life
+by another time, and be set while it works, and the process may stand still for a moment.
 
 `pytest tests/recovery --crash-runs 5000` does it for longer; AMPERAGE_SEED repeats a run.
 """
@@ -12,6 +13,7 @@ import os
 import random
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
 from typing import Final
@@ -19,11 +21,28 @@ from typing import Final
 import pytest
 
 from tests.recovery.stable_storage import Watch, fail_power
+from tests.support.clocks import WallClock
 from tests.support.server import RunningServer, ServerEnded, running_server
 from tests.support.waiting import WAIT_SECONDS
 
 KILLS_OF_ONE_LOG: Final = 10
 """After so many kills a fresh log is begun: every check reads all of it."""
+
+_AHEAD: Final = (0.0, 0.0, -60.0, 3600.0, -86_400.0, 86_400.0)
+"""By how many seconds the wall clock may be ahead."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is done with the process of a server before it runs."""
+
+    watch: Watch
+    clock: WallClock
+
+    def __call__(self) -> None:
+        """Prepare this process."""
+        self.watch()
+        self.clock()
 
 
 def number_of_logs(config: pytest.Config) -> int:
@@ -41,13 +60,25 @@ def chance_of(log: int) -> random.Random:
 def until_killed(
     chance: random.Random, work: Callable[[RunningServer], None]
 ) -> Callable[[RunningServer], None]:
-    """Have a server killed after a while that is left to chance, whatever work does with it."""
+    """Have a server killed after a while that is left to chance, whatever work does with it.
+
+    It may stand still before that.
+    """
 
     def work_until_killed(server: RunningServer) -> None:
-        killer = Timer(chance.uniform(0.02, 0.4), server.stop, (signal.SIGKILL,))
-        killer.start()
+        lives = chance.uniform(0.02, 0.4)
+        stands, goes_on = sorted(chance.uniform(0.0, 2 * lives) for _ in range(2))
+        timers = [Timer(lives, server.stop, (signal.SIGKILL,))]
+        if goes_on < lives:
+            timers += [
+                Timer(stands, server.process.send_signal, (signal.SIGSTOP,)),
+                Timer(goes_on, server.process.send_signal, (signal.SIGCONT,)),
+            ]
+        for timer in timers:
+            timer.start()
         work(server)
-        killer.join()
+        for timer in timers:
+            timer.join()
 
     return work_until_killed
 
@@ -73,11 +104,16 @@ def live_and_die(
     shadows = directory / "shadows"
     shadows.mkdir()
     power_fails = log % 2 == 1
+    clock = WallClock(directory / "clock")
     for _ in range(KILLS_OF_ONE_LOG):
+        clock.set(chance.choice(_AHEAD))
         calls = chance.randrange(300) if chance.random() < 0.5 else None
         watch = Watch(shadows if power_fails else None, calls)
         text = elements.format(flush=chance.choice(("10us", "2ms")))
-        _live(directory, text, watch, check, work)
+        setter = Timer(chance.uniform(0.0, 1.5), clock.set, (chance.choice(_AHEAD),))
+        setter.start()
+        _live(directory, text, Prepared(watch, clock), check, work)
+        setter.join()
         if power_fails and chance.random() < 0.7:
             fail_power(directory, shadows, chance)
 
@@ -85,20 +121,24 @@ def live_and_die(
 def _live(
     directory: Path,
     elements: str,
-    watch: Watch,
+    prepared: Prepared,
     check: Callable[[RunningServer], None],
     work: Callable[[RunningServer], None],
 ) -> None:
     """Start a server, check it, let it work; it is killed, or dies in a call, perhaps early."""
+    dies_by_itself = prepared.watch.calls is not None
     try:
-        with running_server(directory, elements=elements, prepare=watch) as server:
+        with running_server(directory, elements=elements, prepare=prepared) as server:
             try:
                 check(server)
             except (OSError, EOFError):
-                if watch.calls is None or server.process.wait(WAIT_SECONDS) != -signal.SIGKILL:
+                if (
+                    prepared.watch.calls is None
+                    or server.process.wait(WAIT_SECONDS) != -signal.SIGKILL
+                ):
                     raise
             else:
                 work(server)
     except ServerEnded as ended:
-        if watch.calls is None or ended.code != -signal.SIGKILL:
+        if not dies_by_itself or ended.code != -signal.SIGKILL:
             raise

@@ -30,11 +30,13 @@ ELEMENTS: Final = """
   <Queue>
     <Name>jobs</Name><MessageType>json</MessageType><UnderlyingTopic>work</UnderlyingTopic>
     <MaxPerSubscriptionBacklog>1000000</MaxPerSubscriptionBacklog>
+    <DeferredAckExpiration>30d</DeferredAckExpiration>
   </Queue>
   <Queue>
     <Name>even</Name><MessageType>json</MessageType><UnderlyingTopic>work</UnderlyingTopic>
     <Filter>/n % 2 = 0</Filter><Priority>/n % 5</Priority>
     <MaxPerSubscriptionBacklog>1000000</MaxPerSubscriptionBacklog>
+    <DeferredAckExpiration>30d</DeferredAckExpiration>
   </Queue>
   <Queue>
     <Name>once</Name><MessageType>json</MessageType><UnderlyingTopic>work</UnderlyingTopic>
