@@ -15,7 +15,7 @@ PIP        := $(BIN)/pip install --disable-pip-version-check --editable
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: run server install check test alltests lint bench docs pages client help clean
+.PHONY: run server install check test alltests test-times lint bench docs pages client help clean
 
 ## run: run a configuration (CONFIG=path/to/config.xml; a small sample without it)
 run: $(SERVER)
@@ -39,6 +39,10 @@ test: install
 alltests: install
 	@# Hundreds of processes are started: each would compile all modules if none kept the bytecode.
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n auto
+
+## test-times: run all tests, and tell where their time goes
+test-times: install
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n auto --times
 
 ## lint: run the checks of form, layers and types
 lint: install

@@ -12,6 +12,7 @@ from xdist.remote import Producer
 
 from tests.support.processes import MARK, Guard, mark_tests
 from tests.support.scheduling import Scheduling, longest_first
+from tests.support.times import Times
 
 # A busy machine is no reason to fail: nothing here asserts a time. In CI the same examples are
 # tried every time, so that a change is judged by what it changes; elsewhere new ones are looked
@@ -46,8 +47,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """See `tests.support.processes`."""
+    """See `tests.support.processes` and `tests.support.times`."""
     config.pluginmanager.register(Guard())
+    if config.getoption("--times"):
+        config.pluginmanager.register(Times())
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -82,6 +85,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=1,
         help="how often each topology of instances has faults at random",
+    )
+    parser.addoption(
+        "--times",
+        action="store_true",
+        help="tell where the time goes: files, fixtures, and what tests wait for",
     )
     parser.addoption(
         "--update-golden",

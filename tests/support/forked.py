@@ -25,6 +25,7 @@ from server.message_types.registry import DECLARED, MessageTypes
 from server.program import launch
 from server.program.configuration import read_configuration
 from tests.support.processes import STARTED
+from tests.support.times import note_server, spending
 
 SAMPLE: Final = Path(__file__).parents[2] / "sample_configs" / "first_message.xml"
 
@@ -82,11 +83,14 @@ class ForkedProcess:
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, if the process is still there."""
         if self._process.is_alive():
+            note_server(self.pid)
             with suppress(ProcessLookupError):  # it has gone since
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
         """End the process at once."""
+        if self._process.is_alive():
+            note_server(self.pid)
         self._process.kill()
 
 
@@ -106,8 +110,9 @@ def run_forked(
         given = (arguments, directory, dict(environment), streams)
         process = context().Process(target=_run, args=given)
         sys.audit(STARTED, "ampServer")
-        process.start()
-        process.join(seconds)
+        with spending("waits", "ampServer commands, until they end"):
+            process.start()
+            process.join(seconds)
         if process.exitcode is None:
             process.kill()
             raise TimeoutError(f"ampServer {' '.join(arguments)} does not end")

@@ -20,6 +20,7 @@ import pytest
 
 from tests.support.forked import ForkedProcess, Prepare, run_forked
 from tests.support.raw import RawPeer
+from tests.support.times import spending
 from tests.support.waiting import WAIT_SECONDS, comes_true, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -265,7 +266,8 @@ def wait_until_started(server: RunningServer) -> None:
             raise ServerEnded(code, server.log())
         return False
 
-    wait_until(has_started, lambda: f"the server did not start:\n{server.log()}")
+    with spending("waits", "servers, until they serve"):
+        wait_until(has_started, lambda: f"the server did not start:\n{server.log()}")
 
 
 def why_no_start(
