@@ -86,7 +86,7 @@ clean:
 help:
 	@echo 'make TARGET [PYTHON=python3.12]    the Python to make .venv with, 3.11 or newer'
 	@echo
-	@sed -n 's/^## \([a-z]*\): /  \1\t/p' $(MAKEFILE_LIST) | expand -t 11
+	@sed -n 's/^## \([a-z-]*\): /  \1\t/p' $(MAKEFILE_LIST) | expand -t 13
 
 $(SERVER): $(BUILT_FROM)
 	@$(make_venv)
