@@ -1,6 +1,7 @@
 # Everything a newcomer or a contributor types; `make help` lists it.
 
 PYTHON ?= python3
+ROUNDS ?= 60
 CONFIG ?= sample_configs/first_message.xml
 BIN    := .venv/bin
 
@@ -15,7 +16,7 @@ PIP        := $(BIN)/pip install --disable-pip-version-check --editable
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: run server install check test alltests test-times lint bench docs pages client help clean
+.PHONY: run server install check test alltests test-times test-long lint bench docs pages client help clean
 
 ## run: run a configuration (CONFIG=path/to/config.xml; a small sample without it)
 run: $(SERVER)
@@ -43,6 +44,10 @@ alltests: install
 ## test-times: run all tests, and tell where their time goes
 test-times: install
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n auto --times
+
+## test-long: run what is left to chance for ROUNDS=60 rounds, from SEED=n on; goes on if interrupted
+test-long: install
+	$(BIN)/python scripts/run_long_tests.py --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
 ## lint: run the checks of form, layers and types
 lint: install

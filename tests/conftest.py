@@ -63,28 +63,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of our own."""
     parser.addoption(
-        "--schedules",
-        type=int,
-        default=8,
-        help="how many schedules the simulation of replication tries of each kind",
-    )
-    parser.addoption(
-        "--crash-runs",
-        type=int,
-        default=40,
-        help="how often servers are killed, and as often the journal alone; thousands take an hour",
-    )
-    parser.addoption(
-        "--failover-rounds",
-        type=int,
-        default=1,
-        help="how often each kind of pair has its instances killed; 100 take half an hour",
-    )
-    parser.addoption(
-        "--fault-runs",
-        type=int,
-        default=1,
-        help="how often each topology of instances has faults at random",
+        "--long",
+        action="store_true",
+        help="all topologies, and minutes instead of seconds in searches for leaks",
     )
     parser.addoption(
         "--times",
@@ -95,11 +76,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-golden",
         action="store_true",
         help="write what the program says now into the golden files, to be reviewed as a change",
-    )
-    parser.addoption(
-        "--soak",
-        action="store_true",
-        help="run the tests that look for leaks for minutes instead of seconds",
     )
     parser.addoption(
         "--screenshots",

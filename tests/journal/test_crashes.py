@@ -1,6 +1,6 @@
 """A process that writes a log is killed at any moment; what it acknowledged must be there.
 
-`pytest tests/journal/test_crashes.py --crash-runs 5000` does it for longer.
+`make test-long` does it for longer.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ import pytest
 
 from server.journal import Entry, Journal, JournalError, JournalSettings, parse_bookmark
 from tests.journal.support import FILE, opened, read_all
+from tests.support.chances import chance_of
 
-ROUNDS: Final = 6  # logs; each is killed and goes on many times
+LOGS: Final = 6
+KILLS_OF_ONE_LOG: Final = 6
 _TXID: Final = struct.Struct("<Q")
 _CLIENTS: Final = 3
 
@@ -116,21 +118,14 @@ def check(found: list[Entry]) -> None:
             assert (entry.source_txid, entry.sequence) == (client, entry.txid)
 
 
-@pytest.mark.timeout(0)
-@pytest.mark.parametrize("round_", range(ROUNDS))
-def test_a_killed_process_loses_nothing_that_it_acknowledged(
-    tmp_path: Path, round_: int, request: pytest.FixtureRequest
-) -> None:
-    runs = max(int(request.config.getoption("--crash-runs")) // ROUNDS, 1)
-    chance = random.Random(round_)
+@pytest.mark.long
+@pytest.mark.parametrize("log", range(LOGS))
+def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path, log: int) -> None:
+    chance = chance_of(log)
     count = 0
-    directory = tmp_path
-    for run in range(runs):
-        if run % 20 == 19:  # a fresh log, before checking it all takes too long
-            directory = tmp_path / str(run)
-            count = 0
-        acknowledged = run_and_kill(directory, count, chance)
-        with opened(directory / "journal", archive=directory / "archive") as bench:
+    for _ in range(KILLS_OF_ONE_LOG):
+        acknowledged = run_and_kill(tmp_path, count, chance)
+        with opened(tmp_path / "journal", archive=tmp_path / "archive") as bench:
             journal = bench.journal
             assert journal.durable_txid >= acknowledged
             found = read_all(journal)

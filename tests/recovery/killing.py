@@ -4,12 +4,11 @@ In every other run the power fails as well: then everything is lost that was not
 or some of it, or it comes to nothing that anybody wrote. The wall clock may be wrong in each life
 by another time, and be set while it works, and the process may stand still for a moment.
 
-`pytest tests/recovery --crash-runs 5000` does it for longer; AMPERAGE_SEED repeats a run.
+`make test-long` does it for longer; AMPERAGE_SEED repeats a run.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 from collections.abc import Callable
@@ -18,13 +17,12 @@ from pathlib import Path
 from threading import Timer
 from typing import Final
 
-import pytest
-
 from tests.recovery.stable_storage import Watch, fail_power
 from tests.support.clocks import WallClock
 from tests.support.server import RunningServer, ServerEnded, running_server
 from tests.support.waiting import WAIT_SECONDS
 
+LOGS: Final = 4
 KILLS_OF_ONE_LOG: Final = 10
 """After so many kills a fresh log is begun: every check reads all of it."""
 
@@ -43,18 +41,6 @@ class Prepared:
         """Prepare this process."""
         self.watch()
         self.clock()
-
-
-def number_of_logs(config: pytest.Config) -> int:
-    """How many logs it takes for the kills that are asked for."""
-    return -(-int(config.getoption("--crash-runs")) // KILLS_OF_ONE_LOG)
-
-
-def chance_of(log: int) -> random.Random:
-    """What is left to chance in one log's lives."""
-    seed = int(os.environ.get("AMPERAGE_SEED", "0")) or random.randrange(1 << 32)
-    print(f"AMPERAGE_SEED={seed}")
-    return random.Random(f"{seed}-{log}")
 
 
 def until_killed(

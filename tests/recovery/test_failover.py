@@ -1,8 +1,8 @@
 """The demonstration: whichever of two instances dies, nothing is lost, and nothing comes twice.
 
 A publisher and a consumer have both instances of a pair as servers. The one that they are connected
-to is killed; when it is back, the other one is. `--failover-rounds 100` does that for longer, and
-AMPERAGE_SEED repeats a round.
+to is killed; when it is back, the other one is. `make test-long` does that for longer, and
+AMPERAGE_SEED repeats a run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from amperage.client import (
     PublishStore,
 )
 from tests.client.shells import PATIENT
-from tests.recovery.killing import chance_of
+from tests.support.chances import chance_of
 from tests.support.clocks import WallClock
 from tests.support.cluster import DOWNGRADE, ORDERS, PAIR, Cluster, Instance, cluster
 from tests.support.raw import QUICK_ACKS
@@ -168,21 +168,13 @@ def replay(server: RunningServer, topic: str = "orders") -> list[bytes]:
         return bodies
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """As many rounds as are asked for."""
-    if "number" in metafunc.fixturenames:
-        rounds = int(metafunc.config.getoption("--failover-rounds"))
-        metafunc.parametrize("number", range(rounds))
-
-
 @pytest.mark.parametrize("options", ["fully_durable", None])
 @pytest.mark.parametrize("store", STORES)
+@pytest.mark.long
 @pytest.mark.timeout(600)
-def test_either_instance_of_a_pair_may_die(
-    tmp_path: Path, store: str, options: str | None, number: int
-) -> None:
+def test_either_instance_of_a_pair_may_die(tmp_path: Path, store: str, options: str | None) -> None:
     """Each message is consumed once and in order, and both instances end with all of them."""
-    chance = chance_of(number)
+    chance = chance_of()
     expected = list(range(1, MESSAGES + 1))
     with cluster(tmp_path, PAIR) as pair:
         for one, other in (("A", "B"), ("B", "A")):  # so that one always has what the other lacks
@@ -207,10 +199,11 @@ def check(pair: Cluster, expected: list[int]) -> None:
         assert sorted(record["id"] for record in records) == expected
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
-def test_who_is_away_holds_nobody_up_for_long(tmp_path: Path, number: int) -> None:
+def test_who_is_away_holds_nobody_up_for_long(tmp_path: Path) -> None:
     """The other instance goes on alone, and is left only when the first one has caught up."""
-    chance = chance_of(number)
+    chance = chance_of()
     expected = list(range(1, MESSAGES + 1))
     elements = ORDERS + DOWNGRADE.format(every="200ms", age="500ms")
     with cluster(tmp_path, PAIR, elements=elements) as pair:

@@ -14,8 +14,9 @@ from typing import Final
 import pytest
 
 from tests.recovery.audit import Audit
-from tests.recovery.killing import chance_of, live_and_die, number_of_logs
+from tests.recovery.killing import LOGS, live_and_die
 from tests.recovery.publishers import COMPACT, Follower, Publisher, work
+from tests.support.chances import chance_of
 from tests.support.server import RunningServer, running_server
 
 ELEMENTS: Final = f"""
@@ -57,12 +58,9 @@ ELEMENTS: Final = f"""
 """
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """As many logs as it takes."""
-    metafunc.parametrize("log", range(number_of_logs(metafunc.config)))
-
-
+@pytest.mark.long
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("log", range(LOGS))
 def test_nothing_acknowledged_is_lost(tmp_path: Path, log: int) -> None:
     """See above."""
     chance = chance_of(log)

@@ -20,7 +20,8 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from tests.recovery.killing import chance_of, live_and_die, number_of_logs, until_killed
+from tests.recovery.killing import LOGS, live_and_die, until_killed
+from tests.support.chances import chance_of
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_server
 from tests.support.sow import query
@@ -46,11 +47,6 @@ ELEMENTS: Final = """
   <Topic><Name>^(work|dead)$</Name><MessageType>json</MessageType></Topic>
 </TransactionLog>
 """
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """As many logs as it takes."""
-    metafunc.parametrize("log", range(number_of_logs(metafunc.config)))
 
 
 class World:
@@ -126,7 +122,9 @@ class World:
                 peer.publish("work", body, s=number)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("log", range(LOGS))
 def test_every_message_has_its_place(tmp_path: Path, log: int) -> None:
     """See above."""
     chance = chance_of(log)

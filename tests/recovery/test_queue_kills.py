@@ -21,7 +21,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.recovery.killing import chance_of, live_and_die, number_of_logs, until_killed
+from tests.recovery.killing import LOGS, live_and_die, until_killed
+from tests.support.chances import chance_of
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_server
 
@@ -56,11 +57,6 @@ ALL: Final = "1000000"
 """A backlog for everything there is."""
 
 _PATIENCE: Final = 20.0
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """As many logs as it takes."""
-    metafunc.parametrize("log", range(number_of_logs(metafunc.config)))
 
 
 @dataclass
@@ -254,7 +250,9 @@ class World:
         self._safe = max(self._safe, ack["s"])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("log", range(LOGS))
 def test_queues_keep_their_promises(tmp_path: Path, log: int) -> None:
     """See above."""
     chance = chance_of(log)

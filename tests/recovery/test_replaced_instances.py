@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.recovery.killing import chance_of
 from tests.recovery.test_failover import replay
+from tests.support.chances import chance_of
 from tests.support.cluster import ORDERS, PAIR, Cluster, Instance, cluster
 from tests.support.raw import QUICK_ACKS, RawPeer
 from tests.support.small_disk import small_disk
@@ -190,7 +190,7 @@ def test_a_bookmark_of_one_instance_leads_to_the_same_place_at_the_other(tmp_pat
 @pytest.mark.timeout(300)
 def test_catching_up_is_interrupted_again_and_again(tmp_path: Path) -> None:
     """Either is killed while one without any messages gets them; they go on from there."""
-    chance = chance_of(0)
+    chance = chance_of()
     with cluster(tmp_path, PAIR) as pair:
         one, other = pair
         one.start()

@@ -20,9 +20,9 @@ import pytest
 
 from amperage.client import CommandError, HAClient, StoredMessage
 from tests.client.shells import PATIENT
-from tests.recovery.killing import chance_of
 from tests.recovery.test_replication_faults import TROUBLES, Trouble, small_disks
 from tests.replication.topologies import TOPOLOGIES
+from tests.support.chances import chance_of
 from tests.support.cluster import Instance, cluster
 from tests.support.raw import QUICK_ACKS
 from tests.support.sow import query
@@ -129,16 +129,12 @@ def is_empty(instance: Instance) -> bool:
         return not query(peer, "jobs").messages
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """As many runs as are asked for."""
-    metafunc.parametrize("number", range(int(metafunc.config.getoption("--fault-runs"))))
-
-
 @pytest.mark.parametrize("name", ["pair", "chain"])
+@pytest.mark.long
 @pytest.mark.timeout(600)
-def test_each_job_is_done_and_none_is_left(tmp_path: Path, name: str, number: int) -> None:
+def test_each_job_is_done_and_none_is_left(tmp_path: Path, name: str) -> None:
     """Some more than once: how many is printed."""
-    chance, topology = chance_of(number), TOPOLOGIES[name]
+    chance, topology = chance_of(), TOPOLOGIES[name]
     with (
         cluster(tmp_path, topology, elements=QUEUE, preallocated=1) as instances,
         small_disks(instances) as disks,

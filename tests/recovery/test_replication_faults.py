@@ -5,7 +5,7 @@ direction or both, and are slow; clocks are wrong. Publishers go from one instan
 meanwhile. When the trouble is over, every instance has to hold what `Model` says, which is all that
 was ever published, but for what was refused for want of space.
 
-`--fault-runs 100` does it for longer, and AMPERAGE_SEED repeats a run.
+`make test-long` does it again and again, in all topologies; AMPERAGE_SEED repeats a run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Final
 
 import pytest
 
-from tests.recovery.killing import chance_of
 from tests.recovery.moving_publishers import (
     SIZES,
     TOPICS,
@@ -32,6 +31,7 @@ from tests.recovery.moving_publishers import (
 )
 from tests.recovery.stable_storage import Watch, fail_power
 from tests.replication.topologies import TOPOLOGIES, Topology
+from tests.support.chances import chance_of
 from tests.support.clocks import WallClock
 from tests.support.cluster import DOWNGRADE, ORDERS, Cluster, Instance, cluster
 from tests.support.server import ServerEnded
@@ -41,7 +41,7 @@ from tests.support.waiting import wait_until
 TROUBLES: Final = 8
 """How often something happens in a run."""
 
-RUN_IN_TESTS: Final = ("pair", "async", "hub", "chain", "ring", "mesh")
+USUAL: Final = ("pair", "async", "hub", "chain", "ring", "mesh")
 
 _MEGABYTES: Final = 120
 """Size of a disk: what all publishers publish together is less, with the journals in advance."""
@@ -237,13 +237,10 @@ class Trouble:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """As many runs as are asked for; more than one also of the topologies that are left out."""
-    runs = int(metafunc.config.getoption("--fault-runs"))
+    """Long runs are in all topologies."""
     if "topology" in metafunc.fixturenames:
-        names = RUN_IN_TESTS if runs == 1 else tuple(TOPOLOGIES)
+        names = tuple(TOPOLOGIES) if metafunc.config.getoption("--long") else USUAL
         metafunc.parametrize("topology", [TOPOLOGIES[name] for name in names], ids=names)
-    if "number" in metafunc.fixturenames:
-        metafunc.parametrize("number", range(runs))
 
 
 @contextmanager
@@ -329,10 +326,11 @@ def _progress(publisher: MovingPublisher) -> str:
     return f"{publisher.name}: {publisher.acknowledged} of {len(publisher.commands)}"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
-def test_everything_gets_everywhere(tmp_path: Path, topology: Topology, number: int) -> None:
+def test_everything_gets_everywhere(tmp_path: Path, topology: Topology) -> None:
     """See above."""
-    chance = chance_of(number)
+    chance = chance_of()
     with (
         cluster(tmp_path, topology, elements=_RECORDS, topics=TOPICS, preallocated=1) as instances,
         small_disks(instances) as disks,
@@ -345,11 +343,12 @@ def test_everything_gets_everywhere(tmp_path: Path, topology: Topology, number: 
             model.check(instance.name, instance.server)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
-def test_nothing_is_lost_that_only_one_instance_had(tmp_path: Path, number: int) -> None:
+def test_nothing_is_lost_that_only_one_instance_had(tmp_path: Path) -> None:
     """Where nobody waits for an instance that is away, it gets what it has missed all the same."""
     elements = _RECORDS + DOWNGRADE.format(every="200ms", age="400ms")
-    chance = chance_of(number)
+    chance = chance_of()
     topology = TOPOLOGIES["pair"]
     with (
         cluster(tmp_path, topology, elements=elements, topics=TOPICS, preallocated=1) as instances,

@@ -18,8 +18,8 @@ import pytest
 
 from amperage.client import ClientError, HAClient, PublishStore
 from tests.client.shells import PATIENT
-from tests.recovery.killing import chance_of
 from tests.recovery.test_failover import replay
+from tests.support.chances import chance_of
 from tests.support.cluster import PAIR, Cluster, Instance, cluster
 from tests.support.queues import queue
 from tests.support.server import RunningServer
@@ -28,12 +28,6 @@ from tests.support.waiting import WAIT_SECONDS, wait_until
 MESSAGES: Final = 1_500
 ON_THE_WAY: Final = 100
 BACKLOG: Final = 20
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """As many rounds as are asked for."""
-    rounds = int(metafunc.config.getoption("--failover-rounds"))
-    metafunc.parametrize("number", range(rounds))
 
 
 class Workshop:
@@ -107,9 +101,10 @@ def left(server: RunningServer) -> int:
         return int(ack["matches"])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
-def test_either_instance_with_a_queue_may_die(tmp_path: Path, number: int) -> None:
-    chance = chance_of(number)
+def test_either_instance_with_a_queue_may_die(tmp_path: Path) -> None:
+    chance = chance_of()
     elements = f"<SOW>{queue('jobs', {})}</SOW>"
     with cluster(tmp_path, PAIR, elements=elements) as pair:
         pair.start()
@@ -128,12 +123,10 @@ def test_either_instance_with_a_queue_may_die(tmp_path: Path, number: int) -> No
 
 
 @pytest.mark.timeout(300)
-def test_what_was_published_at_both_belongs_to_one_when_they_have_met(
-    tmp_path: Path, number: int
-) -> None:
+def test_what_was_published_at_both_belongs_to_one_when_they_have_met(tmp_path: Path) -> None:
     """Its publisher has moved before the first instance had replicated it: each comes once."""
     elements = f"<SOW>{queue('jobs', {})}</SOW>"
-    count = 50 + number
+    count = 50
     with cluster(tmp_path, PAIR, elements=elements) as pair:
         pair.start()
         for instance in pair:

@@ -1,11 +1,18 @@
-"""How long the simulation of replication goes on."""
+"""Which schedules the simulation of replication plays."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import pytest
 
+from tests.support.chances import GIVEN_SEED
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "seeds" in metafunc.fixturenames:
-        count = metafunc.config.getoption("--schedules")
-        metafunc.parametrize("seeds", [range(count)], ids=[f"{count} schedules"])
+SCHEDULES: Final = 8
+"""Schedules of each kind. They are the same in each run that is given no seed."""
+
+
+@pytest.fixture
+def seeds() -> range:
+    """The seeds of the schedules."""
+    return range(SCHEDULES * GIVEN_SEED, SCHEDULES * (GIVEN_SEED + 1))

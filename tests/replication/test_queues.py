@@ -1,6 +1,6 @@
 """A queue that instances share: nothing is lost, and nothing is delivered by two without a reason.
 
-Every schedule follows from its seed; a failure names it. `--schedules 5000` tries as many of each
+Every schedule follows from its seed; a failure names it. `make test-long` tries others of each
 topology. The mutants show that the checker sees what it is there for.
 """
 

@@ -1,6 +1,6 @@
 """Whatever dies, is cut or replaced, instances end up with the same messages, once and in order.
 
-Every schedule follows from its seed; a failure names it. `--schedules 5000` tries as many of each
+Every schedule follows from its seed; a failure names it. `make test-long` tries others of each
 topology. The mutants show that the checker sees what it is there for.
 """
 

@@ -1,1 +1,1 @@
-"""Many connections, held and coming and going; `pytest --soak` runs them at length."""
+"""Many connections, held and coming and going; `make test-long` runs them at length."""

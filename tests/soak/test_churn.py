@@ -37,12 +37,13 @@ def come_and_go(server: RunningServer, number: int) -> None:
             peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(SOAK_SECONDS * 5)
 def test_a_thousand_connections_a_second_leak_nothing(
     tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     """After a warm-up, neither memory nor open files grow."""
-    seconds = SOAK_SECONDS if pytestconfig.getoption("--soak") else SECONDS
+    seconds = SOAK_SECONDS if pytestconfig.getoption("--long") else SECONDS
     with running_server(tmp_path) as server:
         pid = server.process.pid
         files = open_files(pid)

@@ -203,10 +203,11 @@ def serve_all(peers: list[RawPeer], number: int) -> None:
         assert (header["t"].partition("/")[2], body) == (str(neighbour), b"%d" % number)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_a_hostile_client_harms_nobody(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """The others get everything, the server stays small, and no defect shows."""
-    soak = pytestconfig.getoption("--soak")
+    soak = pytestconfig.getoption("--long")
     count = SOAK_CLIENTS if soak else CLIENTS
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(running_server(tmp_path, elements=SERVED))

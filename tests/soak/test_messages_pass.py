@@ -1,7 +1,7 @@
 """Messages that have gone through leave nothing behind, however many they were.
 
 Each row is a way through the server: to a subscriber, past filters, into records, into the log.
-With `--soak` they are a hundred million in all.
+With `--long` they are a hundred million in all.
 """
 
 from __future__ import annotations
@@ -68,11 +68,12 @@ def read_on(peer: RawPeer, last: bytes) -> None:
         behind = (behind + peer.socket.recv(1 << 20))[-len(last) :]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("topic", ["plain", "filtered", "records", "logged"])
 def test_memory_stays_as_it_is(topic: str, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """Soon the server has all the memory that it will ever need."""
-    count = SOAK_MESSAGES if pytestconfig.getoption("--soak") else MESSAGES
+    count = SOAK_MESSAGES if pytestconfig.getoption("--long") else MESSAGES
     with running_server(tmp_path, elements=SERVED) as server:
         pid = server.process.pid
         pass_through(server, topic, BEFORE)
