@@ -17,11 +17,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-from config_schema.spec.common import FILE_MODE
-
-MODE: Final = FILE_MODE
-"""Permissions of journals, SOW files, tables of publishers, chained keys, and statistics."""
-
 _LOCKS: Final = Path("/proc/locks")
 _SOMEBODY: Final = "another process"
 
