@@ -25,7 +25,6 @@ from amperage.client.channels import channel_for
 from amperage.client.errors import ClientError, ConnectionLostError, TimedOutError, again
 from amperage.client.limits import HEARTBEATS_MISSED
 from amperage.client.logon import LogonDialogue
-from amperage.client.numbering import Numbering
 from amperage.client.protocol import ClientProtocol
 from amperage.client.sockets import apply_options, connect_error, no_connection
 from amperage.client.time_limit import TimeLimit
@@ -275,14 +274,14 @@ class AioConnection(asyncio.Protocol):
 
     def _tell_refusals(self) -> None:
         numbering = self._protocol.numbering
-        if numbering is not None and numbering.has_untold and not numbering.is_telling:
-            numbering.is_telling = True  # from now on, although the task begins later
-            self._waiters.start(self._await_refusals(numbering))
+        task = None if numbering is None else numbering.refusal_calls.start(self._waiters.start)
+        if task is not None:
+            task.add_done_callback(self._end_if_failed)
 
-    async def _await_refusals(self, numbering: Numbering) -> None:
-        try:
-            await numbering.await_refusals()
-        except Exception as failure:
+    def _end_if_failed(self, task: asyncio.Task[None]) -> None:
+        """End the connection if the handler of refusals has raised something."""
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None:
             error = ConnectionLostError(f"on_refused has failed: {failure!r}")
             error.__cause__ = failure
             self.end(error)

@@ -113,6 +113,7 @@ class BlockingConnection:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         numbering = self._protocol.numbering
+        refusals = None if numbering is None else numbering.refusal_calls
         while True:
             with self._guard.first_turn():
                 if arrived():
@@ -124,15 +125,15 @@ class BlockingConnection:
                 self._send_acks()
                 self._send_some()
                 self._receive_some()
-                has_untold = numbering is not None and numbering.has_untold
-                if not has_untold:
+                has_refusals = bool(refusals)
+                if not has_refusals:
                     self._guard.wake()
                     if arrived():
                         return
                     pause = self._pause(deadline)
                     descriptor, events = self._socket.fileno(), self._events()
-            if numbering is not None and has_untold:
-                numbering.tell_refusals()
+            if refusals is not None and has_refusals:
+                refusals.make_all()
             elif pause > 0:
                 self._poll(descriptor, events, pause)
             elif deadline is not None and time.monotonic() >= deadline:

@@ -10,8 +10,7 @@ import asyncio
 import inspect
 import random
 import ssl
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 
 from amperage.client.aio_commands import AsyncCommands
 from amperage.client.aio_connection import AioConnection, Waiters, open_connection
@@ -34,6 +33,7 @@ from amperage.client.errors import (
 )
 from amperage.client.file_publish_store import check_client_name
 from amperage.client.ha_arguments import check_ha_arguments
+from amperage.client.handler_calls import HandlerCalls
 from amperage.client.limits import DEFAULT_HEARTBEAT, DEFAULT_TIMEOUT, HEARTBEATS_MISSED
 from amperage.client.logon import LogonDialogue
 from amperage.client.numbering import AsyncRefusalListener
@@ -110,7 +110,7 @@ class AsyncHAClient(AsyncCommands):
         self._recovering: RecoveringProtocol | None = None
         self._connection: AioConnection | None = None
         self._reconnecting: asyncio.Task[None] | None = None
-        self._untold: deque[Awaitable[None]] = deque()
+        self._state_calls = HandlerCalls("on_state")
         self._telling: asyncio.Task[None] | None = None
         self._server: ServerUri | None = None
         self._silence_allowed: float | None = None
@@ -150,8 +150,9 @@ class AsyncHAClient(AsyncCommands):
         self._waiters.wake()
         release_stores(self, self.publish_store, self.bookmark_store)
         self._tell(ConnectionState.CLOSED, self._server)
-        if self._telling is not None and self._telling is not asyncio.current_task():
-            await self._telling
+        telling = self._telling
+        if telling is not None and not telling.done() and telling is not asyncio.current_task():
+            await telling
         warn_of_unpersisted(self.name, self.publish_store)
 
     @property
@@ -300,18 +301,10 @@ class AsyncHAClient(AsyncCommands):
             return
         told = self._on_state(ConnectionEvent(state, server, error))
         if inspect.isawaitable(told):
-            self._untold.append(told)
-            if self._telling is None:
-                self._telling = self._waiters.start(self._await_listener())
-                self._telling.add_done_callback(self._stop_if_failed)
-
-    async def _await_listener(self) -> None:
-        """Await what a listener has returned for each change of state, one after the other."""
-        try:
-            while self._untold:
-                await self._untold.popleft()
-        finally:
-            self._telling = None
+            self._state_calls.add(lambda: told)
+            if (telling := self._state_calls.start(self._waiters.start)) is not None:
+                telling.add_done_callback(self._stop_if_failed)
+                self._telling = telling
 
 
 def _not_connected() -> NotConnectedError:
