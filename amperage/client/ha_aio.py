@@ -21,13 +21,13 @@ from amperage.client.authentication import (
 )
 from amperage.client.backoff import Backoff
 from amperage.client.bookmarks import BookmarkStorage, BookmarkStore
+from amperage.client.command_shell import not_connected
 from amperage.client.commands import LogonOptions
 from amperage.client.commands import logon_options as checked_logon_options
 from amperage.client.errors import (
     ClientError,
     ConnectionLostError,
     GaveUpError,
-    NotConnectedError,
     TimedOutError,
     again,
 )
@@ -191,13 +191,13 @@ class AsyncHAClient(AsyncCommands):
         if arrived():
             return
         if protocol is None:
-            raise _not_connected()
+            raise not_connected()
         raise again(protocol.end_reason)
 
     @property
     def _protocol(self) -> RecoveringProtocol:
         if self._recovering is None:
-            raise _not_connected()
+            raise not_connected()
         return self._recovering
 
     async def _write(self) -> None:
@@ -305,7 +305,3 @@ class AsyncHAClient(AsyncCommands):
             if (telling := self._state_calls.start(self._waiters.start)) is not None:
                 telling.add_done_callback(self._stop_if_failed)
                 self._telling = telling
-
-
-def _not_connected() -> NotConnectedError:
-    return NotConnectedError("not connected: call connect() first")
