@@ -33,7 +33,7 @@ from amperage.wire.header import Header
 
 
 class Waiters:
-    """Who waits for what to arrive, on whichever connection.
+    """The tasks of a client that wait for something to arrive, on any connection.
 
     Attributes:
         urgent: how many wait for something other than the messages of a stream.
@@ -85,7 +85,7 @@ class Waiters:
 
     @contextmanager
     def attention(self, connection: AioConnection | None, *, is_urgent: bool) -> Iterator[None]:
-        """Have a connection read while somebody waits, if there is reason to."""
+        """Count a waiting task, so that a connection which was held back reads if it is urgent."""
         self.urgent += is_urgent
         if connection is not None:
             connection.adjust_reading()
@@ -95,7 +95,7 @@ class Waiters:
             self.urgent -= is_urgent
 
     def wake(self) -> None:
-        """Let everybody look whether what they wait for has arrived."""
+        """Wake the tasks whose event has arrived."""
         for future, arrived in self._waiting.items():
             if not future.done() and arrived():
                 future.set_result(None)
@@ -145,7 +145,7 @@ class AioConnection(asyncio.Protocol):
             transport.write(self._channel.open())
 
     def data_received(self, data: bytes) -> None:
-        """Let the protocol take what came, and everybody concerned hear of it."""
+        """Pass received bytes to the protocol, and wake the tasks whose event has arrived."""
         self._heard = self._loop.time()
         try:
             self._take(data)
@@ -233,7 +233,7 @@ class AioConnection(asyncio.Protocol):
         self._transport.write(channel.take_replies())
 
     def end(self, error: ClientError | None) -> None:
-        """Close the connection and wake whoever waits.
+        """Close the connection and wake the waiting tasks.
 
         Args:
             error: why; None if the client wants it so. The first reason counts.

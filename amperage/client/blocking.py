@@ -186,12 +186,12 @@ _LONGEST_FAREWELL = 1.0
 
 
 def _read(connection: BlockingConnection, guard: Guard) -> None:
-    """What the thread does that reads."""
+    """Run the thread that reads."""
     guard.read_here()
     try:
         connection.pump(lambda: False)
     except ClientError:
-        pass  # whoever waits has been told, and whoever gives a command will be
+        pass  # waiting calls raise it, and so does each later command
     except Exception as failure:
         _log.exception("the client's thread has failed")
         error = ConnectionLostError(f"the client's thread has failed: {failure!r}")

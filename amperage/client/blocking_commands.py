@@ -473,11 +473,11 @@ class BlockingCommands(CommandShell):
         self._send(lambda protocol: protocol.settle(inbox, message, options, time.monotonic()))
 
     def _send_acks(self) -> None:
-        """Nobody will add to the acknowledgements that have collected, for the time being."""
+        """Send the acknowledgements of queue messages that have collected, without waiting."""
         with suppress(NotConnectedError), self._guard.turn():
             if self._protocol.acks_due is not None:
                 self._protocol.send_acks()
-                self._write()  # what has no room, the thread that reads writes
+                self._write()  # the reading thread writes the rest if the socket is full
 
     def heartbeat(self, interval: int, *, timeout: float | None = None) -> None:
         """Exchange signs of life, so that either side notices when the other is gone.

@@ -42,7 +42,7 @@ _LONGEST_PAUSE: Final = 3600.0
 _LONGEST_WRITE: Final = 1.0
 """Seconds after which a thread that waits for room looks whether the connection has ended."""
 _DOZE: Final = 0.005
-"""Seconds in which acknowledgements that nobody waits for collect."""
+"""Seconds between reads while no thread waits, so that acknowledgements are read in batches."""
 _HELD_BACK_PAUSE: Final = 0.05
 """Seconds after which it is looked whether messages have been taken."""
 _PATIENCE: Final = 2.0
@@ -189,7 +189,7 @@ class BlockingConnection:
     # For any thread, without the lock
 
     def forget(self) -> None:
-        """End the connection soon: nobody has it any more.
+        """End the connection soon, since its client was garbage-collected.
 
         The garbage collector calls this wherever it is, so it waits for no lock.
         """
@@ -262,7 +262,7 @@ class BlockingConnection:
             self._protocol.receive(piece)
 
     def _listen(self) -> None:
-        """Somebody begins to wait: there may be reason again to read."""
+        """Wake the reading thread for a thread that begins to wait, if it had paused."""
         if self._backlog.is_over or self._is_dozing:
             self._wake_up()
 

@@ -227,7 +227,7 @@ class AsyncHAClient(AsyncCommands):
             self._reconnecting.add_done_callback(self._stop_if_failed)
 
     def _stop_if_failed(self, task: asyncio.Task[None]) -> None:
-        """Tell whoever waits that a listener or an authenticator has raised something."""
+        """Give up if a listener or an authenticator has raised something, for calls to raise."""
         failure = None if task.cancelled() else task.exception()
         if failure is not None and self._recovering is not None:
             error = GaveUpError(f"reconnecting failed: {failure!r}")
