@@ -3,10 +3,10 @@
 Modules through which every message goes are compiled by mypyc when the package is built (setup.py),
 all into one library, in which they call each other directly. So they run in one form together: the
 compiled one, or, if any is not what it was when it was compiled, all as they are written. The same
-holds where AMPERAGE_PURE=1 is in the environment: what is debugged is run by the interpreter then.
+holds where AMPERAGE_PURE=1 is in the environment, for debugging.
 
-What is compiled keeps to what mypyc takes, and what all of it gains together was measured
-(docs/performance.md). Their neighbours are left out for a reason:
+Compiled modules keep to the features that mypyc supports. The gain of all of them together was
+measured (docs/performance.md). Their neighbours are left out for a reason:
 
 - `server.subscriptions.envelope` is copied, which objects of compiled classes cannot be;
 - `amperage.wire.header`, `server.journal.entry`, `server.sow.slab_format` and `server.sow.keys`

@@ -13,7 +13,8 @@ from amperage.client.authentication import (
     PasswordAuthenticator,
     check_connection_arguments,
 )
-from amperage.client.errors import CredentialsError, NotConnectedError
+from amperage.client.command_shell import not_connected
+from amperage.client.errors import CredentialsError
 from amperage.client.limits import DEFAULT_TIMEOUT
 from amperage.client.logon import LogonDialogue
 from amperage.client.numbering import AsyncRefusalListener, Numbering
@@ -95,7 +96,7 @@ class AsyncClient(AsyncCommands):
     ) -> Header:
         """Open the session as the user of the URI; returns the acknowledgement's header."""
         if self._uri is None:
-            raise _not_connected()
+            raise not_connected()
         dialogue = LogonDialogue(
             self._protocol,
             self.name,
@@ -126,13 +127,13 @@ class AsyncClient(AsyncCommands):
     @property
     def _connection(self) -> AioConnection:
         if self._connected is None:
-            raise _not_connected()
+            raise not_connected()
         return self._connected[0]
 
     @property
     def _protocol(self) -> ClientProtocol:
         if self._connected is None:
-            raise _not_connected()
+            raise not_connected()
         return self._connected[1]
 
     async def _write(self) -> None:
@@ -143,7 +144,3 @@ class AsyncClient(AsyncCommands):
 
     def _notice_silence(self, allowed: float) -> None:
         self._connection.notice_silence(allowed)
-
-
-def _not_connected() -> NotConnectedError:
-    return NotConnectedError("not connected: call connect() first")

@@ -11,17 +11,17 @@ cancelled was sent none the less.
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Self
 
 from amperage.client.aio_stream import AsyncMessageStream, AsyncStreamOwner
-from amperage.client.arguments import Body, all_bodies, seconds
+from amperage.client.arguments import Body, all_bodies
+from amperage.client.command_shell import CommandShell, inbox_of
 from amperage.client.commands import AckType, chunks
 from amperage.client.errors import (
     NotConnectedError,
-    PublishStoreFullError,
     TimedOutError,
     again,
 )
@@ -35,11 +35,11 @@ from amperage.client.time_limit import TimeLimit
 from amperage.wire.header import Header
 
 
-class AsyncCommands(ABC):
+class AsyncCommands(CommandShell):
     """What every asyncio client can do once it has logged on; see `BlockingCommands`."""
 
     def __init__(self, timeout: float) -> None:
-        self._timeout = seconds("timeout", timeout)
+        super().__init__(timeout)
         self._ack_timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
@@ -73,11 +73,6 @@ class AsyncCommands(ABC):
             TimedOutError: it has not arrived in time.
         """
 
-    @property
-    @abstractmethod
-    def _protocol(self) -> ClientProtocol:
-        """What commands are given to."""
-
     @abstractmethod
     async def _write(self) -> None:
         """Write what there is to write; wait if there is no room for more."""
@@ -85,10 +80,6 @@ class AsyncCommands(ABC):
     @abstractmethod
     def _write_soon(self) -> None:
         """Write what there is to write, whether or not there is room for it."""
-
-    @abstractmethod
-    def _notice_silence(self, allowed: float) -> None:
-        """From now on, take a server for gone that has been silent for so many seconds."""
 
     # Publishing
 
@@ -184,13 +175,8 @@ class AsyncCommands(ABC):
 
     async def _wait_for_store(self, numbering: Numbering, limit: TimeLimit) -> None:
         """Wait until all that has been published is answered, or cannot be any more."""
-        protocol = self._protocol
-        last = numbering.store.last_sequence
-        await self._wait_until(
-            lambda: numbering.is_settled(last) or protocol.is_closed,
-            limit,
-            f"the acknowledgement of message {last}",
-        )
+        settled = self._store_settled(numbering)
+        await self._wait_until(settled.is_met, limit, settled.what)
 
     # Subscriptions and queries
 
@@ -393,34 +379,20 @@ class AsyncCommands(ABC):
         return request
 
     def _stream(self, request: Request) -> AsyncMessageStream:
-        if request.inbox is None:
-            raise ValueError(f"{request.command} has no messages")
         owner = AsyncStreamOwner(
             self._wait_until,
             self._settle,
             self._send_acks,
             lambda stream_id, timeout: self.unsubscribe(stream_id, timeout=timeout),
         )
-        return AsyncMessageStream(owner, request.inbox)
+        return AsyncMessageStream(owner, inbox_of(request))
 
     async def _make_room(self) -> None:
         """Wait until the publish store has room, if there is one."""
-        protocol = self._protocol
-        if protocol.numbering is None or not protocol.numbering.store.is_full:
+        if (store := self._full_store()) is None:
             return
-        store = protocol.numbering.store
+        has_room = self._store_has_room(store)
         try:
-            await self._wait_until(
-                lambda: not store.is_full or protocol.is_closed, self._limit(None), "room"
-            )
+            await self._wait_until(has_room.is_met, self._limit(None), has_room.what)
         except TimedOutError:
-            raise PublishStoreFullError(
-                f"no room in the publish store within {self._timeout:g} seconds:"
-                f" {len(store)} messages are not known to be persisted"
-            ) from None
-
-    def _timeout_or(self, timeout: float | None) -> float:
-        return self._timeout if timeout is None else seconds("timeout", timeout)
-
-    def _limit(self, timeout: float | TimeLimit | None) -> TimeLimit:
-        return timeout if isinstance(timeout, TimeLimit) else TimeLimit(self._timeout_or(timeout))
+            raise self._no_room(store) from None

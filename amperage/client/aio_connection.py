@@ -25,7 +25,6 @@ from amperage.client.channels import channel_for
 from amperage.client.errors import ClientError, ConnectionLostError, TimedOutError, again
 from amperage.client.limits import HEARTBEATS_MISSED
 from amperage.client.logon import LogonDialogue
-from amperage.client.numbering import Numbering
 from amperage.client.protocol import ClientProtocol
 from amperage.client.sockets import apply_options, connect_error, no_connection
 from amperage.client.time_limit import TimeLimit
@@ -34,7 +33,7 @@ from amperage.wire.header import Header
 
 
 class Waiters:
-    """Who waits for what to arrive, on whichever connection.
+    """The tasks of a client that wait for something to arrive, on any connection.
 
     Attributes:
         urgent: how many wait for something other than the messages of a stream.
@@ -86,7 +85,7 @@ class Waiters:
 
     @contextmanager
     def attention(self, connection: AioConnection | None, *, is_urgent: bool) -> Iterator[None]:
-        """Have a connection read while somebody waits, if there is reason to."""
+        """Count a waiting task, so that a connection which was held back reads if it is urgent."""
         self.urgent += is_urgent
         if connection is not None:
             connection.adjust_reading()
@@ -96,7 +95,7 @@ class Waiters:
             self.urgent -= is_urgent
 
     def wake(self) -> None:
-        """Let everybody look whether what they wait for has arrived."""
+        """Wake the tasks whose event has arrived."""
         for future, arrived in self._waiting.items():
             if not future.done() and arrived():
                 future.set_result(None)
@@ -146,7 +145,7 @@ class AioConnection(asyncio.Protocol):
             transport.write(self._channel.open())
 
     def data_received(self, data: bytes) -> None:
-        """Let the protocol take what came, and everybody concerned hear of it."""
+        """Pass received bytes to the protocol, and wake the tasks whose event has arrived."""
         self._heard = self._loop.time()
         try:
             self._take(data)
@@ -234,7 +233,7 @@ class AioConnection(asyncio.Protocol):
         self._transport.write(channel.take_replies())
 
     def end(self, error: ClientError | None) -> None:
-        """Close the connection and wake whoever waits.
+        """Close the connection and wake the waiting tasks.
 
         Args:
             error: why; None if the client wants it so. The first reason counts.
@@ -275,14 +274,14 @@ class AioConnection(asyncio.Protocol):
 
     def _tell_refusals(self) -> None:
         numbering = self._protocol.numbering
-        if numbering is not None and numbering.has_untold and not numbering.is_telling:
-            numbering.is_telling = True  # from now on, although the task begins later
-            self._waiters.start(self._await_refusals(numbering))
+        task = None if numbering is None else numbering.refusal_calls.start(self._waiters.start)
+        if task is not None:
+            task.add_done_callback(self._end_if_failed)
 
-    async def _await_refusals(self, numbering: Numbering) -> None:
-        try:
-            await numbering.await_refusals()
-        except Exception as failure:
+    def _end_if_failed(self, task: asyncio.Task[None]) -> None:
+        """End the connection if the handler of refusals has raised something."""
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None:
             error = ConnectionLostError(f"on_refused has failed: {failure!r}")
             error.__cause__ = failure
             self.end(error)

@@ -3,10 +3,12 @@
 # ruff: noqa: A002 - a filter is called filter
 from __future__ import annotations
 
+from typing import Unpack
+
 from amperage.client.blocking import Client
 from amperage.client.blocking_stream import MessageStream
 from amperage.client.blocks import Block
-from amperage.client.commands import AckType
+from amperage.client.commands import AckType, QueryFields
 from amperage.client.pending import Request
 from amperage.client.protocol import ClientProtocol
 from amperage.client.time_limit import TimeLimit
@@ -59,28 +61,12 @@ class BlockClient(Client):
     def query_blocks(
         self,
         topic: str,
-        *,
-        filter: str | None = None,
-        options: str | None = None,
-        bookmark: str | None = None,
-        order_by: str | None = None,
-        batch_size: int | None = None,
-        top_n: int | None = None,
+        **fields: Unpack[QueryFields],
     ) -> BlockStream:
         """Query a SOW topic; see `sow`."""
 
         def query(protocol: ClientProtocol) -> Request:
-            return protocol.in_blocks(
-                protocol.sow(
-                    topic,
-                    filter=filter,
-                    options=options,
-                    bookmark=bookmark,
-                    order_by=order_by,
-                    batch_size=batch_size,
-                    top_n=top_n,
-                )
-            )
+            return protocol.in_blocks(protocol.sow(topic, **fields))
 
         return self._block_stream(self._ask(query, None))
 

@@ -15,11 +15,11 @@ from amperage.client.authentication import (
 )
 from amperage.client.blocking_commands import BlockingCommands
 from amperage.client.blocking_connection import BlockingConnection
+from amperage.client.command_shell import not_connected
 from amperage.client.errors import (
     ClientError,
     ConnectionLostError,
     CredentialsError,
-    NotConnectedError,
 )
 from amperage.client.guard import Guard
 from amperage.client.limits import DEFAULT_TIMEOUT
@@ -142,7 +142,7 @@ class Client(BlockingCommands):
             CredentialsError: there is nothing to log on with, or the server is not the right one.
         """
         if self._uri is None:
-            raise _not_connected()
+            raise not_connected()
         dialogue = LogonDialogue(
             self._protocol,
             self.name,
@@ -162,13 +162,13 @@ class Client(BlockingCommands):
     @property
     def _connection(self) -> BlockingConnection:
         if self._connected is None:
-            raise _not_connected()
+            raise not_connected()
         return self._connected[0]
 
     @property
     def _protocol(self) -> ClientProtocol:
         if self._connected is None:
-            raise _not_connected()
+            raise not_connected()
         return self._connected[1]
 
     def _write(self) -> int:
@@ -185,17 +185,13 @@ _LONGEST_FAREWELL = 1.0
 """Seconds to wait for the reading thread, which may be in a handler that waits for the caller."""
 
 
-def _not_connected() -> NotConnectedError:
-    return NotConnectedError("not connected: call connect() first")
-
-
 def _read(connection: BlockingConnection, guard: Guard) -> None:
-    """What the thread does that reads."""
+    """Run the thread that reads."""
     guard.read_here()
     try:
         connection.pump(lambda: False)
     except ClientError:
-        pass  # whoever waits has been told, and whoever gives a command will be
+        pass  # waiting calls raise it, and so does each later command
     except Exception as failure:
         _log.exception("the client's thread has failed")
         error = ConnectionLostError(f"the client's thread has failed: {failure!r}")

@@ -8,17 +8,17 @@ How bytes move is left to `amperage.client.blocking.Client`, which has one conne
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Self
+from typing import Self, TypeVar
 
-from amperage.client.arguments import Body, all_bodies, seconds
+from amperage.client.arguments import Body, all_bodies
 from amperage.client.blocking_stream import MessageStream, StreamOwner
+from amperage.client.command_shell import CommandShell, inbox_of
 from amperage.client.commands import MESSAGES_A_WRITE, AckType, chunks
 from amperage.client.errors import (
     NotConnectedError,
-    PublishStoreFullError,
     TimedOutError,
     again,
 )
@@ -32,8 +32,10 @@ from amperage.client.queue_acks import DEFAULT_DELAY
 from amperage.client.time_limit import TimeLimit
 from amperage.wire.header import Header
 
+_T = TypeVar("_T")
 
-class BlockingCommands(ABC):
+
+class BlockingCommands(CommandShell):
     """What every blocking client can do once it has logged on, in any thread.
 
     Args:
@@ -41,7 +43,7 @@ class BlockingCommands(ABC):
     """
 
     def __init__(self, timeout: float) -> None:
-        self._timeout = seconds("timeout", timeout)
+        super().__init__(timeout)
         self._guard = Guard()
 
     def __enter__(self) -> Self:
@@ -54,11 +56,6 @@ class BlockingCommands(ABC):
     def close(self) -> None:
         """Close the connection; streams end. A closed client can connect again."""
 
-    @property
-    @abstractmethod
-    def _protocol(self) -> ClientProtocol:
-        """What commands are given to, with the lock held."""
-
     @abstractmethod
     def _write(self) -> int:
         """Write what can be written at once, with the lock held.
@@ -70,10 +67,6 @@ class BlockingCommands(ABC):
     @abstractmethod
     def _wait_to_write(self, mark: int) -> None:
         """Wait until everything is written up to a mark, without the lock."""
-
-    @abstractmethod
-    def _notice_silence(self, allowed: float) -> None:
-        """From now on, take a server for gone that has been silent for so many seconds."""
 
     # Publishing
 
@@ -143,11 +136,9 @@ class BlockingCommands(ABC):
         """Publish many messages, with few writes; see `publish`."""
         for chunk in chunks(all_bodies(bodies)):
             self._make_room()
-            with self._guard.turn():
-                self._protocol.publish_all(topic, chunk, delta=delta)
-                mark = self._write()
-            if mark:
-                self._wait_to_write(mark)
+            self._send(
+                lambda protocol: protocol.publish_all(topic, chunk, delta=delta)  # noqa: B023 - called at once
+            )
 
     def publish_columns(
         self,
@@ -169,12 +160,11 @@ class BlockingCommands(ABC):
         for start in range(0, len(bodies), MESSAGES_A_WRITE):
             some = slice(start, start + MESSAGES_A_WRITE)
             chosen = {name: values[some] for name, values in fields.items()}
+            part = (topics[some], bodies[some], chosen)
             self._make_room()
-            with self._guard.turn():
-                self._protocol.publish_columns(topics[some], bodies[some], chosen, delta=delta)
-                mark = self._write()
-            if mark:
-                self._wait_to_write(mark)
+            self._send(
+                lambda protocol: protocol.publish_columns(*part, delta=delta)  # noqa: B023 - as above
+            )
 
     def confirmed_publish(
         self,
@@ -241,13 +231,8 @@ class BlockingCommands(ABC):
 
     def _wait_for_store(self, numbering: Numbering, limit: TimeLimit) -> None:
         """Wait until all that has been published is answered, or cannot be any more."""
-        protocol = self._protocol
-        last = numbering.store.last_sequence
-        self._wait_until(
-            lambda: numbering.is_settled(last) or protocol.is_closed,
-            limit,
-            f"the acknowledgement of message {last}",
-        )
+        settled = self._store_settled(numbering)
+        self._wait_until(settled.is_met, limit, settled.what)
 
     # Subscriptions and queries
 
@@ -450,11 +435,7 @@ class BlockingCommands(ABC):
             bookmarks: those of the messages.
             options: "cancel" gives them back to the queue, "expire" lets them expire.
         """
-        with self._guard.turn():
-            self._protocol.acknowledge(topic, bookmarks, options)
-            mark = self._write()
-        if mark:
-            self._wait_to_write(mark)
+        self._send(lambda protocol: protocol.acknowledge(topic, bookmarks, options))
 
     def confirmed_acknowledge(
         self,
@@ -489,18 +470,14 @@ class BlockingCommands(ABC):
 
     def _settle(self, inbox: Inbox, message: Message, options: str | None) -> None:
         """Tell a queue how a message was processed."""
-        with self._guard.turn():
-            self._protocol.settle(inbox, message, options, time.monotonic())
-            mark = self._write()
-        if mark:
-            self._wait_to_write(mark)
+        self._send(lambda protocol: protocol.settle(inbox, message, options, time.monotonic()))
 
     def _send_acks(self) -> None:
-        """Nobody will add to the acknowledgements that have collected, for the time being."""
+        """Send the acknowledgements of queue messages that have collected, without waiting."""
         with suppress(NotConnectedError), self._guard.turn():
             if self._protocol.acks_due is not None:
                 self._protocol.send_acks()
-                self._write()  # what has no room, the thread that reads writes
+                self._write()  # the reading thread writes the rest if the socket is full
 
     def heartbeat(self, interval: int, *, timeout: float | None = None) -> None:
         """Exchange signs of life, so that either side notices when the other is gone.
@@ -546,25 +523,28 @@ class BlockingCommands(ABC):
         if not arrived():
             self._guard.wait_until(arrived, limit, what, is_urgent=is_urgent)
 
+    def _send(self, command: Callable[[ClientProtocol], _T]) -> _T:
+        """Give a command, write it, and return what the protocol returns for it."""
+        with self._guard.turn():
+            result = command(self._protocol)
+            mark = self._write()
+        if mark:
+            self._wait_to_write(mark)
+        return result
+
     def _ask(
         self, command: Callable[[ClientProtocol], Request], timeout: float | TimeLimit | None
     ) -> Request:
         """Give a command, wait for its answer, and raise its refusal."""
         limit = self._limit(timeout)
-        with self._guard.turn():
-            request = command(self._protocol)
-            mark = self._write()
-        if mark:
-            self._wait_to_write(mark)
+        request = self._send(command)
         self._wait_until(lambda: request.done, limit, f"the answer to {request.command_name}")
         if request.error is not None:
             raise again(request.error)
         return request
 
     def _stream(self, request: Request) -> MessageStream:
-        if request.inbox is None:
-            raise ValueError(f"{request.command} has no messages")
-        return MessageStream(self._stream_owner, request.inbox)
+        return MessageStream(self._stream_owner, inbox_of(request))
 
     @property
     def _stream_owner(self) -> StreamOwner:
@@ -576,22 +556,10 @@ class BlockingCommands(ABC):
 
     def _make_room(self) -> None:
         """Wait until the publish store has room, if there is one."""
-        protocol = self._protocol
-        if protocol.numbering is None or not protocol.numbering.store.is_full:
+        if (store := self._full_store()) is None:
             return
-        store = protocol.numbering.store
+        has_room = self._store_has_room(store)
         try:
-            self._wait_until(
-                lambda: not store.is_full or protocol.is_closed, self._limit(None), "room"
-            )
+            self._wait_until(has_room.is_met, self._limit(None), has_room.what)
         except TimedOutError:
-            raise PublishStoreFullError(
-                f"no room in the publish store within {self._timeout:g} seconds:"
-                f" {len(store)} messages are not known to be persisted"
-            ) from None
-
-    def _timeout_or(self, timeout: float | None) -> float:
-        return self._timeout if timeout is None else seconds("timeout", timeout)
-
-    def _limit(self, timeout: float | TimeLimit | None) -> TimeLimit:
-        return timeout if isinstance(timeout, TimeLimit) else TimeLimit(self._timeout_or(timeout))
+            raise self._no_room(store) from None

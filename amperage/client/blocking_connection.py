@@ -42,7 +42,7 @@ _LONGEST_PAUSE: Final = 3600.0
 _LONGEST_WRITE: Final = 1.0
 """Seconds after which a thread that waits for room looks whether the connection has ended."""
 _DOZE: Final = 0.005
-"""Seconds in which acknowledgements that nobody waits for collect."""
+"""Seconds between reads while no thread waits, so that acknowledgements are read in batches."""
 _HELD_BACK_PAUSE: Final = 0.05
 """Seconds after which it is looked whether messages have been taken."""
 _PATIENCE: Final = 2.0
@@ -113,6 +113,7 @@ class BlockingConnection:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         numbering = self._protocol.numbering
+        refusals = None if numbering is None else numbering.refusal_calls
         while True:
             with self._guard.first_turn():
                 if arrived():
@@ -124,15 +125,15 @@ class BlockingConnection:
                 self._send_acks()
                 self._send_some()
                 self._receive_some()
-                has_untold = numbering is not None and numbering.has_untold
-                if not has_untold:
+                has_refusals = bool(refusals)
+                if not has_refusals:
                     self._guard.wake()
                     if arrived():
                         return
                     pause = self._pause(deadline)
                     descriptor, events = self._socket.fileno(), self._events()
-            if numbering is not None and has_untold:
-                numbering.tell_refusals()
+            if refusals is not None and has_refusals:
+                refusals.make_all()
             elif pause > 0:
                 self._poll(descriptor, events, pause)
             elif deadline is not None and time.monotonic() >= deadline:
@@ -188,7 +189,7 @@ class BlockingConnection:
     # For any thread, without the lock
 
     def forget(self) -> None:
-        """End the connection soon: nobody has it any more.
+        """End the connection soon, since its client was garbage-collected.
 
         The garbage collector calls this wherever it is, so it waits for no lock.
         """
@@ -261,7 +262,7 @@ class BlockingConnection:
             self._protocol.receive(piece)
 
     def _listen(self) -> None:
-        """Somebody begins to wait: there may be reason again to read."""
+        """Wake the reading thread for a thread that begins to wait, if it had paused."""
         if self._backlog.is_over or self._is_dozing:
             self._wake_up()
 

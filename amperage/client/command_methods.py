@@ -3,13 +3,12 @@
 Nothing is queued before all of a command has been checked.
 """
 
-# ruff: noqa: A002 - a filter is called filter
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Final
+from typing import Final, Unpack
 
 from amperage.client.arguments import (
     Body,
@@ -23,6 +22,11 @@ from amperage.client.arguments import (
 )
 from amperage.client.commands import (
     AckType,
+    DeleteFields,
+    PublishFields,
+    QueryAndSubscribeFields,
+    QueryFields,
+    SubscribeFields,
     acknowledge_header,
     delete_header,
     publish_ack,
@@ -192,22 +196,12 @@ class Commands(ABC):
         ack: AckType,
         *,
         delta: bool = False,
-        correlation_id: str | None = None,
-        expiration: int | None = None,
-        sow_key: str | None = None,
-        sequence: int | None = None,
+        **fields: Unpack[PublishFields],
     ) -> Request:
         """Publish and ask for an acknowledgement."""
         self._check_open()
         data = body_bytes(body)
-        header = publish_header(
-            topic,
-            delta=delta,
-            correlation_id=correlation_id,
-            expiration=expiration,
-            sow_key=sow_key,
-            sequence=sequence,
-        )
+        header = publish_header(topic, delta=delta, **fields)
         return self._confirmed(header, data, publish_ack(ack))
 
     def subscribe(
@@ -215,28 +209,14 @@ class Commands(ABC):
         topic: str,
         *,
         delta: bool = False,
-        filter: str | None = None,
-        options: str | None = None,
-        bookmark: str | None = None,
-        top_n: int | None = None,
-        sub_id: str | None = None,
         acks: Iterable[AckType] | None = None,
-        max_backlog: int | None = None,
         auto_ack: bool = False,
         ack_batch: int | None = None,
         ack_delay: float = DEFAULT_DELAY,
+        **fields: Unpack[SubscribeFields],
     ) -> Request:
         """Place a subscription, or change the one that has the same id."""
-        header = subscribe_header(
-            topic,
-            delta=delta,
-            filter=filter,
-            options=options,
-            bookmark=bookmark,
-            top_n=top_n,
-            sub_id=sub_id,
-            max_backlog=max_backlog,
-        )
+        header = subscribe_header(topic, delta=delta, **fields)
         if number("ack_batch", ack_batch) == 0:
             raise ValueError("ack_batch: expected 1 or more, not 0")
         rules = AckRules(bool(auto_ack), ack_batch, seconds("ack_delay", ack_delay))
@@ -249,81 +229,36 @@ class Commands(ABC):
         self,
         topic: str,
         *,
-        filter: str | None = None,
-        options: str | None = None,
-        bookmark: str | None = None,
-        order_by: str | None = None,
-        batch_size: int | None = None,
-        top_n: int | None = None,
-        sow_keys: Iterable[str] | None = None,
         acks: Iterable[AckType] | None = None,
+        **fields: Unpack[QueryFields],
     ) -> Request:
         """Query a SOW topic. The inbox ends with the last record."""
-        header = query_header(
-            "sow",
-            topic,
-            filter=filter,
-            options=options,
-            bookmark=bookmark,
-            order_by=order_by,
-            batch_size=batch_size,
-            top_n=top_n,
-            sow_keys=sow_keys,
-        )
-        return self._open(header, acks)
+        return self._open(query_header("sow", topic, **fields), acks)
 
     def sow_and_subscribe(
         self,
         topic: str,
         *,
         delta: bool = False,
-        filter: str | None = None,
-        options: str | None = None,
-        bookmark: str | None = None,
-        order_by: str | None = None,
-        batch_size: int | None = None,
-        top_n: int | None = None,
-        sow_keys: Iterable[str] | None = None,
-        sub_id: str | None = None,
         acks: Iterable[AckType] | None = None,
+        **fields: Unpack[QueryAndSubscribeFields],
     ) -> Request:
         """Query a SOW topic and subscribe to it, with no gap between."""
-        header = query_header(
-            "sow_and_delta_subscribe" if delta else "sow_and_subscribe",
-            topic,
-            filter=filter,
-            options=options,
-            bookmark=bookmark,
-            order_by=order_by,
-            batch_size=batch_size,
-            top_n=top_n,
-            sow_keys=sow_keys,
-            sub_id=sub_id,
-        )
-        return self._open(header, acks)
+        command = "sow_and_delta_subscribe" if delta else "sow_and_subscribe"
+        return self._open(query_header(command, topic, **fields), acks)
 
     def sow_delete(
         self,
         topic: str,
         *,
-        filter: str | None = None,
-        sow_keys: Iterable[str] | None = None,
         body: Body | None = None,
-        options: str | None = None,
-        sequence: int | None = None,
         persisted: bool = False,
+        **fields: Unpack[DeleteFields],
     ) -> Request:
         """Delete records; the `stats` acknowledgement says how many."""
-        if sequence is not None and self.numbering is not None:
+        if fields.get("sequence") is not None and self.numbering is not None:
             raise ValueError("the publish store numbers what is sent; leave out sequence")
-        header = delete_header(
-            topic,
-            filter=filter,
-            sow_keys=sow_keys,
-            has_body=body is not None,
-            options=options,
-            sequence=sequence,
-        )
+        header = delete_header(topic, has_body=body is not None, **fields)
         data = b"" if body is None else body_bytes(body)
         awaited: tuple[AckType, ...] = ("processed", "stats")
         if persisted:

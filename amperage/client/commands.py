@@ -32,6 +32,53 @@ _FIELDS_OF_PUBLISHES: Final = {"correlation_id": b"x", "expiration": b"e", "sow_
 _T = TypeVar("_T")
 
 
+class PublishFields(TypedDict, total=False):
+    """What a publish may have in its header besides topic and command."""
+
+    correlation_id: str | None
+    expiration: int | None
+    sow_key: str | None
+    sequence: int | None
+
+
+class SubscribeFields(TypedDict, total=False):
+    """What a subscription may have in its header besides topic and command."""
+
+    filter: str | None
+    options: str | None
+    bookmark: str | None
+    top_n: int | None
+    sub_id: str | None
+    max_backlog: int | None
+
+
+class QueryFields(TypedDict, total=False):
+    """What a SOW query may have in its header besides topic and command."""
+
+    filter: str | None
+    options: str | None
+    bookmark: str | None
+    order_by: str | None
+    batch_size: int | None
+    top_n: int | None
+    sow_keys: Iterable[str] | None
+
+
+class DeleteFields(TypedDict, total=False):
+    """What a deletion may have in its header besides topic and command."""
+
+    filter: str | None
+    sow_keys: Iterable[str] | None
+    options: str | None
+    sequence: int | None
+
+
+class QueryAndSubscribeFields(QueryFields, total=False):
+    """What a SOW query with a subscription may have in its header besides topic and command."""
+
+    sub_id: str | None
+
+
 class LogonOptions(TypedDict, total=False):
     """Options of each logon of a client that stays connected.
 
@@ -146,13 +193,13 @@ def with_fields(
 def subscribe_header(
     topic: str,
     *,
-    delta: bool,
-    filter: str | None,
-    options: str | None,
-    bookmark: str | None,
-    top_n: int | None,
-    sub_id: str | None,
-    max_backlog: int | None,
+    delta: bool = False,
+    filter: str | None = None,
+    options: str | None = None,
+    bookmark: str | None = None,
+    top_n: int | None = None,
+    sub_id: str | None = None,
+    max_backlog: int | None = None,
 ) -> Header:
     """The header of a subscription."""
     text("options", options)
@@ -174,13 +221,13 @@ def query_header(
     command: str,
     topic: str,
     *,
-    filter: str | None,
-    options: str | None,
-    bookmark: str | None,
-    order_by: str | None,
-    batch_size: int | None,
-    top_n: int | None,
-    sow_keys: Iterable[str] | None,
+    filter: str | None = None,
+    options: str | None = None,
+    bookmark: str | None = None,
+    order_by: str | None = None,
+    batch_size: int | None = None,
+    top_n: int | None = None,
+    sow_keys: Iterable[str] | None = None,
     sub_id: str | None = None,
 ) -> Header:
     """The header of a SOW query, with or without a subscription."""
@@ -201,11 +248,11 @@ def query_header(
 def delete_header(
     topic: str,
     *,
-    filter: str | None,
-    sow_keys: Iterable[str] | None,
+    filter: str | None = None,
+    sow_keys: Iterable[str] | None = None,
     has_body: bool,
-    options: str | None,
-    sequence: int | None,
+    options: str | None = None,
+    sequence: int | None = None,
 ) -> Header:
     """The header of a deletion.
 

@@ -1,8 +1,8 @@
 """The lock around a blocking client's state, and the threads that wait for it to change.
 
 Any number of threads give commands and take messages; one thread of the client's own reads the
-socket. Whoever touches the protocol holds the lock, for no longer than that takes: nobody waits,
-and no function of the application is called, while holding it.
+socket. A thread holds the lock while it uses the protocol, and no longer: it does not wait, and
+calls no function of the application, while holding it.
 
 Python's locks are not fair: a thread that publishes in a loop would take the lock again before the
 reading thread has woken up for it, and acknowledgements and heartbeats would go unread. So the
@@ -121,7 +121,7 @@ class Guard:
             ticket.release()
 
     def fork(self) -> None:
-        """Begin anew in a child process: whoever held the lock does not exist here."""
+        """Reset in a child process, where the thread that held the lock does not exist."""
         self._lock, self._gate = threading.Lock(), threading.Lock()
         self._waiting.clear()
         self.urgent = 0

@@ -20,9 +20,10 @@ from amperage.client.authentication import (
 from amperage.client.backoff import Backoff
 from amperage.client.blocking_commands import BlockingCommands
 from amperage.client.bookmarks import BookmarkStorage, BookmarkStore
+from amperage.client.command_shell import not_connected
 from amperage.client.commands import LogonOptions
 from amperage.client.commands import logon_options as checked_logon_options
-from amperage.client.errors import NotConnectedError, TimedOutError, again
+from amperage.client.errors import TimedOutError, again
 from amperage.client.file_publish_store import check_client_name
 from amperage.client.ha_arguments import check_ha_arguments
 from amperage.client.limits import DEFAULT_HEARTBEAT, DEFAULT_TIMEOUT, HEARTBEATS_MISSED
@@ -212,7 +213,7 @@ class HAClient(BlockingCommands):
 
     def _sessions(self) -> tuple[SessionKeeper, RecoveringProtocol]:
         if self._session is None:
-            raise NotConnectedError("not connected: call connect() first")
+            raise not_connected()
         return self._session
 
     def _write(self) -> int:

@@ -10,8 +10,7 @@ import asyncio
 import inspect
 import random
 import ssl
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 
 from amperage.client.aio_commands import AsyncCommands
 from amperage.client.aio_connection import AioConnection, Waiters, open_connection
@@ -22,18 +21,19 @@ from amperage.client.authentication import (
 )
 from amperage.client.backoff import Backoff
 from amperage.client.bookmarks import BookmarkStorage, BookmarkStore
+from amperage.client.command_shell import not_connected
 from amperage.client.commands import LogonOptions
 from amperage.client.commands import logon_options as checked_logon_options
 from amperage.client.errors import (
     ClientError,
     ConnectionLostError,
     GaveUpError,
-    NotConnectedError,
     TimedOutError,
     again,
 )
 from amperage.client.file_publish_store import check_client_name
 from amperage.client.ha_arguments import check_ha_arguments
+from amperage.client.handler_calls import HandlerCalls
 from amperage.client.limits import DEFAULT_HEARTBEAT, DEFAULT_TIMEOUT, HEARTBEATS_MISSED
 from amperage.client.logon import LogonDialogue
 from amperage.client.numbering import AsyncRefusalListener
@@ -110,7 +110,7 @@ class AsyncHAClient(AsyncCommands):
         self._recovering: RecoveringProtocol | None = None
         self._connection: AioConnection | None = None
         self._reconnecting: asyncio.Task[None] | None = None
-        self._untold: deque[Awaitable[None]] = deque()
+        self._state_calls = HandlerCalls("on_state")
         self._telling: asyncio.Task[None] | None = None
         self._server: ServerUri | None = None
         self._silence_allowed: float | None = None
@@ -150,8 +150,9 @@ class AsyncHAClient(AsyncCommands):
         self._waiters.wake()
         release_stores(self, self.publish_store, self.bookmark_store)
         self._tell(ConnectionState.CLOSED, self._server)
-        if self._telling is not None and self._telling is not asyncio.current_task():
-            await self._telling
+        telling = self._telling
+        if telling is not None and not telling.done() and telling is not asyncio.current_task():
+            await telling
         warn_of_unpersisted(self.name, self.publish_store)
 
     @property
@@ -190,13 +191,13 @@ class AsyncHAClient(AsyncCommands):
         if arrived():
             return
         if protocol is None:
-            raise _not_connected()
+            raise not_connected()
         raise again(protocol.end_reason)
 
     @property
     def _protocol(self) -> RecoveringProtocol:
         if self._recovering is None:
-            raise _not_connected()
+            raise not_connected()
         return self._recovering
 
     async def _write(self) -> None:
@@ -226,7 +227,7 @@ class AsyncHAClient(AsyncCommands):
             self._reconnecting.add_done_callback(self._stop_if_failed)
 
     def _stop_if_failed(self, task: asyncio.Task[None]) -> None:
-        """Tell whoever waits that a listener or an authenticator has raised something."""
+        """Give up if a listener or an authenticator has raised something, for calls to raise."""
         failure = None if task.cancelled() else task.exception()
         if failure is not None and self._recovering is not None:
             error = GaveUpError(f"reconnecting failed: {failure!r}")
@@ -300,19 +301,7 @@ class AsyncHAClient(AsyncCommands):
             return
         told = self._on_state(ConnectionEvent(state, server, error))
         if inspect.isawaitable(told):
-            self._untold.append(told)
-            if self._telling is None:
-                self._telling = self._waiters.start(self._await_listener())
-                self._telling.add_done_callback(self._stop_if_failed)
-
-    async def _await_listener(self) -> None:
-        """Await what a listener has returned for each change of state, one after the other."""
-        try:
-            while self._untold:
-                await self._untold.popleft()
-        finally:
-            self._telling = None
-
-
-def _not_connected() -> NotConnectedError:
-    return NotConnectedError("not connected: call connect() first")
+            self._state_calls.add(lambda: told)
+            if (telling := self._state_calls.start(self._waiters.start)) is not None:
+                telling.add_done_callback(self._stop_if_failed)
+                self._telling = telling

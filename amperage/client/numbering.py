@@ -7,14 +7,13 @@ Publish Acknowledgments). Until then a message is in the publish store.
 
 from __future__ import annotations
 
-import inspect
-from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
-from amperage.client.arguments import call_plainly
 from amperage.client.commands import encoded, publish_header
 from amperage.client.errors import CommandError, MessagesRefusedError, again, command_error
+from amperage.client.handler_calls import HandlerCalls
 from amperage.client.publish_store import PublishStorage, StoredMessage
 from amperage.wire.header import Header
 
@@ -67,7 +66,8 @@ class Numbering:
 
     Attributes:
         refusals: the messages refused, without those that the listener is told of.
-        is_telling: whether refusals are being told in the event loop.
+        refusal_calls: calls of the listener that the shell is to make, the blocking one outside of
+            its lock.
     """
 
     def __init__(
@@ -75,8 +75,7 @@ class Numbering:
     ) -> None:
         self.store = store
         self._on_refused = on_refused
-        self._untold: deque[tuple[StoredMessage, CommandError]] = deque()
-        self.is_telling = False
+        self.refusal_calls = HandlerCalls("on_refused")
         self.refusals = RefusalCount()
         self._starts: dict[tuple[str, bool], bytes] = {}
 
@@ -113,7 +112,7 @@ class Numbering:
 
     def is_settled(self, sequence: int) -> bool:
         """Whether all messages up to a number are answered, and their refusals told."""
-        return not self._untold and not self.store.holds_up_to(sequence)
+        return not self.refusal_calls and not self.store.holds_up_to(sequence)
 
     def take_refusal(self, sequence: int, header: Header, *, is_awaited: bool) -> None:
         """Take a failure acknowledgement.
@@ -128,36 +127,9 @@ class Numbering:
             return
         error = command_error("publish", header.reason, header.detail)
         if self._on_refused is not None:
-            self._untold.append((message, error))
+            self.refusal_calls.add(partial(self._on_refused, message, error))
         elif not is_awaited:
             self.refusals.add(1, error)
-
-    @property
-    def has_untold(self) -> bool:
-        """Whether there are refusals to tell."""
-        return bool(self._untold)
-
-    def tell_refusals(self) -> None:
-        """Call the listener for each refusal; the blocking shell does that outside of its lock."""
-        while self._untold and self._on_refused is not None:
-            try:
-                call_plainly("on_refused", self._on_refused, *self._untold[0])
-            finally:
-                self._untold.popleft()
-
-    async def await_refusals(self) -> None:
-        """Call the listener for each refusal, and await what it returns; for the asyncio shell."""
-        self.is_telling = True
-        try:
-            while self._untold and self._on_refused is not None:
-                try:
-                    told = self._on_refused(*self._untold[0])
-                    if inspect.isawaitable(told):
-                        await told
-                finally:
-                    self._untold.popleft()
-        finally:
-            self.is_telling = False
 
 
 def numbers_in(answer: Header) -> tuple[int, int]:

@@ -14,16 +14,16 @@ from amperage.wire.header import Header
 
 
 class Inbox:
-    """What has arrived for one subscription or query and was not taken yet.
+    """The messages of one subscription or query that have arrived and were not taken yet.
 
     Attributes:
         id: the subscription or query id.
         opened_by: the command that it was made for, once that is sent.
         messages: what arrived, oldest first.
-        blocks: messages and records that arrived, for who takes them so, and without `messages`;
-            None for everybody else.
+        blocks: messages and records that arrived, if they are taken as blocks, in place of
+            `messages`; None otherwise.
         put: takes a message that arrives.
-        on_done: takes the bookmark of a message that has been dealt with; None if nobody minds.
+        on_done: takes the bookmark of a message that was dealt with; None if that is not recorded.
         ack_rules: how messages that come from queues are acknowledged.
         backlog: how many messages of queues may be held; None for a subscription to no queue.
         redelivery: what is known of messages of queues that may come again.

@@ -48,7 +48,7 @@ from amperage.wire.numbered import FrameRun
 from amperage.wire.runs import RunReader
 
 _AT_ONCE: Final = 0.0
-"""A moment that is past, for what is to go out when somebody looks next."""
+"""A time in the past, for acknowledgements that are due at the next check."""
 
 _HTTP: Final = b"HTTP"
 """How an answer of an HTTP server begins."""
@@ -82,7 +82,7 @@ class ClientProtocol(Commands):
         self._closed: ClientError | None = None
         self._has_logged_on = False
         self._has_blocks = False  # whether any inbox takes blocks
-        self._last_refusal: CommandError | None = None  # of what nobody waits for
+        self._last_refusal: CommandError | None = None  # of a command that no caller waits for
 
     @property
     def is_closed(self) -> bool:
@@ -108,7 +108,7 @@ class ClientProtocol(Commands):
         """Have the messages of a command that has just been given come as blocks.
 
         Args:
-            request: a query, or a subscription to what is no queue.
+            request: a query, or a subscription to a topic that is no queue.
         """
         if request.inbox is not None:
             request.inbox.take_blocks()
@@ -493,7 +493,7 @@ class ClientProtocol(Commands):
             self._settle(request)
 
     def _take_number(self, ack: Header) -> None:
-        """See what an acknowledgement says about a message that nobody waits for."""
+        """Take an acknowledgement of a message that no caller waits for."""
         if ack.status == "failure":
             self._last_refusal = command_error("a command", ack.reason, ack.detail)
             if ack.sequence is not None and self.numbering is not None:

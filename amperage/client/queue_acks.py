@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _MOST_TOGETHER: Final = 80
-"""Acknowledgements in one command, unless somebody asks for more: beyond, little is gained."""
+"""Acknowledgements in one command, unless the caller asks for more: beyond, little is gained."""
 
 DEFAULT_DELAY: Final = 0.1
 """Seconds that an acknowledgement waits for others."""
@@ -44,10 +44,10 @@ class AckRules:
 
 
 class AckBatches:
-    """What has been acknowledged and not been sent, by queue.
+    """Acknowledgements that have not been sent, by queue.
 
     Attributes:
-        due: when it is to be sent at the latest, on the clock of whoever adds; None if it is empty.
+        due: when they are to be sent at the latest, on the caller's clock; None if there are none.
     """
 
     __slots__ = ("_by_queue", "due")
@@ -76,10 +76,10 @@ class AckBatches:
 
 
 class UnconfirmedAcks:
-    """What has been sent and may be lost with the connection, or the server: it is sent again.
+    """Acknowledgements that may be lost with the connection, or the server, and are sent again.
 
     Nothing answers acknowledgements. Once in a while the server is asked about all of them. A queue
-    that knows of a message already passes over what it is told again.
+    ignores an acknowledgement that it has had before.
     """
 
     __slots__ = ("_asked", "_commands", "_count", "_questions")
@@ -97,7 +97,7 @@ class UnconfirmedAcks:
 
     @property
     def is_to_be_asked(self) -> bool:
-        """Whether there are enough that nobody has asked about."""
+        """Whether enough have been sent since the server was asked last."""
         return self._count - self._asked >= _CONFIRMED_TOGETHER
 
     def asked(self, command_id: str) -> None:
@@ -106,7 +106,7 @@ class UnconfirmedAcks:
         self._questions[command_id] = self._count
 
     def answered(self, command_id: str, *, is_safe: bool) -> None:
-        """What was asked has been answered; harmless for other commands."""
+        """Take the answer to a command that has asked; harmless for other commands."""
         count = self._questions.pop(command_id, 0)
         while is_safe and self._commands and self._commands[0][0] <= count:
             self._commands.popleft()

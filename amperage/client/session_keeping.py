@@ -111,7 +111,7 @@ class SessionKeeper:
         self.tell(ConnectionState.CLOSED, self.server)
 
     def forget(self) -> None:
-        """End soon: nobody has the client any more; waits for no lock."""
+        """End soon, since the client was garbage-collected; waits for no lock."""
         self._stopped.set()
         for connection in (self.connection, self._opening):
             if connection is not None:

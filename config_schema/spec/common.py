@@ -9,7 +9,8 @@ from config_schema.units import parse_bool
 
 FILE_MODE: Final = 0o640
 """Permissions of the files that an instance makes, also of those without messages: logs have users,
-addresses and values in filters."""
+addresses and values in filters. Only the owner and the group may read them; the umask can take away
+more, and a lax one opens nothing."""
 
 DIRECTORY_MODE: Final = 0o750
 """Of directories that are made for files which a configuration names."""

@@ -49,11 +49,11 @@ class PlannedLog:
         self._has_steps = len(log.steps) > 0
 
     def is_place(self, client: int) -> bool:  # noqa: ARG002 - see `Log`
-        """Return whether a number stands for the log: files do not know what it is called."""
+        """Return False: files do not have the name of the log."""
         return False
 
     def parting(self, client: int, sequence: int) -> int | None:  # noqa: ARG002 - see `Log`
-        """Return None: what is not in the log is refused."""
+        """Return None: a bookmark that is not in the log is refused."""
         return None
 
     def span(self, bookmark: str) -> Span:

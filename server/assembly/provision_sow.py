@@ -226,7 +226,7 @@ class TopicOpener:
             raise ProvisionError(use, f"key generator {use.module}: {_words(error)}") from None
 
     def _store(self, spec: TopicSpec, outage: _Outage) -> tuple[RecordStore, Recovery]:
-        """Open the records; returns what was found in their file, too."""
+        """Open the store of a topic, and return it with a summary of its recovery."""
         if spec.file_name is None:
             return MemoryStore(), Recovery(0, 0)
         try:

@@ -1,11 +1,8 @@
-"""What all files have in common that an instance keeps: who may read and write them, how they say
-in which version of their format they are, and that one process has them at a time.
+"""Data files of an instance: the version of their format, and the lock that gives a file to one
+process at a time.
 
-Files are readable for their owner and group, and for no others: the umask takes away more, but a
-lax one opens nothing.
-
-Whoever has a lock is found in what the system tells of locks. A process id that was written to a
-file would be that of somebody else after a crash, or in another container.
+The holder of a lock is looked up in /proc/locks. A process id written to the file could belong to
+another process after a crash, or in another container.
 
 Source: Linux manual pages, flock(2), proc_locks(5).
 """
@@ -16,11 +13,6 @@ import fcntl
 import os
 from pathlib import Path
 from typing import Final
-
-from config_schema.spec.common import FILE_MODE
-
-MODE: Final = FILE_MODE
-"""Permissions of journals, SOW files, tables of publishers, chained keys, and statistics."""
 
 _LOCKS: Final = Path("/proc/locks")
 _SOMEBODY: Final = "another process"

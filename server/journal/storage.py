@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
-from server.base.data_files import MODE
+from config_schema.spec.common import FILE_MODE
 from server.journal.reading import read_in_memory
 from server.journal.storing import store
 
@@ -44,7 +44,7 @@ class Disk:
         room = os.statvfs(path.parent)
         if room.f_bavail * room.f_frsize < size:  # said at once, where allocating would try first
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
             os.posix_fallocate(descriptor, 0, size)
         except OSError:
@@ -68,7 +68,7 @@ class Disk:
 
     def create(self, path: Path) -> int:
         """Make a file, which must not exist yet, and open it for writing."""
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
 
     def close(self, descriptor: int) -> None:
         """Give a descriptor back."""
@@ -153,7 +153,9 @@ class Disk:
     def store(self, path: Path, data: bytes) -> None:
         """Put a small file in place: all of it, safely, or nothing."""
         temporary = path.with_name(path.name + ".tmp")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, MODE)
+        descriptor = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE
+        )
         try:
             self.write(descriptor, data, 0)
             self.sync(descriptor)

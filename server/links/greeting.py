@@ -89,10 +89,10 @@ def _strip_paths(value: object) -> None:
 def told_to(
     own: Introduction, theirs: InstanceDescription, destination: str | None, gate: Gate
 ) -> bytes:
-    """Return the description of this instance that one which has connected is sent.
+    """Return the description of this instance for an instance that has connected.
 
-    It has the topics that the checks of the replication between the two need: those that are sent
-    to it, those that it has named itself, and those that its user may replicate.
+    It has the topics that the checks of the replication between the two need: topics that are sent
+    to it, topics that it has named itself, and topics that its user may replicate.
 
     Args:
         own: the description of this instance, without paths.

@@ -27,7 +27,8 @@ from typing import Final, NamedTuple
 
 import google_crc32c
 
-from server.base.data_files import MODE, FileInUseError, free_name, lock, version_mismatch
+from config_schema.spec.common import FILE_MODE
+from server.base.data_files import FileInUseError, free_name, lock, version_mismatch
 from server.base.octets import from_octets, to_octets
 from server.sow.commit import GroupCommit, Job
 from server.sow.store import StoreError
@@ -78,7 +79,7 @@ class ChainFile:
         self.path: Final = path
         path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        self._descriptor: Final = os.open(path, flags, MODE)
+        self._descriptor: Final = os.open(path, flags, FILE_MODE)
         try:
             self._lock()
             content = path.read_bytes()

@@ -20,7 +20,7 @@ from server.message_types.paths import Path
 SortKey: TypeAlias = tuple[object, ...]
 _Key: TypeAlias = tuple[int, int | float | bytes]
 Placed: TypeAlias = tuple[SortKey, int]
-"""A row in an order: what it sorts by, and its number, by which those that are equal sort.
+"""A row in an order: its sort key, and its number, which breaks ties.
 
 Nothing but tuples, as runs of them are: the garbage collector looks once whether there are other
 containers in them, and never again. It took a quarter of the time of a large query.
@@ -68,7 +68,7 @@ class Ordering:
         return tuple([key(value) for key, value in zip(self._keys, values, strict=True)])
 
     def place(self, rows: Iterable[Sequence[Value]], numbers: Iterable[int]) -> list[Placed]:
-        """What is to be ranked.
+        """Return rows with their sort keys.
 
         Args:
             rows: of each record the values of the fields.

@@ -15,7 +15,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from server.base.data_files import MODE, FileInUseError, lock, version_mismatch
+from config_schema.spec.common import FILE_MODE
+from server.base.data_files import FileInUseError, lock, version_mismatch
 from server.sow import slab_format as form
 from server.sow.map_guard import MapGuard
 from server.sow.slab_format import ENTRY, PAGE, CommitPoint, SlabHeader
@@ -72,7 +73,7 @@ class SlabFile:
         self._writable = writable
         is_new = not path.exists()
         self.descriptor: Final = os.open(
-            path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC if writable else os.O_RDONLY, MODE
+            path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC if writable else os.O_RDONLY, FILE_MODE
         )
         self.slabs: list[mmap.mmap] = []
         self.guard: Final = MapGuard()

@@ -405,7 +405,7 @@ class RecordTable:
         return dropped
 
     def move_all(self, moves: Iterable[tuple[str, Record]]) -> None:
-        """Give records other SOW keys, with their past states; nobody is told.
+        """Move records to other SOW keys, with their past states; subscribers are not notified.
 
         Args:
             moves: the identity of each, and the record with its new key. The next one is asked for
@@ -477,7 +477,7 @@ class RecordTable:
         return min(moments, default=None)
 
     def clock_was_set(self, step: int) -> None:
-        """Keep what is left of all intervals when the wall clock is set by so many nanoseconds."""
+        """Shift expiry times and past states by a step of the wall clock, in nanoseconds."""
         if self._expiry is not None:
             self._expiry.move(lambda _, moment: max(moment + step, 1))
         if self.history is not None:
@@ -486,7 +486,7 @@ class RecordTable:
     def settle_clock(
         self, now: int, default_lifetime: int, steps: Sequence[tuple[int, int]]
     ) -> None:
-        """Correct the moments of what was stored before the start.
+        """Correct the times of records that were stored before the start.
 
         Args:
             now: the time in nanoseconds since 1970.

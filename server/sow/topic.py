@@ -421,11 +421,11 @@ class SowTopic:
         return self.table.next_expiry()
 
     def clock_was_set(self, step: int) -> None:
-        """Keep what is left of all intervals when the wall clock is set by so many nanoseconds."""
+        """Shift expiry times and past states by a step of the wall clock, in nanoseconds."""
         self.table.clock_was_set(step)
 
     def settle_clock(self, now: int, steps: Sequence[tuple[int, int]]) -> None:
-        """Correct the moments of what was stored before the start. See `RecordTable`."""
+        """Correct the times of records that were stored before the start. See `RecordTable`."""
         self.table.settle_clock(now, self.spec.expiration or 0, steps)
 
     def expire(self, now: int, sequence: int) -> Change | None:

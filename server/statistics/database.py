@@ -17,8 +17,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from config_schema.spec.common import DIRECTORY_MODE
-from server.base.data_files import MODE, FileInUseError, lock, version_mismatch
+from config_schema.spec.common import DIRECTORY_MODE, FILE_MODE
+from server.base.data_files import FileInUseError, lock, version_mismatch
 from server.statistics import layout, takeover
 from server.statistics.resources import LIFETIMES
 from server.statistics.sample import Entry, Snapshot
@@ -368,7 +368,7 @@ def _claim(path: str) -> int:
     """
     try:
         os.makedirs(os.path.dirname(path) or ".", DIRECTORY_MODE, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     except OSError as error:
         raise sqlite3.OperationalError(error.strerror) from None
     try:

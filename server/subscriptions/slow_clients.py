@@ -40,7 +40,7 @@ _WRITTEN_AT_ONCE: Final = 1024 * 1024
 """Bytes that go to the file before others have their turn, which takes below 1 ms."""
 
 _CLOSING: Final = DaemonThreads(1, "spill-close")
-"""Releases what has waited: the system takes 50 ms to free the pages of a file of 500 MB."""
+"""Closes spill files: the system takes 50 ms to free the pages of a file of 500 MB."""
 
 _MARKS_PER_LIFETIME: Final = 100
 """How finely the age of what waits is kept, in parts of the age limit."""

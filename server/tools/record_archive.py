@@ -14,7 +14,7 @@ from errno import EEXIST
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, is_zipfile
 
-from server.base.data_files import MODE
+from config_schema.spec.common import FILE_MODE
 from server.base.regular_files import open_regular
 
 
@@ -49,7 +49,7 @@ def new_archive(path: Path) -> Iterator[ZipFile]:
     """
     target = Path(os.path.realpath(path))  # a link stays one
     beside = target.with_name(f".{target.name[:200]}.{os.getpid()}.new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
     try:
         with open(descriptor, "wb") as file, ZipFile(file, "w", ZIP_DEFLATED) as archive:
             yield archive

@@ -1,0 +1,94 @@
+"""The parts of the commands of both shells, blocking and asyncio, that neither wait nor send."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple
+
+from amperage.client.arguments import seconds
+from amperage.client.errors import NotConnectedError, PublishStoreFullError
+from amperage.client.numbering import Numbering
+from amperage.client.pending import Inbox, Request
+from amperage.client.protocol import ClientProtocol
+from amperage.client.publish_store import PublishStorage
+from amperage.client.time_limit import TimeLimit
+
+
+class Condition(NamedTuple):
+    """A condition that a command waits for.
+
+    Attributes:
+        is_met: tells whether to go on.
+        what: what is waited for, for the error of a timeout.
+    """
+
+    is_met: Callable[[], bool]
+    what: str
+
+
+class CommandShell(ABC):
+    """The common base of `BlockingCommands` and `AsyncCommands`.
+
+    Args:
+        timeout: seconds that a call waits for its answer unless it says otherwise.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = seconds("timeout", timeout)
+
+    @property
+    @abstractmethod
+    def _protocol(self) -> ClientProtocol:
+        """What commands are given to; the blocking shell holds its lock."""
+
+    @abstractmethod
+    def _notice_silence(self, allowed: float) -> None:
+        """From now on, take a server for gone that has been silent for so many seconds."""
+
+    def _timeout_or(self, timeout: float | None) -> float:
+        return self._timeout if timeout is None else seconds("timeout", timeout)
+
+    def _limit(self, timeout: float | TimeLimit | None) -> TimeLimit:
+        return timeout if isinstance(timeout, TimeLimit) else TimeLimit(self._timeout_or(timeout))
+
+    def _store_settled(self, numbering: Numbering) -> Condition:
+        """Return when all that has been published is answered, or cannot be any more."""
+        protocol = self._protocol
+        last = numbering.store.last_sequence
+        return Condition(
+            lambda: numbering.is_settled(last) or protocol.is_closed,
+            f"the acknowledgement of message {last}",
+        )
+
+    def _full_store(self) -> PublishStorage | None:
+        """Return the publish store if it has no room for another message."""
+        numbering = self._protocol.numbering
+        return None if numbering is None or not numbering.store.is_full else numbering.store
+
+    def _store_has_room(self, store: PublishStorage) -> Condition:
+        """Return when a message can be published, or none can be any more."""
+        protocol = self._protocol
+        return Condition(lambda: not store.is_full or protocol.is_closed, "room")
+
+    def _no_room(self, store: PublishStorage) -> PublishStoreFullError:
+        return PublishStoreFullError(
+            f"no room in the publish store within {self._timeout:g} seconds:"
+            f" {len(store)} messages are not known to be persisted"
+        )
+
+
+def inbox_of(request: Request) -> Inbox:
+    """Return the inbox for a stream.
+
+    Raises:
+        ValueError: the command has no messages.
+    """
+    if request.inbox is None:
+        raise ValueError(f"{request.command} has no messages")
+    return request.inbox
+
+
+def not_connected() -> NotConnectedError:
+    """Make the error for a command that is given before `connect` or after `close`."""
+    return NotConnectedError("not connected: call connect() first")

@@ -1,0 +1,75 @@
+"""Calls of an application's handler that are still to be made, one after the other.
+
+The blocking client makes them with `make_all`. The asyncio clients have a task make them, which
+awaits what a call returns before it makes the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeAlias
+
+from amperage.client.arguments import call_plainly
+
+HandlerCall: TypeAlias = Callable[[], Awaitable[None] | None]
+"""Calls the handler with its arguments."""
+
+StartTask: TypeAlias = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+
+class HandlerCalls:
+    """A queue of calls. A call stays in it until it has returned and has been awaited.
+
+    Args:
+        name: the argument that the handler was given as, for errors.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: deque[HandlerCall] = deque()
+        self._is_running = False
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def add(self, call: HandlerCall) -> None:
+        """Append a call."""
+        self._calls.append(call)
+
+    def make_all(self) -> None:
+        """Make all calls.
+
+        Raises:
+            TypeError: the handler has returned a coroutine, which nothing would await.
+        """
+        while self._calls:
+            try:
+                call_plainly(self._name, self._calls[0])
+            finally:
+                self._calls.popleft()
+
+    def start(self, start_task: StartTask) -> asyncio.Task[None] | None:
+        """Start a task that makes all calls, and ends with the first that fails.
+
+        Returns:
+            The task; None if there is no call to make, or an earlier task makes it.
+        """
+        if self._is_running or not self._calls:
+            return None
+        self._is_running = True  # from now on, although the task begins later
+        return start_task(self._await_all())
+
+    async def _await_all(self) -> None:
+        try:
+            while self._calls:
+                try:
+                    result = self._calls[0]()
+                    if inspect.isawaitable(result):
+                        await result
+                finally:
+                    self._calls.popleft()
+        finally:
+            self._is_running = False
