@@ -31,7 +31,7 @@ _PURE_HELPS = (
     " not compiled, and run as they are written, which takes more time"
 )
 _IS_PURE = os.environ.get("AMPERAGE_PURE", "") not in ("", "0")
-# pip asks several times what there is before it builds; each time would take mypyc some seconds.
+# pip asks several times what there is before it builds; each time would take half a minute.
 _IS_ASKED_ONLY = not {"egg_info", "dist_info", "sdist"}.isdisjoint(sys.argv)
 
 
@@ -44,13 +44,7 @@ class BuildExtensions(build_ext):
         self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
-        """Compile everything, and forget the compiled form that a checkout had.
-
-        Raises:
-            CompileError: there is no compiler, or no headers.
-        """
-        if lacking := _NEEDS["missing"]():
-            raise CompileError(f"missing: {', '.join(lacking)}\n{_ADVICE}")
+        """Compile everything, and forget the compiled form that a checkout had."""
         is_in_place = self.inplace or self.editable_mode
         if is_in_place:
             _FORMS["forget_compiled"](_ROOT)
@@ -148,10 +142,25 @@ def message_path() -> list[Extension]:
     return made
 
 
+def named() -> list[Extension]:
+    """The modules in Cython, as far as it takes to list what there is."""
+    paths = [path for package in ("amperage", "server") for path in Path(package).rglob("*.pyx")]
+    return [Extension(".".join(path.with_suffix("").parts), [str(path)]) for path in paths]
+
+
+def written() -> list[Extension]:
+    """All modules that are compiled, which Cython and mypyc have written in C.
+
+    Raises:
+        SystemExit: there is no compiler, or no headers.
+    """
+    if lacking := _NEEDS["missing"]():
+        raise SystemExit(f"error: missing: {', '.join(lacking)}\n{_ADVICE}")
+    modules: list[Extension] = cythonize(["amperage/**/*.pyx", "server/**/*.pyx"])
+    return modules if _IS_PURE else modules + message_path()
+
+
 setup(
-    ext_modules=[
-        *cythonize(["amperage/**/*.pyx", "server/**/*.pyx"]),
-        *([] if _IS_PURE or _IS_ASKED_ONLY else message_path()),
-    ],
+    ext_modules=named() if _IS_ASKED_ONLY else written(),
     cmdclass={"build_ext": BuildExtensions},
 )
