@@ -281,6 +281,10 @@ class Database:
         is_new = not self._number("SELECT count(*) FROM sqlite_master")
         if is_new:
             self.connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            # Before WAL mode: afterwards the header would stay in the write-ahead log until a
+            # checkpoint, and nothing could tell from the file itself what it is.
+            self.connection.execute(f"PRAGMA application_id = {layout.APPLICATION_ID}")
+            self.connection.execute(f"PRAGMA user_version = {layout.FORMAT}")
         elif self._pragma("application_id") != layout.APPLICATION_ID:
             raise ForeignDatabaseError("it has not been made by this program")
         elif (version := self._pragma("user_version")) != layout.FORMAT:
@@ -296,9 +300,6 @@ class Database:
             for resource in layout.RECORDED:
                 for table, needed, fields in layout.expected_columns(resource):
                     self._add_columns(table, needed, fields)
-            if is_new:
-                self.connection.execute(f"PRAGMA application_id = {layout.APPLICATION_ID}")
-                self.connection.execute(f"PRAGMA user_version = {layout.FORMAT}")
 
     def _add_columns(self, table: str, needed: frozenset[str], fields: Iterable[Field]) -> None:
         there = {row[1] for row in self.connection.execute(f"PRAGMA table_info({table})")}

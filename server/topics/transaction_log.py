@@ -384,8 +384,34 @@ class TransactionLog:
         if request.is_plain:
             then(self.journal.resolve(request, not_found, now))
         else:
-            steps = self._resolving(request, not_found, now)
-            self.when_durable(lambda: self._helper.do_in_pieces(client, steps, then))
+            self._search(client, request, not_found, now, then)
+
+    def _search(
+        self,
+        client: int,
+        request: BookmarkRequest,
+        not_found: NotFound,
+        now: int,
+        then: Callable[[Place], None],
+    ) -> None:
+        """Have the helper find a bookmark, and keep all files until `then` has been called.
+
+        Otherwise the file that has been found could be removed before the caller holds it.
+        """
+        first = self.journal.first_txid
+        release = self.hold(lambda: first, f"search for a bookmark of session {client}")
+
+        def found(place: Place) -> None:
+            try:
+                if self.journal.first_txid == first:
+                    then(place)
+                else:  # the removal of a file had begun before
+                    self._search(client, request, not_found, now, then)
+            finally:
+                release()
+
+        steps = self._resolving(request, not_found, now)
+        self.when_durable(lambda: self._helper.do_in_pieces(client, steps, found))
 
     def damaged(self, txid: int) -> None:
         """Take note of an entry that cannot be read though it had been on stable storage."""

@@ -273,6 +273,42 @@ def test_the_log_is_kept_for_those_who_have_not_read_it(core: Core) -> None:
     assert log.needed_from == nobody + 1
 
 
+def test_the_log_is_kept_while_a_bookmark_is_searched_for(core: Core) -> None:
+    publisher, peer = core.log_on("publisher"), core.log_on()
+    log = core.transaction_log
+    subscribe(peer, "live", "log-a", "0|1|", "live")
+    for sequence in (1, 2):
+        publisher.send({"c": "publish", "t": "log-a", "s": sequence}, b"%d" % sequence)
+    core.commit()
+    bookmark = next(head["bm"] for head, body in peer.take_frames() if body == b"1")
+    subscribe(peer, "r", "log-a", bookmark, "bookmark_not_found=fail")
+    assert log.needed_from == log.journal.first_txid
+    core.wait_for_helper()
+    assert messages(peer) == [("r", b"2")]
+    assert log.needed_from == log.last_txid + 1
+
+
+def test_a_file_that_is_removed_while_a_bookmark_is_searched_for_leaves_no_gap(core: Core) -> None:
+    """Its removal had begun before the search, which has found the bookmark in it."""
+    publisher, peer = core.log_on("publisher"), core.log_on()
+    journal = core.transaction_log.journal
+    subscribe(peer, "live", "log-a", "0|1|", "live")
+    for sequence in range(1, 26):
+        publisher.send({"c": "publish", "t": "log-a", "s": sequence}, b"x" * 100_000)
+    core.commit()
+    bookmark = next(head["bm"] for head, body in peer.take_frames() if body)
+    peer.send({"c": "unsubscribe", "sub_id": "live"})
+    peer.take_frames()
+    subscribe(peer, "r", "log-a", bookmark, "bookmark_not_found=fail")
+    found = core.take_from_helper()
+    journal.remove(journal.files[0].number)
+    found()
+    core.wait_for_helper()
+    [(ack, _)] = peer.take_frames()
+    assert (ack["a"], ack["reason"]) == ("processed", "bookmark not found")
+    assert ack["status"] == "failure"
+
+
 RATES = (
     # option, when each of five messages comes: published at 0, 1, 2, 12 and 13 seconds
     ("rate=2", (0.0, 0.5, 1.0, 1.5, 2.0)),

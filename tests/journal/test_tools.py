@@ -6,6 +6,7 @@ import gzip
 import io
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -238,6 +239,15 @@ def test_kinds_of_files(journals: Path, capsys: pytest.CaptureFixture[str]) -> N
     lines = dict(line.split(": ") for line in capsys.readouterr().out.splitlines())
     assert lines == KINDS
     assert amps_file.main(["/nowhere"]) == 1
+
+
+def test_a_statistics_database_is_recognised_while_a_server_writes_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "stats.db"
+    with closing(Database(str(path))):
+        assert amps_file.main([str(path)]) == 0
+    assert capsys.readouterr().out == "stats.db: AMPS statistics database 1.0\n"
 
 
 LOG = b"""2017-09-28T16:57:49.8267470-07:00 [26] trace: 12-0010 client[A] logon received: pubber

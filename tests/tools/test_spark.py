@@ -171,6 +171,32 @@ def test_nothing_to_publish_is_no_mistake(at: list[str]) -> None:
     assert (code, said) == (0, "total messages published: 0 (0.00/s)\n")
 
 
+def test_the_first_message_that_is_not_valid_json_is_warned_of_and_published(
+    server: RunningServer, at: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "messages"
+    file.write_bytes(b'{"id":1}\n{"id":2\nnotjson\n')
+    publish = ("publish", *at, "-topic", "chaos", "-file", str(file))
+    code, said, complaint = spark(*publish)
+    assert (code, said[:29]) == (0, "total messages published: 3 (")
+    warning = "spark publish: warning: message 2 is not valid JSON; "
+    assert complaint.startswith(warning)
+    assert complaint.endswith(': {"id":2\n')
+    assert complaint.count("\n") == 1
+    code, said, complaint = spark(*publish, "-rate", "1000")
+    assert (code, said[:29]) == (0, "total messages published: 3 (")
+    assert complaint.startswith(warning)
+    assert complaint.count("\n") == 1
+
+
+def test_bodies_of_connections_of_another_type_are_not_checked_for_json(
+    server: RunningServer,
+) -> None:
+    where = ("-server", f"localhost:{server.port}", "-type", "nvfix")
+    code, _, complaint = spark("publish", *where, "-topic", "chaos", data=b"id=1\x01\n")
+    assert (code, complaint) == (0, "")
+
+
 def test_a_topic_that_cannot_be_published_to_is_told(at: list[str]) -> None:
     code, said, complaint = spark("publish", *at, "-topic", "/AMPS/mine", data=b"{}\n")
     assert (code, said) == (1, "")

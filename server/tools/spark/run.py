@@ -24,7 +24,7 @@ from amperage.client import (
 from server.tools.spark.connection import connect, explain, server_uris
 from server.tools.spark.formats import Render, as_json, compile_format, has_tag
 from server.tools.spark.options import Settings, UsageError
-from server.tools.spark.sources import paced, read_messages
+from server.tools.spark.sources import paced, read_messages, warn_of_invalid_json
 
 _CONTENT: Final = frozenset({"publish", "sow", "oof"})
 _FLUSH_TIMEOUT: Final = 60.0
@@ -84,6 +84,8 @@ def publish(settings: Settings, output: BinaryIO) -> None:
     topic, delta = settings.topic, settings.delta
     refusals = _Refusals()
     batches = read_messages(settings.file, settings.delimiter)
+    if _sends_json(settings):
+        batches = warn_of_invalid_json(batches, _warn)
     if settings.rate is not None:
         batches = paced(batches, settings.rate)
     with closing(connect(settings, settings.server, refusals.take)) as client:
@@ -99,6 +101,14 @@ def publish(settings: Settings, output: BinaryIO) -> None:
         count -= refusals.count
         _say(output, f"total messages published: {count} ({_rate(count, started)}/s)")
     refusals.raise_any()
+
+
+def _sends_json(settings: Settings) -> bool:
+    return all(uri.message_type == "json" for uri in server_uris(settings, settings.server))
+
+
+def _warn(text: str) -> None:
+    print(f"spark publish: warning: {text}", file=sys.stderr)
 
 
 def _publish_first(client: Client | HAClient, settings: Settings, body: bytes) -> None:

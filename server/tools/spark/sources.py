@@ -8,11 +8,15 @@ from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import BinaryIO, Final, Protocol
 
+import msgspec
+
 from amperage.client.limits import LARGEST_BODY
 
 _READ_SIZE: Final = 256 * 1024
 _ZIP_BATCH: Final = 256
 _STANDARD_INPUT: Final = 0
+_BODY_SHOWN: Final = 80
+"""Bytes of a message that a warning quotes."""
 
 Batches = Iterator[list[bytes]]
 """Messages in the groups in which they become available."""
@@ -140,3 +144,39 @@ def paced(
                 due = now
             yield [message]
             due += 1 / rate
+
+
+def warn_of_invalid_json(batches: Batches, warn: Callable[[str], object]) -> Batches:
+    """Pass messages on unchanged, and warn of the first one that is not valid JSON.
+
+    The server accepts any body. A mistake in one would show only later, as a record without a key
+    or a filter that does not match.
+
+    Args:
+        batches: the messages.
+        warn: called once at most, with the text of the warning, before the message is passed on.
+    """
+    count = 0
+    for batch in batches:
+        for number, message in enumerate(batch, count + 1):
+            if not _is_json(message):
+                shown = message[:_BODY_SHOWN].decode("utf-8", "replace")
+                warn(
+                    f"message {number} is not valid JSON; it is published as it is, but keys and"
+                    f" filters may not find its fields: {shown}"
+                )
+                yield batch
+                yield from batches
+                return
+        count += len(batch)
+        yield batch
+
+
+def _is_json(message: bytes) -> bool:
+    try:
+        msgspec.json.decode(message, type=msgspec.Raw)
+    except RecursionError:
+        return True  # nested too deeply to tell
+    except msgspec.DecodeError:
+        return False
+    return True
