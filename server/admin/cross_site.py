@@ -77,9 +77,12 @@ class CrossSite:
         """Refuse a page of another site where no credentials are checked.
 
         Raises:
-            Refusal: AccessControlAllowOrigin does not name the site.
+            Refusal: AccessControlAllowOrigin does not name the site, or the site may have the name
+                by which the browser asks.
         """
         origin = request.headers.get("origin")
+        if not self._allows_all and not (origin and self._is_named(origin)):
+            self._refuse_unknown_name(request)
         if origin is not None and request.method != "OPTIONS" and not self._may_read(request):
             raise Refusal(
                 403,
@@ -123,13 +126,7 @@ class CrossSite:
         origin = headers.get("origin") or _origin_of(headers.get("referer", ""))
         if origin and self._is_named(origin):
             return
-        host = headers.get("host", "")
-        if self._needs_known_name and _is_of_browser(request) and not self._hosts.has(host):
-            raise Refusal(
-                403,
-                f"A browser asks for this by the name {host!r}, which may be anybody's. Use the "
-                "address, or name this in ExternalInetAddr or AccessControlAllowOrigin.",
-            )
+        self._refuse_unknown_name(request)
         site = headers.get("sec-fetch-site", "none")
         is_foreign = bool(origin) and origin != _own_origin(request)
         if is_foreign or site not in _OWN_SITE:
@@ -143,6 +140,15 @@ class CrossSite:
         """Return whether a page of another site may have made a request that was not refused."""
         headers = request.headers
         return _is_of_browser(request) and not headers.keys() & {"origin", SCRIPT_HEADER}
+
+    def _refuse_unknown_name(self, request: Request) -> None:
+        host = request.headers.get("host", "")
+        if self._needs_known_name and _is_of_browser(request) and not self._hosts.has(host):
+            raise Refusal(
+                403,
+                f"A browser asks for this by the name {host!r}, which may be anybody's. Use the "
+                "address, or name this in ExternalInetAddr or AccessControlAllowOrigin.",
+            )
 
     def _is_named(self, origin: str) -> bool:
         """Return whether AccessControlAllowOrigin names the site."""

@@ -346,19 +346,25 @@ def test_who_may_act(pattern: str | None, headers: dict[str, str], may: bool) ->
         ("", False),
     ],
 )
-def test_browsers_act_under_a_known_name_where_nobody_logs_on(host: str, may: bool) -> None:
+def test_browsers_use_a_known_name_where_nobody_logs_on(host: str, may: bool) -> None:
     """A name that leads here may be anybody's, and its pages are on one site with us."""
     guarded = CrossSite(None, OwnHosts(["plant"]), is_open=True)
     open_to_all = CrossSite(None)
     for headers in ({"accept_language": "en"}, {"user_agent": "Mozilla/5.0"}):
         asked = request(host=host, **headers)
         open_to_all.refuse_foreign(asked)
-        if may:
-            guarded.refuse_foreign(asked)
-        else:
-            with pytest.raises(Refusal, match="ExternalInetAddr"):
-                guarded.refuse_foreign(asked)
+        open_to_all.refuse_reader(asked)
+        for refuse in (guarded.refuse_foreign, guarded.refuse_reader):
+            if may:
+                refuse(asked)
+            else:
+                with pytest.raises(Refusal, match="ExternalInetAddr"):
+                    refuse(asked)
     guarded.refuse_foreign(request(host=host, user_agent="curl/7.88"))
+    guarded.refuse_reader(request(host=host, user_agent="curl/7.88"))
+    CrossSite("*", OwnHosts(["plant"]), is_open=True).refuse_reader(
+        request(host=host, accept_language="en")
+    )
 
 
 FORGEABLE = [
