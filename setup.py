@@ -36,7 +36,7 @@ _IS_ASKED_ONLY = not {"egg_info", "dist_info", "sdist"}.isdisjoint(sys.argv)
 
 
 class BuildExtensions(build_ext):
-    """Compiles on all cores, and says what is missing where nothing can be compiled."""
+    """Compiles on all cores, and says what may help where something cannot be compiled."""
 
     def finalize_options(self) -> None:
         """Share modules out among all cores, unless a number is given."""
@@ -142,14 +142,14 @@ def message_path() -> list[Extension]:
     return made
 
 
-def named() -> list[Extension]:
-    """The modules in Cython, as far as it takes to list what there is."""
+def list_extensions() -> list[Extension]:
+    """The modules in Cython, without their C, which is enough to list the sources."""
     paths = [path for package in ("amperage", "server") for path in Path(package).rglob("*.pyx")]
     return [Extension(".".join(path.with_suffix("").parts), [str(path)]) for path in paths]
 
 
-def written() -> list[Extension]:
-    """All modules that are compiled, which Cython and mypyc have written in C.
+def generate_extensions() -> list[Extension]:
+    """All modules that are compiled, with the C that Cython and mypyc write.
 
     Raises:
         SystemExit: there is no compiler, or no headers.
@@ -161,6 +161,6 @@ def written() -> list[Extension]:
 
 
 setup(
-    ext_modules=named() if _IS_ASKED_ONLY else written(),
+    ext_modules=list_extensions() if _IS_ASKED_ONLY else generate_extensions(),
     cmdclass={"build_ext": BuildExtensions},
 )

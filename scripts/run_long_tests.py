@@ -2,8 +2,8 @@
 
     make test-long [ROUNDS=60] [SEED=1]
 
-That are those with the mark `long`, and all that hypothesis makes examples for. What is said goes
-to build/test-long/, one file for each round. Interrupted, it goes on with the round at which it
+These are the tests marked `long`, and all that hypothesis makes examples for. Their output goes to
+build/test-long/, one file for each round. Interrupted, a run goes on with the round at which it
 was; with another SEED, or when all rounds are over, it begins anew.
 """
 
@@ -26,7 +26,7 @@ STATE: Final = DIRECTORY / "state.json"
 
 
 @dataclass
-class State:
+class Progress:
     """How far a run has come.
 
     Attributes:
@@ -40,7 +40,7 @@ class State:
     failed: list[int] = field(default_factory=list)
 
 
-def read_state(seed: int | None, rounds: int) -> State:
+def read_progress(seed: int | None, rounds: int) -> Progress:
     """Return where to go on: at the beginning, if nothing is under way.
 
     Args:
@@ -48,10 +48,10 @@ def read_state(seed: int | None, rounds: int) -> State:
         rounds: how many there are to be.
     """
     if STATE.exists():
-        state = State(**json.loads(STATE.read_text()))
+        state = Progress(**json.loads(STATE.read_text()))
         if seed in (None, state.seed) and state.done < rounds:
             return state
-    return State(secrets.randbelow(1 << 32) + 1 if seed is None else seed)
+    return Progress(secrets.randbelow(1 << 32) + 1 if seed is None else seed)
 
 
 def run_round(number: int, seed: int) -> bool:
@@ -66,10 +66,11 @@ def run_round(number: int, seed: int) -> bool:
         *(sys.executable, "-m", "pytest", "-n", "auto", "--long", "-m", "long or hypothesis"),
         f"--hypothesis-seed={seed}",
     )
-    given = os.environ | {"AMPERAGE_SEED": str(seed)}
-    given.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment = os.environ | {"AMPERAGE_SEED": str(seed)}
+    for name in ("CI", "PYTHONDONTWRITEBYTECODE"):  # in CI, hypothesis makes the same examples
+        environment.pop(name, None)
     with log.open("w") as file:
-        code = subprocess.call(command, cwd=ROOT, env=given, stdout=file, stderr=file)
+        code = subprocess.call(command, cwd=ROOT, env=environment, stdout=file, stderr=file)
     print(f"round {number}, seed {seed}: {'passed' if code == 0 else f'failed, see {log}'}")
     return code == 0
 
@@ -80,9 +81,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=60, help="how many (60)")
     parser.add_argument("--seed", type=int, help="of the first one, 1 or more; chosen without it")
     options = parser.parse_args(arguments)
+    if options.seed is not None and options.seed < 1:
+        parser.error("--seed is 1 or more")
     DIRECTORY.mkdir(parents=True, exist_ok=True)
-    state = read_state(options.seed, options.rounds)
+    state = read_progress(options.seed, options.rounds)
     print(f"{options.rounds} rounds, of which {state.done} are done, from seed {state.seed} on")
+    STATE.write_text(json.dumps(asdict(state)))
     while state.done < options.rounds:
         if not run_round(state.done + 1, state.seed + state.done):
             state.failed.append(state.done + 1)

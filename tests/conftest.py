@@ -57,6 +57,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """See `tests.support.processes` and `tests.support.scheduling`."""
     mark_tests(items)
+    for item in items:
+        if "seeds" in getattr(item, "fixturenames", ()):
+            item.add_marker("long")
     longest_first(items)
 
 

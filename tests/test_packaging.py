@@ -61,7 +61,7 @@ def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedPro
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=600,
         check=False,
         env=ours | environment,
     )
@@ -150,6 +150,7 @@ def quick_compiler(directory: Path) -> Path:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_a_wheel_is_built_from_the_source_distribution(checkout: Path, wheel: Path) -> None:
     """It has all of the packages, the manual pages, documentation and samples; no generated C."""
     with zipfile.ZipFile(wheel) as archive:

@@ -30,7 +30,7 @@ class HandlerCalls:
     def __init__(self, name: str) -> None:
         self._name = name
         self._calls: deque[HandlerCall] = deque()
-        self._is_running = False
+        self._task: asyncio.Task[None] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._calls)
@@ -57,19 +57,16 @@ class HandlerCalls:
         Returns:
             The task; None if there is no call to make, or an earlier task makes it.
         """
-        if self._is_running or not self._calls:
+        if not self._calls or (self._task is not None and not self._task.done()):
             return None
-        self._is_running = True  # from now on, although the task begins later
-        return start_task(self._await_all())
+        self._task = start_task(self._await_all())
+        return self._task
 
     async def _await_all(self) -> None:
-        try:
-            while self._calls:
-                try:
-                    result = self._calls[0]()
-                    if inspect.isawaitable(result):
-                        await result
-                finally:
-                    self._calls.popleft()
-        finally:
-            self._is_running = False
+        while self._calls:
+            try:
+                result = self._calls[0]()
+                if inspect.isawaitable(result):
+                    await result
+            finally:
+                self._calls.popleft()

@@ -77,11 +77,11 @@ class CrossSite:
         """Refuse a page of another site where no credentials are checked.
 
         Raises:
-            Refusal: AccessControlAllowOrigin does not name the site, or the site may have the name
-                by which the browser asks.
+            Refusal: AccessControlAllowOrigin does not name the site, or the Host is no known name
+                of this host (DNS rebinding).
         """
         origin = request.headers.get("origin")
-        if not self._allows_all and not (origin and self._is_named(origin)):
+        if not self._allows_all and not self._is_named(origin or _own_origin(request)):
             self._refuse_unknown_name(request)
         if origin is not None and request.method != "OPTIONS" and not self._may_read(request):
             raise Refusal(

@@ -37,7 +37,7 @@ class Portions:
         in_each = 0 if expr is None else searches(expr)
         self.are_slices: Final = in_each > 0
         self.effort: Final = Allowance()
-        self._most: Final = max(1, most // (1 + in_each))
+        self._most: Final = max(1, most // (1 + in_each))  # to read a record is like a search
         self.size = self._most
 
     def test(self, found: Callable[[], _Found]) -> _Found | None:

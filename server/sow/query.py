@@ -40,10 +40,8 @@ from server.sow.table import RecordTable
 
 _READ_AT_ONCE: Final = 1000
 """Records that are read one by one in a slice."""
-_SORTABLE_AT_ONCE: Final = 1000
-"""Records that are tested at once where those that match are placed in an order, which is slow."""
 _ORDERED_AT_ONCE: Final = 250
-"""Records from which on a slice ends in which they are placed in an order, or taken out of it."""
+"""Rows from which on a slice ends that prepares rows to be sorted, or emits them in order."""
 _WARM_BLOCKS: Final = 16
 """Blocks in a slice, if hardly any of their records have to be parsed."""
 _NO_SNAPSHOT: Final = Snapshot(0, keep_all=False)
@@ -136,9 +134,11 @@ class Query(Iterator[list[Record]]):
         self._ordering: Final = (
             Ordering(spec.order_by, table.message_type) if spec.order_by else None
         )
-        by_column = BLOCK if self._ordering is None else _SORTABLE_AT_ONCE
+        in_blocks = (
+            BLOCK if self._ordering is None else BLOCK // 2
+        )  # to sort is slower than to test
         self._portions: Final = Portions(
-            self._expr, by_column if self._candidates is None else _READ_AT_ONCE
+            self._expr, in_blocks if self._candidates is None else _READ_AT_ONCE
         )
         self._test: Final = RecordTest(table, self._expr, restricted, self._portions.effort)
         self._is_wanted: Final = self._test if self._part is None else self._part.only(self._test)
@@ -256,8 +256,9 @@ class Query(Iterator[list[Record]]):
                 self._snapshot.passed(first)
                 rows += found.rows
                 saved += found.saved
-                if self._portions.are_slices or len(rows) >= enough:
+                if self._portions.are_slices or len(rows) + len(saved) >= enough:
                     yield _Piece(rows, saved)
+                    blocks = parsed = unread = 0
                     rows, saved = list[int](), list[tuple[int, Record]]()
             blocks += 1
             parsed += unread

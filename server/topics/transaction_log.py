@@ -14,7 +14,8 @@ such instances both are the same.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from amperage.wire.bookmarks import client_hash
@@ -153,6 +154,7 @@ class TransactionLog:
         self._mender: Mender | None = None
         self._damaged: list[int] = []  # found before there was one
         self._holds_taken = 0
+        self._behind_removal: list[Callable[[], None]] | None = None  # None: none is under way
 
     def records(self, message_type: str, name: str) -> bool:
         """Whether what is published to a topic is recorded.
@@ -396,22 +398,38 @@ class TransactionLog:
     ) -> None:
         """Have the helper find a bookmark, and keep all files until `then` has been called.
 
-        Otherwise the file that has been found could be removed before the caller holds it.
+        Otherwise the file that has been found could be removed before the caller holds it. While
+        one is being removed, no search begins.
         """
-        first = self.journal.first_txid
-        release = self.hold(lambda: first, f"search for a bookmark of session {client}")
 
-        def found(place: Place) -> None:
-            try:
-                if self.journal.first_txid == first:
+        def begin() -> None:
+            if self._behind_removal is not None:
+                self._behind_removal.append(begin)
+                return
+            first = self.journal.first_txid
+            release = self.hold(lambda: first, f"search for a bookmark of session {client}")
+
+            def found(place: Place) -> None:
+                try:
                     then(place)
-                else:  # the removal of a file had begun before
-                    self._search(client, request, not_found, now, then)
-            finally:
-                release()
+                finally:
+                    release()
 
-        steps = self._resolving(request, not_found, now)
-        self.when_durable(lambda: self._helper.do_in_pieces(client, steps, found))
+            steps = self._resolving(request, not_found, now)
+            self._helper.do_in_pieces(client, steps, found)
+
+        self.when_durable(begin)
+
+    @contextmanager
+    def removing(self) -> Iterator[None]:
+        """Have searches for bookmarks wait while the oldest file of the log is being removed."""
+        waiting = self._behind_removal = []
+        try:
+            yield
+        finally:
+            self._behind_removal = None
+            for begin in waiting:
+                begin()
 
     def damaged(self, txid: int) -> None:
         """Take note of an entry that cannot be read though it had been on stable storage."""
@@ -445,6 +463,8 @@ class TransactionLog:
             return (yield from self.journal.resolving(request, not_found, now))
         except BookmarkError as error:
             return error
+        except JournalUnreadable as error:
+            return BookmarkError(f"the transaction log cannot be read: {error}")
         except OSError as error:
             return BookmarkError(f"the transaction log cannot be read: {reason(error)}")
 

@@ -172,7 +172,8 @@ class JournalKeeping:
         for deed in Deed:
             self._marks.pop((deed, file.number), None)
         self._said_waiting.discard(file.number)
-        await self._do(Deed.REMOVE, file, self._journal.remove)
+        with self._transaction_log.removing():
+            await self._do(Deed.REMOVE, file, self._journal.remove)
         return True
 
     def _is_needed(self, file: JournalFile) -> bool:

@@ -362,9 +362,9 @@ def test_browsers_use_a_known_name_where_nobody_logs_on(host: str, may: bool) ->
                     refuse(asked)
     guarded.refuse_foreign(request(host=host, user_agent="curl/7.88"))
     guarded.refuse_reader(request(host=host, user_agent="curl/7.88"))
-    CrossSite("*", OwnHosts(["plant"]), is_open=True).refuse_reader(
-        request(host=host, accept_language="en")
-    )
+    asked = request(host=host, accept_language="en")
+    CrossSite("*", OwnHosts(["plant"]), is_open=True).refuse_reader(asked)
+    CrossSite(f"http://{re.escape(host)}", OwnHosts(["plant"]), is_open=True).refuse_reader(asked)
 
 
 FORGEABLE = [

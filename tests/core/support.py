@@ -189,12 +189,8 @@ class Core:
 
     def wait_for_helper(self) -> None:
         """Do what a helper thread asks for, as soon as it does."""
-        self.take_from_helper()()
+        self._posted.get(timeout=WAIT_SECONDS)()
         self.engine.flush()
-
-    def take_from_helper(self) -> Callable[[], None]:
-        """Wait for what a helper thread asks for, and return it for the test to call."""
-        return self._posted.get(timeout=WAIT_SECONDS)
 
     def derive(self, *specs: ConflatedTopicSpec | ViewSpec) -> None:
         """Give the engine topics that are made from those, and have them made."""

@@ -96,10 +96,13 @@ def live_and_die(
         calls = chance.randrange(300) if chance.random() < 0.5 else None
         watch = Watch(shadows if power_fails else None, calls)
         text = elements.format(flush=chance.choice(("10us", "2ms")))
-        setter = Timer(chance.uniform(0.0, 1.5), clock.set, (chance.choice(_AHEAD),))
-        setter.start()
-        _live(directory, text, Prepared(watch, clock), check, work)
-        setter.join()
+        clock_step = Timer(chance.uniform(0.0, 1.5), clock.set, (chance.choice(_AHEAD),))
+        clock_step.start()
+        try:
+            _live(directory, text, Prepared(watch, clock), check, work)
+        finally:
+            clock_step.cancel()
+            clock_step.join()
         if power_fails and chance.random() < 0.7:
             fail_power(directory, shadows, chance)
 

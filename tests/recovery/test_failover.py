@@ -174,7 +174,7 @@ def replay(server: RunningServer, topic: str = "orders") -> list[bytes]:
 @pytest.mark.timeout(600)
 def test_either_instance_of_a_pair_may_die(tmp_path: Path, store: str, options: str | None) -> None:
     """Each message is consumed once and in order, and both instances end with all of them."""
-    chance = chance_of()
+    chance = chance_of(f"{store} {options}")
     expected = list(range(1, MESSAGES + 1))
     with cluster(tmp_path, PAIR) as pair:
         for one, other in (("A", "B"), ("B", "A")):  # so that one always has what the other lacks

@@ -187,6 +187,7 @@ def test_a_bookmark_of_one_instance_leads_to_the_same_place_at_the_other(tmp_pat
                 assert found == marks[place + 1 :]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_catching_up_is_interrupted_again_and_again(tmp_path: Path) -> None:
     """Either is killed while one without any messages gets them; they go on from there."""

@@ -134,7 +134,7 @@ def is_empty(instance: Instance) -> bool:
 @pytest.mark.timeout(600)
 def test_each_job_is_done_and_none_is_left(tmp_path: Path, name: str) -> None:
     """Some more than once: how many is printed."""
-    chance, topology = chance_of(), TOPOLOGIES[name]
+    chance, topology = chance_of(name), TOPOLOGIES[name]
     with (
         cluster(tmp_path, topology, elements=QUEUE, preallocated=1) as instances,
         small_disks(instances) as disks,

@@ -330,7 +330,7 @@ def _progress(publisher: MovingPublisher) -> str:
 @pytest.mark.timeout(900)
 def test_everything_gets_everywhere(tmp_path: Path, topology: Topology) -> None:
     """See above."""
-    chance = chance_of()
+    chance = chance_of(topology.name)
     with (
         cluster(tmp_path, topology, elements=_RECORDS, topics=TOPICS, preallocated=1) as instances,
         small_disks(instances) as disks,

@@ -25,6 +25,9 @@ ROWS: Final = 40
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
+_used_by: Final[dict[int, float]] = {}
+"""By the process of a server, what is known to have been used by it."""
+
 _Table = dict[str, list[float]]
 _tables: Final[dict[str, _Table]] = {"files": {}, "fixtures": {}, "waits": {}}
 """By the name of the table, the rows: how often, seconds, seconds of a processor."""
@@ -48,10 +51,12 @@ def spending(table: str, row: str) -> Iterator[None]:
 
 
 def note_server(pid: int) -> None:
-    """Take note of what a server has used, which is about to end."""
+    """Take note of what a server has used so far; it is about to be sent a signal."""
     with suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        note("waits", "servers, whatever they do", 0.0, sum(map(int, fields[11:13])) / _TICKS)
+        used = sum(map(int, fields[11:13])) / _TICKS
+        note("waits", "servers, whatever they do", 0.0, used - _used_by.get(pid, 0.0))
+        _used_by[pid] = used
 
 
 class Times:
@@ -60,8 +65,8 @@ class Times:
     def __init__(self) -> None:
         self._begun = time.monotonic()
         time.sleep = _measured(time.sleep, "waits", "sleeps, also those of the rows below")
-        subprocess.Popen.wait = _measured(  # type: ignore[method-assign]
-            subprocess.Popen.wait, "waits", "programs, until they end"
+        subprocess.Popen.communicate = _measured(  # type: ignore[method-assign]
+            subprocess.Popen.communicate, "waits", "programs, until they end"
         )
 
     @pytest.hookimpl(wrapper=True)
