@@ -32,7 +32,7 @@ ELEMENTS = """
 QUICK = ELEMENTS.format(flush="1ms")
 SLOW = ELEMENTS.format(flush="1s")  # only the first commit is made at once
 LOST = 20
-ATTEMPTS = 20
+ATTEMPTS = 60
 BACKLOG = "max_backlog=1000"
 
 
