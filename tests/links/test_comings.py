@@ -66,12 +66,14 @@ def test_nothing_is_kept_of_links_that_have_gone(network: Network) -> None:
     try:
         reconnect(network, a, b)
         network.settle()
+        gc.collect()
         before, _ = tracemalloc.get_traced_memory()
         for _ in range(FLAPS):
             reconnect(network, a, b)
             network.settle()
             a.events.clear()
             b.events.clear()
+        gc.collect()
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
