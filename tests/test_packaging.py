@@ -126,7 +126,8 @@ def take_compiled(unpacked: Path) -> None:
     built = unpacked / "build" / f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
     for package in ("amperage", "server"):
         for path in (ROOT / package).rglob("*.c"):
-            shutil.copy2(path, unpacked / path.relative_to(ROOT))
+            # Written now: Cython writes what is older than its own files, too, which may be new here.
+            shutil.copyfile(path, unpacked / path.relative_to(ROOT))
         for path in (ROOT / package).rglob("*.so"):
             target = built / path.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)

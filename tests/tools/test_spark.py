@@ -179,7 +179,7 @@ def test_the_first_message_that_is_not_valid_json_is_warned_of_and_published(
     publish = ("publish", *at, "-topic", "chaos", "-file", str(file))
     code, said, complaint = spark(*publish)
     assert (code, said[:29]) == (0, "total messages published: 3 (")
-    warning = "spark publish: warning: message 2 is not valid JSON; "
+    warning = "spark publish: warning: message 2 is not valid JSON. "
     assert complaint.startswith(warning)
     assert complaint.endswith(': {"id":2\n')
     assert complaint.count("\n") == 1

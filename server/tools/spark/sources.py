@@ -160,10 +160,10 @@ def warn_of_invalid_json(batches: Batches, warn: Callable[[str], object]) -> Bat
     for batch in batches:
         for number, message in enumerate(batch, count + 1):
             if not _is_json(message):
-                shown = message[:_BODY_SHOWN].decode("utf-8", "replace")
+                shown = ascii(message[:_BODY_SHOWN].decode("utf-8", "replace"))[1:-1]
                 warn(
-                    f"message {number} is not valid JSON; it is published as it is, but keys and"
-                    f" filters may not find its fields: {shown}"
+                    f"message {number} is not valid JSON. Where the server takes it as it is, keys"
+                    f" and filters may not find its fields: {shown}"
                 )
                 yield batch
                 yield from batches
