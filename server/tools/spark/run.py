@@ -21,6 +21,7 @@ from amperage.client import (
     NotEntitledError,
     StoredMessage,
 )
+from server.events.template import printable
 from server.tools.spark.connection import connect, explain, server_uris
 from server.tools.spark.formats import Render, as_json, compile_format, has_tag
 from server.tools.spark.options import Settings, UsageError
@@ -48,8 +49,7 @@ class _Refusals:
     def take(self, message: StoredMessage, error: CommandError) -> None:
         """Count a message, and keep the reason if it is one of the first."""
         if self.count < _REFUSALS_SHOWN:
-            body = message.body[:80].decode("utf-8", "replace")
-            self._reasons.append(f"refused: {explain(error)}: {body}")
+            self._reasons.append(f"refused: {explain(error)}: {printable(message.body[:80])}")
         self.count += 1
 
     def raise_any(self) -> None:

@@ -11,6 +11,7 @@ from typing import BinaryIO, Final, Protocol
 import msgspec
 
 from amperage.client.limits import LARGEST_BODY
+from server.events.template import printable
 
 _READ_SIZE: Final = 256 * 1024
 _ZIP_BATCH: Final = 256
@@ -160,7 +161,7 @@ def warn_of_invalid_json(batches: Batches, warn: Callable[[str], object]) -> Bat
     for batch in batches:
         for number, message in enumerate(batch, count + 1):
             if not _is_json(message):
-                shown = ascii(message[:_BODY_SHOWN].decode("utf-8", "replace"))[1:-1]
+                shown = printable(message[:_BODY_SHOWN])
                 warn(
                     f"message {number} is not valid JSON. Where the server takes it as it is, keys"
                     f" and filters may not find its fields: {shown}"
