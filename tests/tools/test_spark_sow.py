@@ -87,8 +87,10 @@ def test_a_topic_without_records_is_told(at: list[str]) -> None:
         (
             b'{"id":4}\ngarbage\n{"id":5}\n',
             2,
-            r"spark publish: warning: message 2 is not valid JSON\..*: garbage\n"
-            r"spark publish: refused: .*: garbage\nspark publish: 1 message was refused\n",
+            (
+                r"spark publish: warning: message 2 is not valid JSON\..*: garbage\n"
+                r"spark publish: refused: .*: garbage\nspark publish: 1 message was refused\n"
+            ),
         ),
         (
             b"garbage 1\n" + b'{"id":6}\n' * 500 + b"garbage 2\n" * 600,
