@@ -6,8 +6,10 @@ empty text, which becomes NULL.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -125,9 +127,29 @@ _LARGE: Final = 1_000_000
 def warm_up() -> None:
     """Let Arrow do what it does only once: not in the midst of a query.
 
-    With its first array it imports pandas, and its first large one takes memory from the system.
+    With its first array it imports pandas where that is installed, which no server uses: that takes
+    as long as the rest of a start, and 40 MB. Its first large array takes memory from the system.
     """
-    text_array(("x" * _LARGE, "", None))
+    with _Hidden("pandas"):
+        text_array(("x" * _LARGE, "", None))
+
+
+class _Hidden(MetaPathFinder):
+    """Lets a module seem not to be installed, unless it has been imported."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        sys.meta_path.insert(0, self)
+
+    def __exit__(self, *_: object) -> None:
+        sys.meta_path.remove(self)
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """See `MetaPathFinder`."""
+        if name == self._name:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 def column_of(values: Sequence[Value]) -> Column:

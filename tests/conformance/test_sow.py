@@ -311,3 +311,12 @@ def test_a_client_that_leaves_takes_its_query_along(server: RunningServer) -> No
     leaver.send({"c": "sow", "cid": "1", "t": "^.*$"})
     leaver.socket.close()
     assert len(ids(server)) == 7
+
+
+def test_queries_do_without_pandas(server: RunningServer) -> None:
+    """Arrow imports it with its first array, where it is installed: most of the time of a start."""
+    pytest.importorskip("pandas")
+    assert ids(server, filter="/side = 'B'") == [2, 4, 6]
+    maps = Path(f"/proc/{server.process.pid}/maps").read_text()
+    assert "pyarrow" in maps
+    assert "pandas" not in maps
