@@ -23,6 +23,8 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[1]
 DIRECTORY: Final = ROOT / "build" / "test-long"
 STATE: Final = DIRECTORY / "state.json"
+_TEST_SECONDS: Final = 3_600
+"""How long one test may take: some have minutes of work, which a busy machine does in many more."""
 
 
 @dataclass
@@ -65,6 +67,7 @@ def run_round(number: int, seed: int) -> bool:
     command = (
         *(sys.executable, "-m", "pytest", "-n", "auto", "--long", "-m", "long or hypothesis"),
         f"--hypothesis-seed={seed}",
+        f"--timeout={_TEST_SECONDS}",
     )
     environment = os.environ | {"AMPERAGE_SEED": str(seed)}
     for name in ("CI", "PYTHONDONTWRITEBYTECODE"):  # in CI, hypothesis makes the same examples

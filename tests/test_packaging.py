@@ -26,7 +26,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from amperage.forms import COMPILED, LIBRARY
+from amperage.forms import COMPILED, LIBRARY, compiled_trouble
 from config_schema.version import VERSION
 from tests.support.packages import PACKAGES
 from tests.support.server import COMMAND, RunningServer, free_port, wait_until_started
@@ -123,10 +123,11 @@ def wheel(
 
 def take_compiled(unpacked: Path) -> None:
     """Put what this checkout was compiled to where a build of the sources would put it."""
+    assert compiled_trouble(ROOT) == ""
     built = unpacked / "build" / f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
     for package in ("amperage", "server"):
         for path in (ROOT / package).rglob("*.c"):
-            # Written now: Cython writes what is older than its own files, too, which may be new here.
+            # Written now: Cython writes again what is older than its own files, which may be new.
             shutil.copyfile(path, unpacked / path.relative_to(ROOT))
         for path in (ROOT / package).rglob("*.so"):
             target = built / path.relative_to(ROOT)

@@ -283,8 +283,9 @@ class Database:
             self.connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             # Before WAL mode: afterwards the header would stay in the write-ahead log until a
             # checkpoint, and nothing could tell from the file itself what it is.
-            self.connection.execute(f"PRAGMA application_id = {layout.APPLICATION_ID}")
-            self.connection.execute(f"PRAGMA user_version = {layout.FORMAT}")
+            with self.transaction():  # a file with only one of them would be refused ever after
+                self.connection.execute(f"PRAGMA application_id = {layout.APPLICATION_ID}")
+                self.connection.execute(f"PRAGMA user_version = {layout.FORMAT}")
         elif self._pragma("application_id") != layout.APPLICATION_ID:
             raise ForeignDatabaseError("it has not been made by this program")
         elif (version := self._pragma("user_version")) != layout.FORMAT:
