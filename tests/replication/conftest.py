@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.chances import GIVEN_SEED
 
-SCHEDULES: Final = 8
+SCHEDULES: Final = 4
 """Schedules of each kind. They are the same in each run that is given no seed."""
 
 

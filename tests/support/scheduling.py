@@ -27,7 +27,7 @@ _WITHOUT_SPARK: Final = (
     "tests/pipeline/test_view_stages.py",
 )
 
-_EACH_ALONE: Final = (
+_OWN_SPARK: Final = (
     "tests/pipeline/test_cluster.py::test_executors",
     "tests/pipeline/test_connect.py",
     "tests/pipeline/test_credentials.py::test_no_password",
@@ -35,7 +35,13 @@ _EACH_ALONE: Final = (
     "tests/pipeline/test_export_follow.py::test_a_table_is_right",
     "tests/pipeline/test_found_by_spark.py",
     "tests/pipeline/test_queue_stream.py::test_drivers_that_are_killed",
+    "tests/pipeline/test_session.py",
     "tests/pipeline/test_speculation.py",
+)
+"""These start Sparks of their own, one after the other: Spark gives up a Python process that has not
+begun after 10 seconds, which is soon where many Sparks start at once."""
+
+_EACH_ALONE: Final = (
     "tests/recovery/test_failover.py",
     "tests/recovery/test_kills.py",
     "tests/recovery/test_letter_kills.py",
@@ -43,7 +49,7 @@ _EACH_ALONE: Final = (
     "tests/recovery/test_replaced_instances.py",
     "tests/recovery/test_replication_faults.py",
 )
-"""These take long, all of a file together, and share nothing; Sparks are those of their own."""
+"""These take long, all of a file together, and share nothing."""
 
 _FIRST: Final = (_TOGETHER, "tests/test_packaging.py", "tests/recovery/", "tests/soak/")
 """What takes longest begins first, so that no process is left with it in the end."""
@@ -55,6 +61,8 @@ class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(_EACH_ALONE):
             return nodeid
+        if nodeid.startswith(_OWN_SPARK):
+            return "Sparks of their own"
         if nodeid.startswith(_TOGETHER) and not nodeid.startswith(_WITHOUT_SPARK):
             return _TOGETHER
         return nodeid.partition("::")[0]
