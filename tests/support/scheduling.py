@@ -38,8 +38,8 @@ _OWN_SPARK: Final = (
     "tests/pipeline/test_session.py",
     "tests/pipeline/test_speculation.py",
 )
-"""These start Sparks of their own, one after the other: Spark gives up a Python process that has not
-begun after 10 seconds, which is soon where many Sparks start at once."""
+"""These start Sparks of their own, one after the other: Spark gives up a Python process that has
+not begun after 10 seconds, which is soon where many Sparks start at once."""
 
 _EACH_ALONE: Final = (
     "tests/recovery/test_failover.py",
