@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 ROUNDS ?= 60
+MUTANTS ?= 300
 CONFIG ?= sample_configs/first_message.xml
 BIN    := .venv/bin
 
@@ -16,7 +17,7 @@ PIP        := $(BIN)/pip install --disable-pip-version-check --editable
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: run server install check test alltests test-times test-long lint bench docs pages client help clean
+.PHONY: run server install check test alltests test-times test-long test-mutants lint bench docs pages client help clean
 
 ## run: run a configuration (CONFIG=path/to/config.xml; a small sample without it)
 run: $(SERVER)
@@ -48,6 +49,11 @@ test-times: install
 ## test-long: run what is left to chance for ROUNDS=60 rounds, from SEED=n on; goes on if interrupted
 test-long: install
 	$(BIN)/python scripts/run_long_tests.py --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+
+## test-mutants: plant MUTANTS=300 defects, chosen by SEED=1, and tell which ones no test finds
+test-mutants: install
+	@$(BIN)/python -c 'import cosmic_ray' 2>/dev/null || $(PIP) --quiet '.[mutants]'
+	$(BIN)/python scripts/run_mutants.py --mutants $(MUTANTS) $(if $(SEED),--seed $(SEED))
 
 ## lint: run the checks of form, layers and types
 lint: install

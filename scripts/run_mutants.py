@@ -1,0 +1,162 @@
+"""Plants defects in the code, one at a time, and sees whether a test fails with each.
+
+    make test-mutants [MUTANTS=300] [SEED=1]
+
+cosmic-ray makes the mutants: an operator, a number or a condition is another one than it was. The
+seed chooses as many in each package of `AREAS`. They are planted in a copy of the checkout, where
+the tests of the area run as far as they start no processes; the message path runs as it is written.
+Survivors are printed in the end: a test is missing, or the mutant does the same as the code.
+
+Everything is in build/mutants/. Interrupted, a run goes on where it was; another seed, another
+number of mutants, or sources that have changed begin anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from hashlib import sha256
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+DIRECTORY: Final = ROOT / "build" / "mutants"
+COPY: Final = DIRECTORY / "checkout"
+PROGRAM: Final = Path(sys.executable).with_name("cosmic-ray")
+
+AREAS: Final[Mapping[str, Sequence[str]]] = {
+    "amperage/wire": ("wire", "transports", "core"),
+    "server/journal": ("journal",),
+    "server/sow": ("sow", "core"),
+    "server/queues": ("queues", "core"),
+    "server/replication": ("replication",),
+    "server/security": ("security", "admin"),
+    "server/expressions": ("expressions", "core"),
+}
+"""Packages, and the directories in tests/ whose tests are to notice."""
+
+_NOT_COPIED: Final = (".git", ".venv", ".*_cache", "build", "site", "__pycache__")
+_SECONDS: Final = 1_200.0
+"""How long the tests may take. What keeps them longer has been noticed."""
+
+_SAME: Final = ("%BitOr%", "%\\_Is\\_%", "%\\_IsNot\\_%", "core/Variable%")
+"""Operators whose mutants are the same as the code, mostly: of annotations, of objects that are
+compared by identity, of variables that there are none of."""
+
+_KEPT: Final = (
+    "core/ReplaceComparisonOperator_Is_IsNot",
+    "core/ReplaceComparisonOperator_IsNot_Is",
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Plant the mutants that are left; return 1 if any has survived."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
+    parser.add_argument("--mutants", type=int, default=300, help="how many (300)")
+    parser.add_argument("--seed", type=int, default=1, help="chooses them (1)")
+    options = parser.parse_args(arguments)
+    begin(f"{options.mutants} {options.seed} {source_digest()}")
+    in_each = -(-options.mutants // len(AREAS))
+    survivors = [one for area in AREAS for one in plant(area, in_each, options.seed)]
+    for change in survivors:
+        print(change)
+    print(f"survivors: {len(survivors)} of {in_each * len(AREAS)}")
+    return 1 if survivors else 0
+
+
+def source_digest() -> str:
+    """Return what tells the sources and tests of this checkout from others."""
+    digest = sha256()
+    for directory in ("amperage", "server", "tests"):
+        for path in sorted((ROOT / directory).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def begin(name: str) -> None:
+    """Make the copy, unless a run of that name is under way."""
+    mark = DIRECTORY / "name"
+    if mark.exists() and mark.read_text() == name:
+        return
+    shutil.rmtree(DIRECTORY, ignore_errors=True)
+    shutil.copytree(ROOT, COPY, ignore=shutil.ignore_patterns(*_NOT_COPIED), symlinks=True)
+    mark.write_text(name)
+
+
+def plant(area: str, count: int, seed: int) -> list[str]:
+    """Plant the mutants of an area that are left; return those that survive, as changes."""
+    name = area.replace("/", "-")
+    configuration, session = DIRECTORY / f"{name}.toml", DIRECTORY / f"{name}.sqlite"
+    if not session.exists():
+        paths = " ".join(f"tests/{directory}" for directory in AREAS[area])
+        command = f"{sys.executable} -m pytest -x -n 2 -p no:cacheprovider -m 'not process' {paths}"
+        configuration.write_text(
+            "[cosmic-ray]\n"
+            f"module-path = {json.dumps(area)}\n"
+            f"timeout = {_SECONDS}\n"
+            "excluded-modules = []\n"
+            f"test-command = {json.dumps(command)}\n"
+            'distributor.name = "local"\n'
+        )
+        call("baseline", configuration)
+        made = session.with_suffix(".new")
+        made.unlink(missing_ok=True)
+        call("init", configuration, made)
+        choose(made, count, random.Random(f"{seed} {area}"))
+        made.rename(session)
+    call("exec", configuration, session)
+    with closing(sqlite3.connect(session)) as database:
+        outcomes = database.execute("SELECT test_outcome, diff FROM work_results").fetchall()
+    survivors = [change for outcome, change in outcomes if outcome == "SURVIVED"]
+    print(f"{area}: {len(survivors)} of {len(outcomes)} survive", flush=True)
+    return survivors
+
+
+def call(command: str, *files: Path) -> None:
+    """Have cosmic-ray do something in the copy, where the message path runs as it is written."""
+    environment = os.environ | {"AMPERAGE_PURE": "1", "PYTHONPATH": str(COPY), "CI": "true"}
+    subprocess.run([PROGRAM, command, *files], cwd=COPY, env=environment, check=True)
+
+
+def choose(session: Path, count: int, chance: random.Random) -> None:
+    """Leave so many mutants in a session: each in another place, and one of those that are there.
+
+    Args:
+        session: the database of cosmic-ray, of which nothing has been done yet.
+        count: how many.
+        chance: chooses them.
+    """
+    with closing(sqlite3.connect(session)) as database, database:
+        for pattern in _SAME:
+            database.execute(
+                "DELETE FROM mutation_specs WHERE operator_name LIKE ? ESCAPE '\\'"
+                " AND operator_name NOT IN (?, ?)",
+                (pattern, *_KEPT),
+            )
+        rows = database.execute(
+            "SELECT module_path, start_pos_row, start_pos_col, operator_name, occurrence, job_id"
+            " FROM mutation_specs ORDER BY 1, 2, 3, 4, 5"
+        ).fetchall()
+        places = [list(group) for _, group in groupby(rows, key=lambda row: row[:3])]
+        chosen = [chance.choice(place)[-1] for place in chance.sample(places, count)]
+        _keep(database, chosen)
+
+
+def _keep(database: sqlite3.Connection, jobs: Iterable[str]) -> None:
+    database.execute("CREATE TEMPORARY TABLE kept (job_id)")
+    database.executemany("INSERT INTO kept VALUES (?)", [(job,) for job in jobs])
+    for table in ("mutation_specs", "work_items"):
+        database.execute(f"DELETE FROM {table} WHERE job_id NOT IN (SELECT job_id FROM kept)")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
