@@ -50,7 +50,7 @@ test-times: install
 test-long: install
 	$(BIN)/python scripts/run_long_tests.py --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
-## test-mutants: plant MUTANTS=300 defects, chosen by SEED=1, and tell which ones no test finds
+## test-mutants: mutation testing with MUTANTS=300 mutants, selected by SEED=1; resumes if interrupted
 test-mutants: install
 	@$(BIN)/python -c 'import cosmic_ray' 2>/dev/null || $(PIP) --quiet '.[mutants]'
 	$(BIN)/python scripts/run_mutants.py --mutants $(MUTANTS) $(if $(SEED),--seed $(SEED))

@@ -1,14 +1,14 @@
-"""Plants defects in the code, one at a time, and sees whether a test fails with each.
+"""Mutation testing: plants defects one at a time, and reports those that no test detects.
 
     make test-mutants [MUTANTS=300] [SEED=1]
 
-cosmic-ray makes the mutants: an operator, a number or a condition is another one than it was. The
-seed chooses as many in each package of `AREAS`. They are planted in a copy of the checkout, where
-the tests of the area run as far as they start no processes; the message path runs as it is written.
-Survivors are printed in the end: a test is missing, or the mutant does the same as the code.
+cosmic-ray generates the mutants: each replaces an operator, a number or a condition. The seed
+selects the same number in each package of `AREAS`. A copy of the checkout is mutated, and the
+area's tests without the mark `process` run there, with the message path interpreted. Survivors are
+printed as diffs at the end: either a test is missing, or the mutant is equivalent to the code.
 
-Everything is in build/mutants/. Interrupted, a run goes on where it was; another seed, another
-number of mutants, or sources that have changed begin anew.
+State is kept in build/mutants/. An interrupted run resumes; another seed, another number of mutants
+or changed sources start a new run.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ AREAS: Final[Mapping[str, Sequence[str]]] = {
     "server/security": ("security", "admin"),
     "server/expressions": ("expressions", "core"),
 }
-"""Packages, and the directories in tests/ whose tests are to notice."""
+"""Packages, and the directories in tests/ whose tests must detect their mutants."""
 
 _NOT_COPIED: Final = (".git", ".venv", ".*_cache", "build", "site", "__pycache__")
-_SECONDS: Final = 1_200.0
-"""How long the tests may take. What keeps them longer has been noticed."""
+_TIMEOUT_S: Final = 1_200.0
+"""The timeout of the tests. A mutant that exceeds it counts as detected."""
 
-_SAME: Final = ("%BitOr%", "%\\_Is\\_%", "%\\_IsNot\\_%", "core/Variable%")
-"""Operators whose mutants are the same as the code, mostly: of annotations, of objects that are
-compared by identity, of variables that there are none of."""
+_EQUIVALENT: Final = ("%BitOr%", "%\\_Is\\_%", "%\\_IsNot\\_%", "core/Variable%")
+"""Operators whose mutants are mostly equivalent: in annotations (`X | None`), in comparisons by
+identity, and of variables."""
 
 _KEPT: Final = (
     "core/ReplaceComparisonOperator_Is_IsNot",
@@ -59,7 +59,7 @@ _KEPT: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Plant the mutants that are left; return 1 if any has survived."""
+    """Run the remaining mutants; return 1 if any survived."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
     parser.add_argument("--mutants", type=int, default=300, help="how many (300)")
     parser.add_argument("--seed", type=int, default=1, help="chooses them (1)")
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def source_digest() -> str:
-    """Return what tells the sources and tests of this checkout from others."""
+    """Return a digest of the sources and tests of this checkout."""
     digest = sha256()
     for directory in ("amperage", "server", "tests"):
         for path in sorted((ROOT / directory).rglob("*.py")):
@@ -83,7 +83,7 @@ def source_digest() -> str:
 
 
 def begin(name: str) -> None:
-    """Make the copy, unless a run of that name is under way."""
+    """Copy the checkout, unless a run of that name is in progress."""
     mark = DIRECTORY / "name"
     if mark.exists() and mark.read_text() == name:
         return
@@ -93,7 +93,7 @@ def begin(name: str) -> None:
 
 
 def plant(area: str, count: int, seed: int) -> list[str]:
-    """Plant the mutants of an area that are left; return those that survive, as changes."""
+    """Run the remaining mutants of an area; return the survivors as diffs."""
     name = area.replace("/", "-")
     configuration, session = DIRECTORY / f"{name}.toml", DIRECTORY / f"{name}.sqlite"
     if not session.exists():
@@ -102,7 +102,7 @@ def plant(area: str, count: int, seed: int) -> list[str]:
         configuration.write_text(
             "[cosmic-ray]\n"
             f"module-path = {json.dumps(area)}\n"
-            f"timeout = {_SECONDS}\n"
+            f"timeout = {_TIMEOUT_S}\n"
             "excluded-modules = []\n"
             f"test-command = {json.dumps(command)}\n"
             'distributor.name = "local"\n'
@@ -122,21 +122,21 @@ def plant(area: str, count: int, seed: int) -> list[str]:
 
 
 def call(command: str, *files: Path) -> None:
-    """Have cosmic-ray do something in the copy, where the message path runs as it is written."""
+    """Run a command of cosmic-ray in the copy, with the message path interpreted."""
     environment = os.environ | {"AMPERAGE_PURE": "1", "PYTHONPATH": str(COPY), "CI": "true"}
     subprocess.run([PROGRAM, command, *files], cwd=COPY, env=environment, check=True)
 
 
 def choose(session: Path, count: int, chance: random.Random) -> None:
-    """Leave so many mutants in a session: each in another place, and one of those that are there.
+    """Select a random sample of a session's mutants, each in another place of the source.
 
     Args:
-        session: the database of cosmic-ray, of which nothing has been done yet.
-        count: how many.
-        chance: chooses them.
+        session: the database of cosmic-ray, before its first execution.
+        count: the size of the sample.
+        chance: the source of randomness.
     """
     with closing(sqlite3.connect(session)) as database, database:
-        for pattern in _SAME:
+        for pattern in _EQUIVALENT:
             database.execute(
                 "DELETE FROM mutation_specs WHERE operator_name LIKE ? ESCAPE '\\'"
                 " AND operator_name NOT IN (?, ?)",

@@ -125,17 +125,18 @@ _LARGE: Final = 1_000_000
 
 
 def warm_up() -> None:
-    """Let Arrow do what it does only once: not in the midst of a query.
+    """Run the one-time initialization of Arrow, so that no query pays for it.
 
-    With its first array it imports pandas where that is installed, which no server uses: that takes
-    as long as the rest of a start, and 40 MB. Its first large array takes memory from the system.
+    The first array makes Arrow import pandas if it is installed. A server does not use pandas, and
+    the import takes as long as the rest of the start, and 40 MB: it is blocked. The first large
+    array makes Arrow allocate memory from the system.
     """
-    with _Hidden("pandas"):
+    with _ImportBlocker("pandas"):
         text_array(("x" * _LARGE, "", None))
 
 
-class _Hidden(MetaPathFinder):
-    """Lets a module seem not to be installed, unless it has been imported."""
+class _ImportBlocker(MetaPathFinder):
+    """Makes a module appear as not installed, unless it is imported already."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -147,7 +148,7 @@ class _Hidden(MetaPathFinder):
         sys.meta_path.remove(self)
 
     def find_spec(self, name: str, *_: object) -> None:
-        """See `MetaPathFinder`."""
+        """Raise ModuleNotFoundError for the module; see `MetaPathFinder`."""
         if name == self._name:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
