@@ -1,1 +1,1 @@
-"""What every room may know: clock, log, limits, files, libraries, and a thread that helps."""
+"""Modules that all packages may import: clock, log, limits, files, libraries, helper thread."""

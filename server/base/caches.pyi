@@ -1,10 +1,10 @@
-"""Having the processor fetch what is needed next, while it does other things."""
+"""Prefetch of objects into the processor's caches, while it executes other code."""
 
 from collections.abc import Sequence
 
 def prefetch(objects: Sequence[object]) -> None:
-    """Have the beginnings of objects in the processor's caches soon.
+    """Prefetch the beginnings of objects into the processor's caches.
 
     Args:
-        objects: a list of them.
+        objects: a list of objects.
     """

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Having the processor fetch what is needed next, while it does other things."""
+"""Prefetch of objects into the processor's caches, while it executes other code."""
 
 
 def prefetch(list objects not None):

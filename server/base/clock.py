@@ -1,7 +1,7 @@
-"""Time as the core sees it: passed in, so that a test can drive it.
+"""The interface of clocks: a clock is passed in, so that a test can drive it.
 
-Two kinds of time are told apart by type. The wall clock is for what people and files read; it may
-be set at any moment, forward or back. Every duration, deadline and timeout is measured by the
+Two kinds of time have different types. The wall clock is for people and files; it may be set at any
+moment, forward or back. Every duration, deadline and timeout is measured by the
 steady clock, which is never set. Take a difference of two moments of one kind only.
 """
 
@@ -20,20 +20,20 @@ WallMicroseconds = NewType("WallMicroseconds", int)
 """A moment of the wall clock: microseconds since the Unix epoch."""
 
 ElapsedMicroseconds = NewType("ElapsedMicroseconds", int)
-"""Microseconds since some moment, by a clock that is never set."""
+"""Microseconds since some moment, measured by a clock that is never set."""
 
 MIN_STEP_S: Final = 0.5
-"""A wall clock that is off by less than this, in seconds, has not been set."""
+"""A difference of the wall clock below this, in seconds, does not count as a step."""
 
 
 class Timer(Protocol):
-    """Measures intervals and wakes the core up."""
+    """Measures intervals and schedules callbacks."""
 
     def steady(self) -> SteadySeconds:
         """Return the time of the steady clock, which goes on while the process is paused."""
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back once after `delay` seconds.
+        """Call a function once after `delay` seconds.
 
         Returns:
             A function that cancels the call; harmless once it has been made.
@@ -41,7 +41,7 @@ class Timer(Protocol):
 
 
 class Clock(Timer, Protocol):
-    """Measures intervals, and tells the time of the wall clock."""
+    """Measures intervals, and has the time of the wall clock."""
 
     def now(self) -> WallSeconds:
         """Return the wall-clock time."""

@@ -1,8 +1,8 @@
-"""Log entries that anybody outside can cause: for each of them, so many in a minute.
+"""A rate limit for log entries that any peer can cause: so many per peer and minute.
 
-Somebody who connects again and again and is refused would fill the log otherwise, and hide in it
-what others do. So entries are counted by who causes them. What is left out is counted, and that is
-said when the minute is over.
+A peer that connects again and again and is refused would otherwise fill the log, and hide the
+entries about others. So entries are counted by their cause. Suppressed entries are counted, and
+their number is logged when the minute is over.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from server.base.log import Log
 
 MOST: Final = 10
-"""Entries of one kind that one may cause in a minute."""
+"""Entries of one kind that one host or user may cause in a minute."""
 MINUTE: Final = 60.0
 _MOST_KNOWN: Final = 1_000
-"""Of more who cause entries in a minute, all further ones count as one."""
+"""Counts kept per minute; hosts and users beyond them share one count per kind of entry."""
 _OTHERS: Final = "others"
 
 
@@ -30,10 +30,10 @@ class _Count:
 
 
 class Complaints:
-    """Writes such entries.
+    """Writes rate-limited log entries.
 
     Args:
-        log: where they are written.
+        log: the log that they are written to.
         call_later: calls a function once, after some seconds.
     """
 
@@ -43,11 +43,11 @@ class Complaints:
         self._counts: dict[tuple[str, str], _Count] = {}
 
     def emit(self, message_id: str, who: str, /, **fields: object) -> bool:
-        """Write an entry, unless there have been many of its kind.
+        """Write an entry, unless there have been too many of its kind.
 
         Args:
             message_id: its id in the catalogue.
-            who: causes it: a host, a user.
+            who: its cause: a host, a user.
             fields: its fields.
 
         Returns:
@@ -75,11 +75,11 @@ class Complaints:
 
 
 def on_running_loop(seconds: float, call: Callable[[], None]) -> object:
-    """What calls later, for `Complaints` that are used on one event loop."""
+    """Call a function after some seconds, for `Complaints` that are used on one event loop."""
     return asyncio.get_running_loop().call_later(seconds, call)
 
 
 def host_of(address: str) -> str:
-    """The host of an address with a port."""
+    """Return the host of an address with a port."""
     host, colon, _ = address.rpartition(":")
     return host if colon else address

@@ -1,8 +1,8 @@
-"""Dictionaries that lead to any number of items by key, most of them to a single one.
+"""Multimaps: dictionaries with any number of items per key, mostly a single one.
 
-A dictionary for each key would take 232 bytes for one item, and a tuple 64, so a single one is
-there itself. A key that once had several items keeps a dictionary: it keeps their order, and lets
-go of any of them at once.
+A dictionary for each key would take 232 bytes for one item, and a tuple 64, so a single item is
+stored directly. A key that once had several items keeps a dictionary: that retains their order, and
+removes any of them in constant time.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ from typing import Protocol, TypeAlias, TypeVar
 
 _Key = TypeVar("_Key", bound=Hashable, contravariant=True)
 T = TypeVar("T", bound=Hashable)
-"""What keys lead to; it is no dictionary."""
+"""The type of items; it is no dictionary."""
 
 Crowd: TypeAlias = T | dict[T, None]
-"""The items of one key, in the order in which they came: the only one, or a dictionary of them."""
+"""The items of one key, in insertion order: the only one, or a dictionary of them."""
 
 
 class Crowds(Protocol[_Key, T]):
-    """What leads to items by key."""
+    """A mapping of keys to their items."""
 
     def get(self, key: _Key, /) -> Crowd[T] | None:
-        """Those of a key; None if there are none."""
+        """Return the items of a key; None if there are none."""
 
     def __getitem__(self, key: _Key, /) -> Crowd[T]:
-        """Those of a key."""
+        """Return the items of a key."""
 
     def __setitem__(self, key: _Key, crowd: Crowd[T], /) -> None:
-        """Give a key its items."""
+        """Set the items of a key."""
 
     def __delitem__(self, key: _Key, /) -> None:
-        """Leave a key without any."""
+        """Remove a key with its items."""
 
 
 def members(crowd: Crowd[T]) -> Collection[T]:
-    """The items of a key."""
+    """Return the items of a key as a collection."""
     return crowd if isinstance(crowd, dict) else (crowd,)
 
 
 def joined(crowd: Crowd[T] | None, item: T) -> Crowd[T]:
-    """Those of a key, and another item, which is there once however often it is added.
+    """Return the items of a key with another item, which is stored once however often it is added.
 
     Args:
-        crowd: those that there are, which become others; None for none.
+        crowd: the items so far, which may be changed in place; None for none.
         item: the item.
     """
     if crowd is None:
@@ -55,10 +55,10 @@ def joined(crowd: Crowd[T] | None, item: T) -> Crowd[T]:
 
 
 def left(crowd: Crowd[T] | None, item: T) -> Crowd[T] | None:
-    """Those of a key without one; None if there are no others.
+    """Return the items of a key without one; None if there are no others.
 
     Args:
-        crowd: those that there are, which become others; None for none.
+        crowd: the items so far, which may be changed in place; None for none.
         item: the item.
 
     Raises:
@@ -73,12 +73,12 @@ def left(crowd: Crowd[T] | None, item: T) -> Crowd[T] | None:
 
 
 def put(crowds: Crowds[_Key, T], key: _Key, item: T) -> None:
-    """Add an item to those of a key. See `joined`."""
+    """Add an item to a key. See `joined`."""
     crowds[key] = joined(crowds.get(key), item)
 
 
 def take(crowds: Crowds[_Key, T], key: _Key, item: T) -> None:
-    """Take an item from those of a key.
+    """Remove an item from a key.
 
     Raises:
         KeyError: the key does not have it.

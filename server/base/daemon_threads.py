@@ -1,9 +1,9 @@
 """Threads for calls that may never return, such as those that wait for a network file system.
 
 Python waits for the threads of a `ThreadPoolExecutor` when an event loop is closed, and once more
-when the process ends: one call that does not return, and the process does not end. These are not
-waited for. So they are for questions only, such as what a file says, never for work that has to be
-complete.
+when the process ends: one call that does not return keeps the process from ending. Python does not
+wait for the threads of this module. So they are for reads only, such as of a file's content, never
+for work that has to be complete.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _IDLE_SECONDS: Final = 10.0
 
 
 class DaemonThreads(ThreadPoolExecutor):
-    """An executor whose threads nobody waits for. An event loop can have it as its default.
+    """An executor whose threads are not waited for. An event loop can have it as its default.
 
     Args:
-        most: how many threads there may be; they begin when they are needed, and end when idle.
-        name: what their names begin with.
+        most: the maximum number of threads; they start when they are needed, and end when idle.
+        name: the name of the threads.
     """
 
     def __init__(self, most: int, name: str) -> None:
-        super().__init__(most, name)  # which begins no thread: that is up to `submit`
+        super().__init__(most, name)  # which starts no thread: `submit` does
         self._most: Final = most
         self._name: Final = name
         self._calls: deque[Callable[[], None]] = deque()
@@ -64,7 +64,7 @@ class DaemonThreads(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - Executor's
-        """Take no more calls. Those that are under way are not waited for, others not begun."""
+        """Take no more calls. Calls in progress are not waited for, others are not begun."""
         with self._changed:
             self._is_closed = True
             self._calls.clear()
@@ -75,7 +75,7 @@ class DaemonThreads(ThreadPoolExecutor):
             call()
 
     def _next(self) -> Callable[[], None] | None:
-        """The next call; None if the thread is to end."""
+        """Wait for the next call and return it; None if the thread is to end."""
         with self._changed:
             self._idle += 1
             self._changed.wait_for(lambda: self._calls or self._is_closed, _IDLE_SECONDS)

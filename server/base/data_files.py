@@ -19,14 +19,14 @@ _SOMEBODY: Final = "another process"
 
 
 class FileInUseError(Exception):
-    """Another process has a file or a directory. The text says which process."""
+    """Another process has locked a file or a directory. The text names the process."""
 
 
 def lock(descriptor: int) -> None:
-    """Make this process the only one that has a file or a directory, until it is closed.
+    """Lock a file or a directory for this process alone, until it is closed.
 
     Raises:
-        FileInUseError: another one has it; the text says who.
+        FileInUseError: another process has it; the text names the process.
         OSError: the file system has no locks.
     """
     try:
@@ -44,7 +44,7 @@ def free_name(path: Path) -> Path:
 
 
 def _holder(descriptor: int) -> str:
-    """Who has the lock of a file, in words; what other containers and machines do is not told."""
+    """Return the holder of a file's lock as text; other containers and machines are not named."""
     found = os.fstat(descriptor)
     place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
     try:
@@ -66,7 +66,7 @@ def _program(process: str) -> str:
 
 
 def version_mismatch(found: int, known: int) -> str:
-    """Say why a file cannot be read that is whole, and of another version of its format.
+    """Return the reason why an intact file with another version of its format cannot be read.
 
     Args:
         found: the version that the file has.

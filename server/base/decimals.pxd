@@ -1,5 +1,5 @@
 # cython: language_level=3, cdivision=True
-"""Numbers as they stand in texts: decimal digits."""
+"""Numbers as decimal digits of texts."""
 
 from libc.stdint cimport uint8_t, uint64_t
 
@@ -17,7 +17,7 @@ cdef inline Py_ssize_t count_decimals(uint64_t value) noexcept nogil:
 
 
 cdef inline uint8_t *put_decimals(uint8_t *to, uint64_t value) noexcept nogil:
-    """Write a number; what follows it."""
+    """Write a number; return the address behind its last digit."""
     cdef Py_ssize_t count = count_decimals(value), place = count
     while place:
         place -= 1

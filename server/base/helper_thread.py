@@ -1,7 +1,7 @@
-"""A thread for reading that takes long, which the engine's thread has no time for.
+"""A thread for long reads, which would block the engine's thread.
 
-There is one for all clients, so what takes very long is done in pieces, and clients take turns: of
-each there is one piece at most among those that wait for the thread.
+One thread serves all clients, so very long work is done in pieces, and clients take turns: each has
+at most one piece in the queue of the thread.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ _Work: TypeAlias = tuple[Generator[None, None, Any], Callable[[Any], None]]
 
 
 class HelperThread:
-    """Does one thing after the other; it touches no state of the engine.
+    """Executes pieces of work one after the other; it touches no state of the engine.
 
     Args:
-        post: has a call made on the engine's thread.
-        name: of the thread.
+        post: schedules a call on the engine's thread.
+        name: the name of the thread.
     """
 
     def __init__(self, post: Callable[[Callable[[], None]], None], name: str) -> None:
         self._post = post
         self._executor = ThreadPoolExecutor(1, name)
         self._lock = Lock()
-        self._waiting: dict[int, deque[_Work]] = {}  # by owner, what is under way first
+        self._waiting: dict[int, deque[_Work]] = {}  # by owner, the work in progress first
 
     def do(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
-        """Have something done on the thread.
+        """Schedule work on the thread.
 
         Args:
-            work: what is to be done; it must not raise.
-            then: called on the engine's thread with what that gives.
+            work: the work; it must not raise.
+            then: called on the engine's thread with the result.
         """
 
         def run() -> None:
@@ -49,10 +49,10 @@ class HelperThread:
     def do_in_pieces(
         self, owner: int, work: Generator[None, None, _T], then: Callable[[_T], None]
     ) -> None:
-        """Have something done on the thread that may take very long.
+        """Schedule work on the thread that may take very long.
 
         Args:
-            owner: whose work it is; its works are done one after the other.
+            owner: the id of the work's owner; the works of an owner are done one after the other.
             work: yields after each piece, and returns the result; it must not raise.
             then: called on the engine's thread with the result.
         """
@@ -64,7 +64,7 @@ class HelperThread:
             self._executor.submit(self._do_piece, owner)
 
     def _do_piece(self, owner: int) -> None:
-        """Do the next piece of an owner's work, and have the one after that wait."""
+        """Do the next piece of an owner's work, and queue the one after that."""
         work, then = self._waiting[owner][0]
         has_more = True
         try:
@@ -82,5 +82,5 @@ class HelperThread:
                 self._executor.submit(self._do_piece, owner)
 
     def close(self) -> None:
-        """Wait for what is being done; what has not begun is not done any more."""
+        """Wait for the piece in progress; cancel pieces that have not begun."""
         self._executor.shutdown(cancel_futures=True)

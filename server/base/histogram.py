@@ -1,4 +1,4 @@
-"""How values are distributed, by powers of two: counted at the cost of one addition."""
+"""A histogram by powers of two: counting a value costs one addition."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Histogram:
     Written by one thread; others may read it at any time, and see each number a moment late.
 
     Attributes:
-        counts: how many there were in each range; range n has the numbers from 2**(n - 1) up to,
-            and without, 2**n, and range 0 the zeros. What is beyond all ranges is in the last one.
+        counts: the number of values per range; range n has the numbers from 2**(n - 1) up to, and
+            without, 2**n, and range 0 the zeros. The last one also has numbers beyond all ranges.
         total: the sum of all numbers.
-        least: the smallest of them; None as long as there is none.
-        most: the largest of them.
+        least: the smallest number; None as long as there is none.
+        most: the largest number.
     """
 
     __slots__ = ("counts", "least", "most", "total")
@@ -29,7 +29,7 @@ class Histogram:
         self.most = 0
 
     def add(self, number: int, times: int = 1) -> None:
-        """Count a number, which is not below 0, so many times."""
+        """Count a number, which must not be negative, `times` times."""
         self.counts[min(number.bit_length(), _RANGES)] += times
         self.total += number * times
         if self.least is None or number < self.least:

@@ -1,7 +1,7 @@
-"""Letting go of much, a little at a time.
+"""Lazy free: frees large dictionaries incrementally, so that no slice pays for all of it.
 
-What has been made for a client, such as a hundred thousand groups, takes long to be freed, and
-would be freed in one go with the last reference to it.
+A client's data, such as a hundred thousand groups, takes long to free, and would be freed at once
+with the last reference to it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import MutableMapping
 from typing import Any, Final
 
 _AT_ONCE: Final = 1000
-"""Entries that are let go of in a slice."""
+"""Entries that are freed per slice."""
 
 
 class LettingGo:
-    """Empties dictionaries that nobody needs any more.
+    """Empties dictionaries that are not used any more.
 
     Args:
-        client: the name of whose they were.
+        client: the name of the client that they belonged to.
         contents: the dictionaries.
     """
 
@@ -27,11 +27,11 @@ class LettingGo:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`."""
+        """The client, and the kind of work. See `Sliced.doing`."""
         return self._client, "letting go"
 
     def step(self) -> bool:
-        """See `Sliced.step`."""
+        """Free some entries. See `Sliced.step`."""
         contents = self._contents
         if contents:
             some = contents[-1]

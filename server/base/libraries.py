@@ -12,11 +12,11 @@ from typing import Any
 
 
 class LibraryError(ValueError):
-    """A library cannot be loaded. The text names it and says why."""
+    """A library cannot be loaded. The text names it, and the reason."""
 
 
 def load_library(library: str) -> ModuleType:
-    """Load a library.
+    """Load a library, and return its module.
 
     Args:
         library: the name of an importable module (`acme.feeds`), or the path of a Python file
@@ -29,12 +29,12 @@ def load_library(library: str) -> ModuleType:
 
 
 def load_entry_point(library: str, name: str, arguments: str) -> Callable[..., Any]:
-    """Load a library, and find the function that makes what the library is for.
+    """Load a library, and return its factory function.
 
     Args:
         library: as for `load_library`.
         name: the function's name.
-        arguments: its arguments as one would write them, for the error.
+        arguments: its arguments as in a call, for the error.
 
     Raises:
         LibraryError: the library cannot be loaded, or has no such function.
@@ -46,7 +46,7 @@ def load_entry_point(library: str, name: str, arguments: str) -> Callable[..., A
 
 
 def is_file(library: str) -> bool:
-    """Whether a library is named as a file, and not as a module to import."""
+    """Return whether a library is named as a file, and not as a module to import."""
     return library.endswith((".py", ".so")) or "/" in library
 
 
@@ -80,7 +80,7 @@ def _load_file(library: str) -> ModuleType:
 
 
 def explain(error: BaseException) -> str:
-    """Say what went wrong, and in which line if the library itself raised it."""
+    """Return the error as text, with its file and line if the library itself raised it."""
     if isinstance(error, ImportError | SyntaxError):
         return str(error)
     trace = error.__traceback__

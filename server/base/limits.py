@@ -1,7 +1,7 @@
-"""The limits of what one client may make the server do: docs/limits.md has all of them in a table.
+"""Limits on the resources that one client may use; docs/limits.md has all of them in a table.
 
-They protect the other clients, and are far from what clients do that mean well. The limits of what
-waits for clients are set by the configuration (server/subscriptions/capacity.py).
+They protect the other clients, and are far beyond the use by well-behaved clients. The limits of
+output buffers are set by the configuration (server/subscriptions/capacity.py).
 
 Source: AMPS User Guide, Slow Client Management and Capacity Limits.
 """
@@ -12,61 +12,61 @@ import resource
 from typing import Final
 
 LOGON_SECONDS: Final = 10.0
-"""How long a connection may be there before its logon, or its first command instead of one."""
+"""Time that a connection has for its logon, or for a first command in place of a logon."""
 
 MOST_CONNECTIONS_BEFORE_LOGON: Final = 5_000
-"""Connections that have not logged on; they take half of the process's descriptors at most."""
+"""Connections that have not logged on; they use at most half of the process's descriptors."""
 
 MOST_HEADER_BEFORE_LOGON: Final = 64 * 1024
 """Bytes of a header. That of a logon holds names and a password, which may be a token."""
 
 MOST_FRAME_BEFORE_LOGON: Final = 1024 * 1024
-"""Bytes that are kept of an unfinished frame."""
+"""Bytes retained of an unfinished frame."""
 
 MOST_UNFINISHED_BEFORE_LOGON: Final = 64 * 1024 * 1024
-"""Bytes that are kept of the unfinished frames of all connections that have not logged on."""
+"""Bytes retained of the unfinished frames of all connections that have not logged on."""
 
 MOST_HEADER: Final = 1024 * 1024
 """Bytes of a header: its longest parts have limits of their own."""
 
 MOST_QUERIES: Final = 100
-"""Queries of one connection that are under way; the commands behind them wait."""
+"""Queries in progress of one connection; the commands behind them wait."""
 
 MOST_SUBSCRIPTIONS: Final = 10_000
 """Subscriptions of one connection."""
 
 MOST_PATTERNS: Final = 500
-"""Those of them that are to topics by regular expressions."""
+"""Subscriptions of one connection to topics by regular expressions."""
 
 MOST_CONFLATED: Final = 1_000
-"""Those of them that are conflated, each of which has a timer, and keeps what it lets wait."""
+"""Conflated subscriptions of one connection: each has a timer, and retains pending messages."""
 
 MOST_SELECT_LISTS: Final = 500
-"""Different select lists of those, each of which makes messages of its own."""
+"""Different select lists of one connection's subscriptions: each needs messages of its own."""
 
 MOST_TOPIC_NAME: Final = 1_024
-"""Characters of the name of a topic, which regular expressions are matched against."""
+"""Characters of the name of a topic: regular expressions are matched against it."""
 
 MOST_MEMORY: Final = 96 * 1024 * 1024
-"""Bytes that one connection's subscriptions and queries take, as server/commands/memory.py says."""
+"""Bytes charged for one connection's subscriptions and queries: server/commands/memory.py."""
 
 MOST_KEYS: Final = 10_000
 """SOW keys that a command names."""
 
 MOST_KEYS_OF_SUBSCRIPTION: Final = 1_000
-"""The same, of one that subscribes: its keys become a part of its filter."""
+"""SOW keys that a subscribing command names: they become a part of its filter."""
 
 MOST_IDS: Final = 10_000
 """Ids of subscriptions or queries that a command names."""
 
 MOST_ACKS: Final = 100
-"""Types of ack that a command asks for; there are less than ten."""
+"""Types of ack that a command requests; fewer than ten exist."""
 
 MOST_ORDER_TERMS: Final = 300
 """Fields that results are ordered by."""
 
 MOST_COMPUTED_FIELDS: Final = 5_000
-"""Fields of a projection, and of a grouping, of which 64 KB hold some thousand."""
+"""Fields of a projection, and of a grouping; 64 KB hold some thousand."""
 
 MOST_SELECTED_FIELDS: Final = 5_000
 """Entries of a select list."""
@@ -75,10 +75,10 @@ MOST_CONFLATION_KEYS: Final = 100
 """Fields that messages are conflated by."""
 
 MOST_OPTIONS: Final = 128 * 1024
-"""Characters of a command's options, where select lists and projections are."""
+"""Characters of a command's options, which include select lists and projections."""
 
 MOST_BOOKMARKS: Final = 10_000
-"""Bookmarks in a list, of which a client has one for each publisher."""
+"""Bookmarks in a list; a client has one for each publisher."""
 
 MOST_FILTER: Final = 64 * 1024
 """Characters of a filter. A list of values for IN may be some thousand texts long."""
@@ -91,7 +91,7 @@ MOST_FILTER_VALUES: Final = 16_384
 
 
 def most_before_logon() -> int:
-    """How many connections there may be that have not logged on."""
+    """Return the maximum number of connections that have not logged on."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY:
         return MOST_CONNECTIONS_BEFORE_LOGON

@@ -1,4 +1,4 @@
-"""The log as everybody sees it: passed in, so that a test can read it."""
+"""The interface of the log: a log is passed in, so that a test can read it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Protocol
 
 
 class Log(Protocol):
-    """Where is written what happens."""
+    """Writes the entries of the message catalogue."""
 
     def emit(self, message_id: str, /, **fields: object) -> None:
         """Write an entry of the catalogue."""
 
     def enabled(self, message_id: str) -> bool:
-        """Whether an entry with this id would be written anywhere."""
+        """Return whether an entry with this id would be written to any target."""

@@ -1,12 +1,12 @@
-"""What reading MessagePack from elsewhere may raise."""
+"""The exceptions of decoding MessagePack from outside."""
 
 from __future__ import annotations
 
 from typing import Final
 
 MALFORMED: Final = (ValueError, RecursionError)
-"""What msgspec's decoders raise for bytes that are not what was expected.
+"""Exceptions that msgspec's decoders raise for malformed or unexpected bytes.
 
 Their own errors (`msgspec.DecodeError`, `msgspec.ValidationError`) and those of texts that are not
-UTF-8 are `ValueError`s; what is nested too deep is no error of theirs.
+UTF-8 are `ValueError`s; the error of values nested too deep is not one of theirs.
 """

@@ -1,12 +1,12 @@
-"""Texts as bytes and back: any bytes become a text, and the same bytes again."""
+"""Conversion of texts to bytes and back: any bytes become a text, and the same bytes again."""
 
 from __future__ import annotations
 
 
 def to_octets(text: str) -> bytes:
-    r"""The bytes of a text; those that are not UTF-8 travel as surrogate escapes.
+    r"""Return the bytes of a text; its surrogate escapes are bytes that are not UTF-8.
 
-    Any text has some: JSON's `\ud800` stands for no byte, and is encoded as if it were a letter.
+    Any text can be converted: JSON's `\ud800` stands for no byte, and is encoded like a letter.
     """
     try:
         return text.encode("utf-8", "surrogateescape")
@@ -15,12 +15,12 @@ def to_octets(text: str) -> bytes:
 
 
 def from_octets(octets: bytes) -> str:
-    """The text of some bytes, whatever they are."""
+    """Return the text of any bytes; those that are not UTF-8 become surrogate escapes."""
     return octets.decode("utf-8", "surrogateescape")
 
 
 class Descending:
-    """Bytes that sort the other way round."""
+    """Bytes that sort in descending order."""
 
     __slots__ = ("octets",)
 

@@ -1,4 +1,4 @@
-"""Sets of numbers as ranges: what is missing, what is under way."""
+"""Sets of numbers as ranges: numbers that are missing, or in progress."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 
 
 class Ranges:
-    """A set of numbers that mostly follow on one another.
+    """A set of numbers that are mostly consecutive.
 
     Args:
-        pairs: the first and the last number of each range to begin with.
+        pairs: the first and the last number of each initial range.
     """
 
     __slots__ = ("_firsts", "_lasts")
@@ -22,11 +22,11 @@ class Ranges:
             self.add(first, last)
 
     def __len__(self) -> int:
-        """How many ranges there are."""
+        """Return the number of ranges."""
         return len(self._firsts)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """The first and the last number of each range, ascending."""
+        """Return an iterator over the first and the last number of each range, ascending."""
         return zip(self._firsts, self._lasts, strict=True)
 
     def __contains__(self, number: object) -> bool:
@@ -38,12 +38,12 @@ class Ranges:
         return self._firsts[0] if self._firsts else None
 
     def meets(self, first: int, last: int) -> bool:
-        """Whether any number from `first` to `last` is in the set."""
+        """Return whether any number from `first` to `last` is in the set."""
         place = bisect_left(self._lasts, first)
         return place < len(self._firsts) and self._firsts[place] <= last
 
     def add(self, first: int, last: int) -> None:
-        """Put in all numbers from `first` to `last`."""
+        """Add all numbers from `first` to `last`."""
         firsts, lasts = self._firsts, self._lasts
         if not lasts or first > lasts[-1] + 1:
             firsts.append(first)
@@ -58,7 +58,7 @@ class Ranges:
         lasts[start:end] = [last]
 
     def remove(self, first: int, last: int) -> None:
-        """Take out all numbers from `first` to `last`."""
+        """Remove all numbers from `first` to `last`."""
         firsts, lasts = self._firsts, self._lasts
         start = bisect_left(lasts, first)
         end = bisect_right(firsts, last)
@@ -76,5 +76,5 @@ class Ranges:
         lasts[start:end] = new_lasts
 
     def forget_first(self) -> tuple[int, int]:
-        """Take out the lowest range, and tell which it was."""
+        """Remove and return the lowest range."""
         return self._firsts.pop(0), self._lasts.pop(0)

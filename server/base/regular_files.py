@@ -1,8 +1,8 @@
-"""Opens files that people name, and nothing else that may stand under their names.
+"""Opens regular files by names from operators, and refuses all other kinds of file.
 
-To open or to read a pipe waits for somebody at its other end, a device may do anything at all, and
-a file may be larger than whoever reads it has memory or time for. A problem is an `OSError` like
-any other, with its text in `strerror`.
+Opening or reading a pipe waits for a process at its other end, a device may do anything at all, and
+a file may be larger than its reader has memory or time for. A problem is an `OSError` like any
+other, with its text in `strerror`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ MOST_OF_CERTIFICATES: Final = 16 * 1024 * 1024
 
 
 def open_regular(path: str | Path) -> BufferedReader:
-    """Open a file to read it, without waiting.
+    """Open a file for reading, without waiting.
 
     Raises:
-        OSError: there is none, it may not be read, or it is no regular file.
+        OSError: it does not exist, may not be read, or is no regular file.
     """
-    _expect_regular(os.stat(path), path)  # to open a device can be enough to have it do something
+    _expect_regular(os.stat(path), path)  # opening a device can have side effects
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         _expect_regular(os.fstat(descriptor), path)
@@ -42,11 +42,11 @@ def open_regular(path: str | Path) -> BufferedReader:
 
 
 def read_regular(path: str | Path, most: int | None = None) -> bytes:
-    """The content of a file.
+    """Return the content of a file.
 
     Args:
         path: the file.
-        most: how many bytes it may have; None: any number.
+        most: the maximum number of its bytes; None: any number.
 
     Raises:
         OSError: it cannot be read, is no regular file, or has more.
@@ -59,11 +59,11 @@ def read_regular(path: str | Path, most: int | None = None) -> bytes:
 
 
 def check_regular(path: str | Path, most: int) -> None:
-    """See whether others, a library for instance, can be given a file to read.
+    """Check that a file can be given to other code, a library for instance, to read.
 
     Args:
         path: the file.
-        most: how many bytes it may have.
+        most: the maximum number of its bytes.
 
     Raises:
         OSError: it cannot be opened, is no regular file, or has more.
@@ -74,10 +74,10 @@ def check_regular(path: str | Path, most: int) -> None:
 
 
 def other_kind(mode: int) -> str | None:
-    """What something is that is neither a regular file nor a directory; None if it is either.
+    """Return the kind of a file that is neither regular nor a directory; None if it is either.
 
     Args:
-        mode: as `os.stat` tells it.
+        mode: its mode from `os.stat`.
     """
     kind = stat.S_IFMT(mode)
     return None if kind in (stat.S_IFREG, stat.S_IFDIR) else _KINDS.get(kind, "something else")

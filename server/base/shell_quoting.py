@@ -1,15 +1,16 @@
-"""How values are handed to a shell command without ever being parsed as part of it.
+"""Passes values to a shell command without ever letting the shell parse them.
 
 Theory of operation. The command is the operator's and goes to the shell as written, but the values
-of variables may be anybody's. So the shell never sees them as text to parse: each value becomes a
-variable of the command's environment, and the command refers to it. What a shell puts in place of a
-variable it does not parse again, apart from splitting it into words and looking for file names,
+of variables may come from any client. So the shell never sees them as text to parse: each value
+becomes a variable of the command's environment, and the command refers to it. A shell does not
+parse the value of a variable again, apart from splitting it into words and looking for file names,
 which double quotes prevent. So a reference is `"${AMPERAGE_1}"` outside of quotes, `${AMPERAGE_1}`
 inside double quotes and here-documents, and inside single quotes, where there are no variables,
-these are closed before and opened again after it. Only an operator who has a value parsed (eval,
-sh -c) gets it parsed.
+these are closed before and opened again after it. A value is parsed only if the operator's command
+asks for that (eval, sh -c).
 
-For that, the command is read as a shell reads it, as far as quotes go: a stack of what is open.
+For that, the command is scanned as a shell reads it, as far as quotes go: with a stack of the open
+quotes.
 Source: POSIX.1-2017, Shell Command Language, 2.2 Quoting; 2.6 Word Expansions; 2.7.4 Here-Document.
 """
 
@@ -27,7 +28,7 @@ _ARITHMETIC: Final = "(("
 _BRACE: Final = "${"
 
 _REFERENCES: Final = {"": '"${{{}}}"', _DOUBLE: "${{{}}}", _SINGLE: "'\"${{{}}}\"'"}
-"""How to refer to a variable, by the quotes that are open."""
+"""The form of a reference to a variable, by the quotes that are open."""
 
 _HERE: Final = re.compile(r"(?<!<)<<(?!<)(-?)[ \t]*((?:\\.|'[^']*'|\"[^\"]*\"|[^\s;&|<>()'\"\\])+)")
 _WORD_BEGINS_AFTER: Final = " \t\n;&|()`"
@@ -46,11 +47,11 @@ class Template(Protocol):
 
 
 def shell_command(template: Template) -> tuple[str, Mapping[str, str]]:
-    """The command for the shell, and the environment variables that it refers to.
+    """Return the command for the shell, and the environment variables that it refers to.
 
     Returns:
-        The command, and by the name of each environment variable that of the variable whose value
-        it has.
+        The command, and a mapping of each environment variable's name to the name of the template
+        variable that it has the value of.
     """
     names: dict[str, str] = {}
     pieces: list[str] = []
@@ -65,7 +66,7 @@ def shell_command(template: Template) -> tuple[str, Mapping[str, str]]:
 
 
 class _Quotes:
-    """Which quotes are open at a place of a command."""
+    """Tracks the quotes that are open at a position of a command."""
 
     def __init__(self) -> None:
         self._stack: list[str] = []
@@ -76,7 +77,7 @@ class _Quotes:
 
     @property
     def open(self) -> str:
-        """The quotes that a reference would stand in: single, double (or the like), or none."""
+        """The quotes around a reference here: single, double (or the like), or none."""
         if self._line is not None:
             return _DOUBLE
         for kind in reversed(self._stack):
@@ -85,13 +86,13 @@ class _Quotes:
         return ""
 
     def pass_value(self) -> None:
-        """Something stands here that is not read."""
+        """Skip a reference at this position."""
         self._before = "x"
         if self._line is not None:
-            self._line += "\0"  # so that it is no delimiter
+            self._line += "\0"  # so that the line is no delimiter
 
     def read(self, text: str) -> None:
-        """Read on."""
+        """Read the next part of the command."""
         position = 0
         while position < len(text):
             character = text[position]
@@ -114,7 +115,7 @@ class _Quotes:
         return self._stack[-1] if self._stack else ""
 
     def _take(self, character: str, following: str) -> int:
-        """Take one character; returns how many of those behind it belong to it."""
+        """Take one character; return how many characters behind it belong to it."""
         top, plain = self._top, self.open == ""
         if character == "\n":
             self._in_comment = False
@@ -151,7 +152,7 @@ class _Quotes:
             self._in_comment = True
 
     def _take_backquote(self) -> None:
-        """Begin a substitution, or end the one that is open, with all that is open in it."""
+        """Begin a substitution, or end the open one with all quotes that are open in it."""
         if _BACKQUOTE in self._stack:
             while self._stack.pop() != _BACKQUOTE:
                 pass
@@ -159,7 +160,7 @@ class _Quotes:
             self._stack.append(_BACKQUOTE)
 
     def _here(self, text: str, position: int) -> int | None:
-        """Take note of a here-document that is announced; returns the position behind that."""
+        """Record the announcement of a here-document; return the position behind it, or None."""
         if self.open or text[position] != "<" or _ARITHMETIC in self._stack:
             return None
         found = _HERE.match(text, position)

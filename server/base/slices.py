@@ -1,4 +1,4 @@
-"""Work that is done in slices, as everybody sees it: who shares out the time is passed in."""
+"""The interfaces of work in time slices, and of the scheduler, which is passed in."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ class Sliced(Protocol):
 
     @property
     def doing(self) -> tuple[str, str]:
-        """For whom, a client's name or nothing, and what: a command, or another word for it."""
+        """The name of its client, or nothing; its command, or another word for the kind of work."""
 
     def step(self) -> bool:
-        """Do a slice; whether there is more to do."""
+        """Run one slice; return whether there is more to do."""
 
 
 class Slices(Protocol):
-    """Shares out the time of the engine's thread."""
+    """The scheduler, which shares the time of the engine's thread."""
 
     @property
     def elapsed(self) -> Callable[[], float]:
         """Seconds since some moment, never going back."""
 
     def start(self, work: Sliced) -> None:
-        """Do the first few slices of some work now, and the others in turns with other work."""
+        """Run the first few slices of some work now, and the others in turns with other work."""
 
     def queue(self, work: Sliced) -> None:
-        """Do some work in turns with other work."""
+        """Queue work, to run it in turns with other work."""
 
 
 def portions(things: Sequence[_One], size: int) -> Iterator[Sequence[_One]]:
-    """Some things in portions of a size, the last one smaller; at least one, perhaps of nothing."""
+    """Yield parts of a size, the last one smaller; at least one, which may be empty."""
     if len(things) <= size:
         yield things
         return

@@ -1,14 +1,14 @@
-"""Messages that have gone one way, counted for statistics."""
+"""Counters of messages in one direction, for statistics."""
 
 from __future__ import annotations
 
 
 class Tally:
-    """Messages that have gone one way.
+    """Counts messages in one direction.
 
     Attributes:
-        messages: how many.
-        bytes: how many bytes that was.
+        messages: the number of messages.
+        bytes: the sum of their sizes, in bytes.
     """
 
     __slots__ = ("bytes", "messages")
@@ -18,6 +18,6 @@ class Tally:
         self.bytes = 0
 
     def add(self, messages: int, size: int) -> None:
-        """Count messages, which have a size in bytes together."""
+        """Count messages with their total size in bytes."""
         self.messages += messages
         self.bytes += size

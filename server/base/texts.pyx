@@ -1,16 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""A dictionary of texts that many are looked up in at once.
+"""A dictionary of texts with batched lookups.
 
-Of a dictionary with very many entries nothing is in the processor's caches, and what a lookup takes
-is three waits for memory, one behind the other: for the place in the table, for the entry, and for
-the text that is compared. `get_all` takes each of these steps for all texts before the next one,
-having the processor fetch what that needs, so that the waits pass at the same time.
+A dictionary with very many entries is not in the processor's caches, so a lookup is dominated by
+three cache misses, one after the other: for the slot in the table, for the entry, and for the text
+that is compared. `get_all` does each of these steps for all texts before the next one, and
+prefetches the memory that the next one needs, so that the misses overlap.
 
     slots    open addressing with linear probing, at most half full: 32 bits of a text's hash, and
-             the number of its entry + 1; 0 where nothing is
+             the number of its entry + 1; 0 in an empty slot
     _entries text, value, text, value ...: a list, so that the garbage collector knows of them
-    _free    numbers of entries that are used no more
-    _others  what is no text, in an ordinary dictionary
+    _free    numbers of unused entries
+    _others  keys that are no texts, in an ordinary dictionary
 """
 
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
@@ -156,7 +156,7 @@ cdef class TextTable:
         return 0
 
     cdef Slot *_find(self, str text, uint32_t hash_):
-        """The slot of a text, or the empty one where it belongs."""
+        """Return the slot of a text, or the empty one where it belongs."""
         cdef uint32_t at = hash_ & self._mask
         cdef Slot *slot = &self._slots[at]
         while slot.number:
@@ -167,7 +167,7 @@ cdef class TextTable:
         return slot
 
     cdef _get_some(self, list asked, list found, Py_ssize_t begin, Py_ssize_t end):
-        """Find values for some texts, of which there are at most AT_ONCE."""
+        """Find the values of at most AT_ONCE texts."""
         cdef uint32_t hashes[AT_ONCE]
         cdef uint32_t numbers[AT_ONCE]
         cdef PyObject **entries
@@ -207,7 +207,7 @@ cdef class TextTable:
             elif numbers[place]:
                 entry = &entries[2 * numbers[place] - 2]
                 value = <object> entry[1]
-                if not are_equal(<object> entry[0], text):  # another with the same hash
+                if not are_equal(<object> entry[0], text):  # another text with the same hash
                     value = self.get(text)
             Py_INCREF(value)
             PyList_SET_ITEM(found, begin + place, value)
@@ -227,7 +227,7 @@ cdef class TextTable:
         self._slots, self._mask = slots, mask
 
     cdef void _close_gap(self, uint32_t gap) noexcept:
-        """Empty a slot, and move those up that were put behind it for want of room."""
+        """Empty a slot, and move up entries that linear probing has put behind it."""
         cdef uint32_t at = gap, home
         while True:
             at = (at + 1) & self._mask

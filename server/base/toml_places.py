@@ -1,7 +1,7 @@
-"""Where things stand in a TOML document, for those who complain about one, or edit it.
+"""Finds the places of keys and tables in a TOML document, for error messages and edits.
 
-`tomllib` gives values and no places. This finds the places, and no values: it is for a document
-that `tomllib` has read, so that nothing that it comes upon can be wrong.
+`tomllib` returns values and no places. This module finds places, and no values: it is for a
+document that `tomllib` has read, so it need not handle syntax errors.
 
     [users.ann]              the table ("users", "ann"), in line 1
     topic = [                the key ("users", "ann", "topic"), in line 2
@@ -51,9 +51,9 @@ class Table(NamedTuple):
     """A table with a header.
 
     Attributes:
-        place: which it is.
-        start: where its header begins, as an offset in the text.
-        end: where the line of its header ends.
+        place: its names.
+        start: the offset in the text of the beginning of its header.
+        end: the offset of the end of its header's line.
     """
 
     place: TomlPlace
@@ -63,11 +63,11 @@ class Table(NamedTuple):
 
 @dataclass(slots=True)
 class TomlPlaces:
-    """Where things stand.
+    """The places of the tables and keys of a document.
 
     Attributes:
         tables: the tables that have headers, in their order.
-        values: from where to where the value of each key is written.
+        values: the start and end offset of the value of each key.
     """
 
     tables: list[Table] = field(default_factory=list)
@@ -75,19 +75,19 @@ class TomlPlaces:
     _lines: dict[TomlPlace, int] = field(default_factory=dict)
 
     def line(self, place: TomlPlace) -> int:
-        """The line of a key or table, from 1 on; of what it is in if it is not written itself."""
+        """Return the line of a key or table, from 1 on; if it is not written, of its parent."""
         while place and place not in self._lines:
             place = place[:-1]
         return self._lines.get(place, 1)
 
     def take_note(self, place: TomlPlace, line: int) -> None:
-        """Something is written in a line."""
+        """Record the line of a place, and of its parents if they have none yet."""
         for size in range(1, len(place) + 1):
             self._lines.setdefault(place[:size], line)
 
 
 def find_places(text: str) -> TomlPlaces:
-    """Find out where things stand.
+    """Find the places of the tables and keys of a document.
 
     Args:
         text: a document that `tomllib` can read.
@@ -96,7 +96,7 @@ def find_places(text: str) -> TomlPlaces:
 
 
 class _Walk:
-    """Goes through a document.
+    """Scans a document.
 
     Args:
         text: the document.
@@ -156,12 +156,12 @@ class _Walk:
         return place
 
     def _last_of(self, place: TomlPlace) -> TomlPlace:
-        """The table that a name stands for: of an array of tables the last."""
+        """Return the table that a name stands for: of an array of tables the last one."""
         count = self._counts.get(place)
         return place if count is None else (*place, count - 1)
 
     def _names(self, end: str) -> list[str]:
-        """The parts of a key, up to what ends it."""
+        """Read the parts of a key up to the token that ends it, and return them."""
         names = []
         while self._here.text != end:
             token = self._take()

@@ -1,1 +1,1 @@
-"""Sessions, turns and the engine: where state changes, in one order, on one thread."""
+"""Sessions, the scheduler and the engine: state changes here, in one order, on one thread."""

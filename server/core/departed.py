@@ -1,4 +1,4 @@
-"""What clients sent and got that are not connected any more, so that totals stay complete."""
+"""Traffic totals of closed sessions, so that a transport's totals stay complete."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ class _Outbox(Protocol):
 
     @property
     def pieces(self) -> int:
-        """How many messages these are."""
+        """The number of these messages."""
 
 
 class Departing(Protocol):
-    """A session that is over."""
+    """A session that has been closed."""
 
     denied_reads: int
     denied_writes: int
 
     @property
     def intake(self) -> _Intake:
-        """What its peer has sent."""
+        """The input from its peer."""
 
     @property
     def outbox(self) -> _Outbox:
-        """What its peer was sent."""
+        """The output buffer for its peer."""
 
 
 class Departed:
-    """The sums of all sessions that are over, of those that came through one transport.
+    """Totals of all closed sessions of one transport.
 
     Attributes:
         bytes_in: see `Intake`.
@@ -48,7 +48,7 @@ class Departed:
         messages_out: see `Outbox`.
         denied_reads: see `Session`.
         denied_writes: see `Session`.
-        sessions: how many they are.
+        sessions: the number of these sessions.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Departed:
         self.sessions = 0
 
     def add(self, session: Departing) -> None:
-        """Take over what a session has counted, and what is still going to leave."""
+        """Add the counts of a session, and the output that its last flush will send."""
         intake, outbox = session.intake, session.outbox
         self.bytes_in += intake.bytes_in
         self.messages_in += intake.messages_in

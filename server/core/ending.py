@@ -1,8 +1,8 @@
-"""The end of a session: what it had going goes a little at a time.
+"""The end of a session: its subscriptions are ended incrementally.
 
-From the moment at which a session is closed its client gets nothing more, and nothing more of what
-it has sent is obeyed. Ten thousand subscriptions take longer to be ended than a slice; that is done
-in turns, and only then is it said that the client has gone, and may another one take its place.
+From the moment at which a session is closed its client gets no more output, and no more of its
+input is executed. Ending ten thousand subscriptions takes longer than a slice, so it is done in
+turns. Only then is the client reported as disconnected, and another one may take its place.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from server.base.log import Log
 
 _AT_ONCE: Final = 20
-"""Subscriptions that are ended in a slice."""
+"""Subscriptions that are ended per slice."""
 
 
 class Closed(Protocol):
@@ -27,25 +27,25 @@ class Closed(Protocol):
 
     @property
     def log(self) -> Log:
-        """Where is said what fails."""
+        """The log for failures."""
 
     @property
     def subscriptions(self) -> Collection[str]:
         """The ids of its subscriptions, in the order in which they were made."""
 
     def loosen(self, sub_id: str) -> bool:
-        """Prepare the end of a subscription a little further; whether that takes more."""
+        """Detach a subscription from some of its topics; return whether there is more to detach."""
 
     def end_subscription(self, sub_id: str) -> None:
         """End a subscription."""
 
 
 class Ending:
-    """What is left to be ended of a session that has been closed.
+    """Ends the subscriptions of a session that has been closed, in slices.
 
     Args:
         session: the session.
-        then: called when nothing is left.
+        then: called when all are ended.
     """
 
     def __init__(self, session: Closed, then: Callable[[], None]) -> None:
@@ -55,7 +55,7 @@ class Ending:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`."""
+        """The client, and `disconnect`. See `Sliced.doing`."""
         return self._session.client_name, "disconnect"
 
     def step(self) -> bool:
@@ -73,6 +73,6 @@ class Ending:
         session = self._session
         try:
             session.end_subscription(sub_id)
-        except Exception as error:  # whatever it is, the others end all the same
+        except Exception as error:  # the other subscriptions must end all the same
             text = f"the end of subscription {sub_id!r} of client[{session.client_name}]"
             session.log.emit("01-0004", text=text, error=repr(error))

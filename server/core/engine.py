@@ -1,7 +1,7 @@
 """The engine: the one place where state changes, in one order, on one thread.
 
-It owns sessions and topics, and what they need from outside: a log, a clock, the instance's
-settings. Transports feed sessions and, when a turn's input is used up, have the outboxes flushed.
+It owns sessions and topics, and their dependencies: a log, a clock, the instance's settings.
+Transports feed sessions and, when a turn's input is used up, flush the outboxes.
 """
 
 from __future__ import annotations
@@ -50,36 +50,37 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """Sessions and topics of one instance.
+    """Owns the sessions and topics of one instance.
 
     Args:
-        settings: what of the configuration it decides by.
-        log: where it writes what happens.
+        settings: the part of the configuration that it uses.
+        log: the log for its events.
         clock: the time of day, and timers.
-        elapsed: seconds since some moment, never going back: measures how long work takes.
+        elapsed: returns seconds since some moment, never going back: measures the length of work.
 
     Attributes:
         stores: the topics that have records.
         topics: the topics in use.
-        filters: reads the filters of commands.
-        hooks: who inside the server is told of what happens.
+        filters: parses the filters of commands.
+        hooks: callbacks for events of clients, and for deliveries.
         switches: whether authentication and entitlement are on.
-        client_status: publishes what clients do.
-        audit: says who logs on, is refused, and has what done.
+        client_status: publishes events of clients.
+        audit: reports logons, refusals and administrative actions, each with its user.
         sow_stats: publishes how many records topics have.
-        lobby: the connections that have not logged on.
-        turns: shares the time among connections, queries and replays.
-        failures: ends subscriptions on whose behalf something has failed.
-        transaction_log: records what is published; None if there is none. Then there are no tails
+        lobby: the connections that have not logged on, and their limits.
+        turns: the scheduler, which shares the time between connections, queries and replays.
+        failures: ends subscriptions after a failure on their behalf.
+        transaction_log: records published messages; None if there is none. Then there are no tails
             either.
         tail: reads the end of the log for bookmark subscriptions.
         settled_tail: the same for those that ask for messages that are fully durable.
-        outboxes: what has been made for clients and has not left.
-        ending: how many sessions have been closed of which something is left.
-        gone: how many have ended.
-        departed: what all of these have counted, by the transport that they came through.
-        published_inside: what the server has published itself: events, and messages of actions.
-        persisting: how long it took from a publish until it was settled, in microseconds.
+        outboxes: the output buffers that have not been flushed.
+        ending: how many closed sessions still have subscriptions to end.
+        gone: how many sessions have ended.
+        departed: traffic totals of all closed sessions, by transport.
+        published_inside: counts messages that the server publishes itself: events, and messages of
+            actions.
+        persisting: the time from a publish until it was settled, in microseconds.
     """
 
     tail: Tail
@@ -132,12 +133,12 @@ class Engine:
         link: Link,
         reader: FrameSource | None = None,
     ) -> Session:
-        """Begin a session for a new connection.
+        """Begin a session for a new connection, and return it.
 
         Args:
-            entrance: what the connection's transport grants.
-            link: the way back to the peer.
-            reader: cuts the peer's bytes into frames; None for a stream of frames.
+            entrance: the grants of the connection's transport.
+            link: the peer's connection, for output and flow control.
+            reader: splits the peer's bytes into frames; None for a stream of frames.
         """
         self._connections_accepted += 1
         number = self._connections_accepted
@@ -151,31 +152,33 @@ class Engine:
         return session
 
     def use_transaction_log(self, log: TransactionLog) -> None:
-        """Record what is published from now on. Called before anything is."""
+        """Record messages in a transaction log. Called before the first publish."""
         self.transaction_log = self.topics.transaction_log = self.stores.transaction_log = log
         log.use_turns(self.turns.start)
         self.tail = Tail(log, self, log.safe_here)
         self.settled_tail = Tail(log, self, log.settled)
 
     def session(self, number: int) -> Session | None:
-        """The session with a number, if it is not closed."""
+        """Return the session with a number, if it is not closed."""
         return self._sessions.get(number)
 
     def client(self, name: str) -> Session | None:
-        """The session that logged on last under a name, until all of it has ended."""
+        """Return the last session that logged on under a name, until it has ended completely."""
         return self._clients.get(name)
 
     def logged_on(self, session: Session) -> None:
-        """Take note of a session's client name."""
+        """Register a session under its client's name."""
         self._clients[session.client_name] = session
 
     def number_internal_client(self) -> int:
-        """A session number that no connection has: those of internal clients are negative."""
+        """Return a new number for an internal client: negative, so that no connection has it."""
         self._internal_clients += 1
         return -self._internal_clients
 
     def forget(self, session: Session, reason: str) -> None:
-        """End what a session had going; it has been closed. See server/core/ending.py.
+        """Cancel the queries of a session that has been closed, and end its subscriptions.
+
+        Subscriptions end in slices, see server/core/ending.py.
 
         Args:
             session: the session.
@@ -202,7 +205,7 @@ class Engine:
         )
 
     def derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
-        """Add a topic that is made from others, unless one of these is not there.
+        """Add a topic that is derived from others, unless one of these does not exist.
 
         Raises:
             BodyError: it is a view whose message type has no fields of such names.
@@ -230,5 +233,5 @@ class Engine:
         self.topics.announce(message_type, changes, envelope, reason)
 
     def flush(self) -> None:
-        """Let leave what waits in outboxes, as far as there is time, and the rest in turns."""
+        """Flush outboxes, as far as there is time, and the rest in turns."""
         self.turns.flush()

@@ -1,4 +1,4 @@
-"""How a connection comes in: what its transport grants to it, and the way back to its peer."""
+"""The interface of a session to its transport: the grants of the transport, and its connection."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """What a transport grants to the connections that come in through it.
+    """Grants of a transport to the connections that it accepts.
 
     Attributes:
         transport: the transport's name.
-        message_type: the only message type spoken there; None when the logon chooses.
+        message_type: the only message type of the transport; None when the logon chooses.
         authenticator: decides on logons.
         entitlement: decides on everything else.
-        filters: see, and may change, every command before it is carried out.
-        certificate_user: whom the certificate of the connection names; empty without one.
+        filters: see, and may change, every command before it is executed.
+        certificate_user: the user that the connection's certificate names; empty without one.
         module: the name of the module that decides on logons.
     """
 
@@ -40,19 +40,19 @@ class Entrance:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The way back to a peer, as its transport offers it.
+    """The connection to a peer, as its transport offers it to the session.
 
     Attributes:
         address: the peer's address, for the log.
         send: takes bytes for the peer.
-        hang_up: closes the connection once everything sent has left.
-        is_behind: whether the peer has not read everything yet.
-        hold: takes note of bytes that are kept in memory for the peer from now on, or of as many
-            less than nothing that are kept no more. A peer for which too much is kept is cut off.
-        pause: has nothing more read from the peer, until `resume`.
-        resume: has the peer read again.
-        look: tells how much is on its way.
-        kept: tells what is kept for the peer; None if nothing is, whatever it does.
+        hang_up: closes the connection once all output has been sent.
+        is_behind: returns whether the peer has not read all its output yet.
+        hold: charges bytes of memory to the peer, negative to release. A peer with too much memory
+            charged to it is disconnected.
+        pause: stops reading from the peer, until `resume`.
+        resume: reads from the peer again.
+        look: returns the amount of data in transit.
+        kept: returns the data retained for the peer; None if its transport never retains any.
         takes_parts: whether `send` takes messages in several calls.
     """
 

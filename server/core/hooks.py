@@ -1,8 +1,8 @@
-"""What happens in the engine, for those inside the server who act on it: the actions.
+"""Callbacks for events of the engine, for the components that act on them: the actions.
 
-One narrow object that the engine calls and that knows nothing of who listens. Nothing here is on
-the way of a message: what clients do is told by name of the event, and whoever watches deliveries
-is built into the deliveries of the topics concerned, when these are prepared.
+One narrow object that the engine calls and that knows nothing of its listeners. Nothing here is on
+the path of a message: events of clients are reported by name, and callbacks for deliveries are
+built into the deliveries of the topics concerned, when these are prepared.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ class _DeliveryWatch:
 
 
 class Hooks:
-    """Who watches what. Watchers are added before the first connection, and stay."""
+    """Registry of callbacks. Watchers are added before the first connection, and stay."""
 
     def __init__(self) -> None:
         self._clients: dict[str, list[ClientWatcher]] = {}
         self._deliveries: list[_DeliveryWatch] = []
 
     def watch_clients(self, event: str, watcher: ClientWatcher) -> None:
-        """Tell a watcher whenever a client does something.
+        """Notify a watcher of an event of any client.
 
         Args:
             event: an event of /AMPS/ClientStatus, or `offline_start` or `offline_stop`.
-            watcher: is told.
+            watcher: called with the client and details.
         """
         self._clients.setdefault(event, []).append(watcher)
 
     def watches_clients(self, event: str) -> bool:
-        """Whether anybody watches an event of clients."""
+        """Return whether an event of clients has a watcher."""
         return event in self._clients
 
     def tell(self, event: str, client: Client, details: Mapping[str, str | None]) -> None:
-        """Tell whoever watches that a client has done something."""
+        """Notify the watchers of an event of a client."""
         for watcher in self._clients.get(event, ()):
             watcher(client, details)
 
     def watch_deliveries(
         self, message_type: str, topics: TopicSelector, watcher: DeliveryWatcher
     ) -> None:
-        """Tell a watcher of everything that clients are sent from some topics."""
+        """Notify a watcher of all deliveries of some topics to clients."""
         self._deliveries.append(_DeliveryWatch(message_type, topics, watcher))
 
     def delivery_watchers(self, message_type: str, topic: str) -> list[DeliveryWatcher]:
-        """Who watches the deliveries of a topic."""
-        if not self._deliveries:  # as mostly, and it is asked for each subscription
+        """Return the watchers of the deliveries of a topic."""
+        if not self._deliveries:  # the usual case, checked for each subscription
             return []
         return [
             watch.watcher

@@ -1,10 +1,10 @@
-"""What a peer has sent and its session has not obeyed yet.
+"""The input buffer of a session: bytes received from its peer and not executed yet.
 
-    bytes of the socket  ->  chunks  ->  the frames of one chunk  ->  obeyed, a few at a time
+    bytes of the socket  ->  chunks  ->  the frames of one chunk  ->  executed, a few at a time
 
-Chunks become frames one by one, when all frames before them have been obeyed: what one of these
-says may decide how the bytes behind it are read. An inbox holds little, for its session has the
-socket read no further while there is anything in it.
+Chunks are split into frames one by one, when all frames before them have been executed: one of
+these may decide how the bytes behind it are read. The buffer stays small, since the socket is not
+read while there is anything in it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Inbox:
-    """The unread bytes and frames of one connection.
+    """Buffers the bytes and frames of one connection that are not executed yet.
 
     Args:
-        reader: cuts the bytes into frames.
+        reader: splits the bytes into frames.
 
     Attributes:
         reader: see above.
@@ -37,16 +37,16 @@ class Inbox:
         self._chunks: deque[bytes] = deque()
         self._run: FrameRun | None = None  # comes before the frames
         self._frames: Sequence[Frame] = ()
-        self._position = 0  # of the run, or if there is none of the frames, what comes next
+        self._position = 0  # of the next message: in the run, or else in the frames
 
     @property
     def has_frames(self) -> bool:
-        """Whether there are frames that have been cut."""
+        """True if there are frames to execute."""
         return self._run is not None or self._position < len(self._frames)
 
     @property
     def has_something(self) -> bool:
-        """Whether there is anything left to be done about what the peer has sent."""
+        """True if there is input, or an error in it, that has not been handled."""
         reader = self.reader
         return self.has_frames or bool(self._chunks) or reader.has_more or reader.error is not None
 
@@ -55,10 +55,10 @@ class Inbox:
         self._chunks.append(chunk)
 
     def cut(self) -> bool:
-        """Cut the next bytes into frames, when there are no frames left.
+        """Split the next bytes into frames, when there are no frames left.
 
         Returns:
-            Whether there was anything to be cut.
+            Whether there were any bytes.
         """
         if self.reader.has_more:
             chunk = b""
@@ -72,21 +72,21 @@ class Inbox:
         return True
 
     def drop(self) -> None:
-        """Let go of everything: the connection has ended."""
+        """Release everything: the connection has ended."""
         self._chunks.clear()
         self._run, self._frames = None, ()
         self.reader.drop()
 
     def obey(self, most: int, runs: PublishRuns, obey: Obey) -> int:
-        """Obey what has been cut.
+        """Execute frames.
 
         Args:
-            most: how many frames at most.
-            runs: takes runs of plain publishes.
-            obey: takes all other frames; see `PlainPublishes.gather`.
+            most: the maximum number of frames.
+            runs: executes batches of plain publishes.
+            obey: executes all other frames; see `PlainPublishes.gather`.
 
         Returns:
-            How many frames it was.
+            The number of frames executed.
         """
         begin = self._position
         if self._run is None:
@@ -94,7 +94,7 @@ class Inbox:
             some = frames if most >= len(frames) and not begin else frames[begin : begin + most]
             done = runs.known.gather(some, runs.publish, obey)
             self._position = begin + done
-            if self._position == len(frames):  # the memory is needed for what comes next
+            if self._position == len(frames):  # free the memory for the next frames
                 self._frames, self._position = (), 0
             return done
         run = self._run

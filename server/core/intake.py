@@ -1,14 +1,15 @@
-"""What one peer sends: read in turns, obeyed in its order.
+"""The input of one peer: read in turns, executed in its order.
 
-    the transport  --feed-->  Intake  --a few frames at a time-->  Session: obeys
-                              Inbox: what has not been obeyed yet
+    the transport  --feed-->  Intake  --a few frames at a time-->  Session: executes
+                              Inbox: the input that is not executed yet
 
-A peer is read only while nothing that it has sent waits; see server/core/turns.py. It has to wait,
-too, while too much of what it has asked for is under way (it is *held*). When it has gone, what it
-had sent by then is obeyed all the same, and the session ends after that.
+The socket of a peer is read only while none of its input waits; see server/core/turns.py. Execution
+also pauses while too much of the peer's earlier work is in progress (it is *held*). When the peer
+has disconnected, the input received by then is executed all the same, and the session ends after
+that.
 
-A command that may take long is done in steps, in the slices of its connection: what the peer has
-sent after it waits until it is done, what others send does not.
+A command that may take long is executed in steps, in the slices of its connection: later input of
+the peer waits until it is done, the input of others does not.
 """
 
 from __future__ import annotations
@@ -35,22 +36,22 @@ if TYPE_CHECKING:
     from server.queries.run import QueryRun
 
 _HELD_SECONDS: Final = 0.005
-"""After how long it is looked again whether a peer that is held may go on."""
+"""How long a held peer waits until the engine checks again whether it may go on."""
 
 
 class Surroundings(sender.Surroundings, Protocol):
-    """What an intake needs of the engine."""
+    """The interface of the engine that an intake uses."""
 
     @property
     def turns(self) -> Turns:
-        """Shares the time among connections, queries and replays."""
+        """The scheduler, which shares the time between connections, queries and replays."""
 
 
 class Obeying(Protocol):
-    """A session, which obeys what its peer sends.
+    """A session, which executes the commands of its peer.
 
     Attributes:
-        last_heard: when what is being obeyed was read, in seconds since 1970.
+        last_heard: when the commands in execution were read, in seconds since 1970.
         heard_at: the same by the clock that measures silence; see `Clock.attentive`.
     """
 
@@ -59,11 +60,11 @@ class Obeying(Protocol):
 
     @property
     def engine(self) -> Surroundings:
-        """What stands around it."""
+        """The engine."""
 
     @property
     def departed(self) -> Departed:
-        """What those have counted that came through the same transport, and are over."""
+        """Traffic totals of the closed sessions of the same transport."""
 
     @property
     def client_name(self) -> str:
@@ -71,11 +72,11 @@ class Obeying(Protocol):
 
     @property
     def command(self) -> str:
-        """The name of the command obeyed last."""
+        """The name of the command executed last."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection is still served."""
+        """True until the session is closed."""
 
     @property
     def queries(self) -> Collection[QueryRun]:
@@ -83,39 +84,39 @@ class Obeying(Protocol):
 
     @property
     def runs(self) -> PublishRuns:
-        """The publishes that go by in runs."""
+        """The publishes that are executed in batches."""
 
     @property
     def visit(self) -> Visit | None:
-        """Counts it among those that have not logged on; None after the logon."""
+        """Its entry among the connections before logon; None after the logon."""
 
     def obey(self, header_bytes: bytes, body_bytes: bytes) -> None:
-        """Carry out one command, or refuse it."""
+        """Execute one command, or refuse it."""
 
     def give_up(self, error: FrameError) -> None:
-        """Disconnect a peer whose bytes cannot be trusted any more."""
+        """Disconnect a peer after malformed bytes: its stream cannot be trusted any more."""
 
     def close(self, reason: str) -> None:
         """Disconnect the peer."""
 
     def end_lost(self) -> None:
-        """End: the peer has closed the connection, and what it had sent has been obeyed."""
+        """End after the peer has closed the connection, and its input has been executed."""
 
 
 class Intake:
-    """What one peer sends, and its turns.
+    """Buffers the input of one peer, and executes it in the slices of its connection.
 
     Args:
-        session: obeys it.
-        reader: cuts the peer's bytes into frames.
-        pause: has nothing more read from the peer, until `resume`.
-        resume: has the peer read again.
+        session: executes the commands.
+        reader: splits the peer's bytes into frames.
+        pause: stops reading from the peer, until `resume`.
+        resume: reads from the peer again.
 
     Attributes:
-        is_waiting: whether something that the peer has sent waits for a turn.
-        is_lost: whether the peer has gone, while there was more of what it sent to be obeyed.
-        bytes_in: bytes that it has sent.
-        messages_in: messages and commands of these that have been obeyed.
+        is_waiting: whether input of the peer waits for a turn.
+        is_lost: whether the peer has disconnected while there was more of its input to execute.
+        bytes_in: bytes received from the peer.
+        messages_in: messages and commands that have been executed.
     """
 
     def __init__(
@@ -135,34 +136,34 @@ class Intake:
         self._pace = Pace()
         self._pause = pause
         self._resume = resume
-        self._is_held = False  # waits, but not for a turn: `_go_on` puts it into the queue
-        self._unfinished: Steps | None = None  # what is left of the command obeyed last
-        self._awaits_decision = False  # whether that waits for somebody who decides
-        self._closes_for = ""  # why the session is closed when nothing waits any more
+        self._is_held = False  # waits, but not for a turn: `_go_on` queues it
+        self._unfinished: Steps | None = None  # the rest of the last command
+        self._awaits_decision = False  # that command waits for a `Pending`, as a logon does
+        self._closes_for = ""  # why the session closes when no input waits any more
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`: the command obeyed last."""
+        """The client, and the command executed last. See `Sliced.doing`."""
         return self._session.client_name, self._session.command
 
     @property
     def is_held(self) -> bool:
-        """Whether what waits has to go on waiting until less of the client's is under way."""
+        """True while input waits until less of the client's earlier work is in progress."""
         return self._is_held
 
     @property
     def has_partial_frame(self) -> bool:
-        """Whether what has come stopped inside a frame."""
+        """True if the input received so far ends inside a frame."""
         return self._inbox.reader.has_partial_frame
 
     def read_compressed(self, compression: Compression) -> None:
-        """Take what comes from now on for a compressed stream."""
+        """Read the input as a compressed stream from now on."""
         self._inbox.reader = CompressedReader(compression, self._inbox.reader)
 
     def feed(self, chunk: bytes) -> None:
-        """Take bytes from the peer and do what they ask for, as far as there is time.
+        """Take bytes from the peer and execute their commands, as far as there is time.
 
-        What is left is done in turns, and nothing is read from the peer meanwhile.
+        The rest is executed in turns, and the peer's socket is not read meanwhile.
         """
         if not self._session.is_open:
             return
@@ -175,13 +176,13 @@ class Intake:
             self._pause()
 
     def step(self) -> bool:
-        """Do what the peer has asked for until the slice is over. See `Sliced.step`."""
+        """Execute the peer's commands until the slice is over. See `Sliced.step`."""
         session = self._session
         session.last_heard = session.engine.clock.now()
         session.heard_at = session.engine.clock.attentive()
         try:
             has_more = session.is_open and self._obey_slice()
-        except Exception:  # a defect: it must not leave a peer that nobody reads from any more
+        except Exception:  # a defect: it must not leave a peer whose socket is never read again
             session.close("connection closed")
             raise
         if session.visit is not None:
@@ -197,10 +198,10 @@ class Intake:
         return has_more
 
     def lost(self) -> None:
-        """Take note that the peer has closed the connection.
+        """Note that the peer has closed the connection.
 
-        The session ends when everything has been done that the peer had asked for by then, except
-        for what only the peer would have seen. A logon is that, if nothing came after it.
+        The session ends when all commands received by then have been executed, except for work
+        whose result only the peer would see: its queries, and a logon with no input behind it.
         """
         if self._awaits_decision and not self._inbox.has_something:
             self._session.end_lost()
@@ -212,7 +213,7 @@ class Intake:
             self._session.end_lost()
 
     def close_when_done(self, reason: str) -> None:
-        """Disconnect the peer when everything is obeyed that has been read of it.
+        """Disconnect the peer when all its input read so far has been executed.
 
         Args:
             reason: why; see `Session.close`.
@@ -223,21 +224,21 @@ class Intake:
             self._session.close(reason)
 
     def finish(self, steps: Steps) -> None:
-        """Obey nothing else before the command at hand is done.
+        """Execute no other command before the current one is done.
 
         Args:
-            steps: what is left of it; they must not raise. Should the session be closed meanwhile,
-                they are not done.
+            steps: the rest of it; they must not raise. If the session is closed meanwhile, they
+                are not executed.
         """
         self._unfinished = steps
 
     def drop(self) -> None:
-        """Let go of what waits: the session has ended."""
+        """Release the input that waits: the session has ended."""
         self._inbox.drop()
         self._unfinished = None
 
     def _obey_slice(self) -> bool:
-        """Obey what is in the inbox until the slice is over; whether there is more."""
+        """Execute the buffered input until the slice is over; return whether there is more."""
         session, inbox, turns, pace = self._session, self._inbox, self._turns, self._pace
         runs, elapsed = session.runs, turns.elapsed
         now = elapsed()
@@ -270,7 +271,7 @@ class Intake:
                 return self._has_something
 
     def _cut(self) -> bool:
-        """Cut the next bytes into frames; whether there was anything to be cut."""
+        """Split the next bytes into frames; return whether there were any bytes."""
         error = self._inbox.reader.error
         if error is None:
             return self._inbox.cut()
@@ -283,7 +284,7 @@ class Intake:
         return self._unfinished is not None or self._inbox.has_something
 
     def _do_step(self, steps: Steps) -> bool:
-        """Go on with the command that is not done; whether more may be done now."""
+        """Do a step of the unfinished command; return whether more may be done now."""
         may_go_on = next(steps, None)
         if not self._session.is_open:
             return False
@@ -299,7 +300,7 @@ class Intake:
         return True
 
     def _obey(self, header: bytes, body: bytes) -> bool:
-        """Obey a command; whether there is time for more."""
+        """Execute a command; return whether another may follow in this slice."""
         session, turns = self._session, self._turns
         session.obey(header, body)
         session.runs.begin()
@@ -311,10 +312,10 @@ class Intake:
         )
 
     def _has_to_hold(self) -> bool:
-        """Whether nothing may be obeyed for now, because too much of what was is not done yet.
+        """Hold the peer if too much of its earlier work is in progress; return whether it is held.
 
-        What has to become less is this connection's queries, or what waits to be written to the
-        transaction log, if the connection adds to that.
+        The work is the connection's queries or, if the connection adds to them, the writes that
+        wait for the transaction log.
         """
         session = self._session
         has_to = len(session.queries) >= MOST_QUERIES
@@ -330,7 +331,7 @@ class Intake:
         self._session.engine.clock.call_later(_HELD_SECONDS, self._go_on)
 
     def _go_on(self) -> None:
-        """Obey further what waits, in the next turn, if it may be obeyed again."""
+        """End the hold: queue the input that waits for the next turn, which may hold it again."""
         self._is_held = self._awaits_decision = False
         if self.is_waiting:
             self._turns.queue(self)

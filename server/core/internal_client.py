@@ -1,7 +1,7 @@
 """A client inside the server: publishes and subscribes like any other, but has no connection.
 
-It is not listed among the sessions, nobody is told of what it does, it is asked for no user, and it
-may do everything. What it publishes takes the same way as any client's publish.
+It is not listed among the sessions, its actions are not reported as client events, it needs no user
+name, and it has all permissions. Its messages are published through the same code as any client's.
 Source: AMPS User Guide, Publish Message; On Message Published to AMPS.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from server.subscriptions.subscription import Subscription
 
 _LITERAL: Final = "non_regex_topic"
-"""The option by which a topic is a name, whatever its characters."""
+"""The option that makes a topic a name, whatever its characters."""
 
 
 class InternalClient:
@@ -46,7 +46,7 @@ class InternalClient:
     Args:
         engine: the engine.
         name: its client name.
-        message_type: what it speaks.
+        message_type: the name of its message type.
     """
 
     def __init__(self, engine: Engine, name: str, message_type: str) -> None:
@@ -67,8 +67,8 @@ class InternalClient:
         """Publish a message.
 
         Args:
-            topic: where.
-            body: what.
+            topic: the topic.
+            body: the message.
             command: `publish` or `delta_publish`.
 
         Raises:
@@ -82,11 +82,11 @@ class InternalClient:
     def delete_records(
         self, topic: str, filter_text: str, *, literal: bool = False
     ) -> Iterator[None]:
-        """Delete the records of a topic, or of all that a regular expression matches, in slices.
+        """Delete records of a topic, or of all topics that a regular expression matches, in slices.
 
         Args:
             topic: the topic.
-            filter_text: which records.
+            filter_text: the filter that the records match.
             literal: whether the topic is a name, whatever its characters.
 
         Raises:
@@ -104,7 +104,7 @@ class InternalClient:
             yield
 
     def has_record_of(self, topic: str, body: bytes) -> bool:
-        """Whether there is a record that a publish of a message would update."""
+        """Return whether there is a record that a publish of a message would update."""
         sow = self._engine.stores.find(self._session.message_type, topic)
         try:
             return isinstance(sow, SowTopic) and bool(sow.find_body(body, topic))
@@ -120,7 +120,7 @@ class InternalClient:
         *,
         literal: bool = False,
     ) -> Iterator[bytes | None]:
-        """Look for the first record that a query finds.
+        """Find the first record of a query's result, in slices.
 
         Args:
             topic: the topic.
@@ -134,7 +134,7 @@ class InternalClient:
             None after each slice of work.
 
         Raises:
-            CommandRefused: something about the query cannot be.
+            CommandRefused: the query is not valid.
         """
         session = self._session
         if literal:
@@ -159,7 +159,7 @@ class InternalClient:
         if not topics and not selector.is_regex:
             raise CommandRefused("invalid topic", f"topic {selector.text!r} keeps no records")
         asked = QueryCommand(session, header, terms, presentation).queries(topics)
-        skip_n = terms.skip_n or 0 if len(topics) > 1 else 0  # otherwise the query itself does
+        skip_n = terms.skip_n or 0 if len(topics) > 1 else 0  # otherwise the query itself skips
         return _first([one.query for one in asked], presentation, skip_n)
 
     def subscribe(
@@ -170,11 +170,11 @@ class InternalClient:
         Args:
             topic: a topic or a regular expression over topics.
             sink: takes the messages.
-            filter_text: what messages must match.
+            filter_text: the filter that messages must match.
             options: options of the command.
 
         Raises:
-            CommandRefused: something about the subscription cannot be.
+            CommandRefused: the subscription is not valid.
         """
         header = Header(
             command="subscribe", topic=topic, short_filter=filter_text, short_options=options

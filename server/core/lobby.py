@@ -1,11 +1,11 @@
-"""The lobby: connections that have not logged on, whom nobody has said yes to.
+"""Limits of connections before their logon, which no authentication has accepted yet.
 
-They may take little memory, each of them and all together, and stay for a short time. What they
-have sent is read by a session as what anybody sends; a session whose client has not logged on has a
+They may use little memory, each of them and all together, and have a short time to log on. Their
+input is read by a session like that of any client; a session whose client has not logged on has a
 `Visit`, which ends with the logon or the connection.
 
-Clients that mean well log on at once. So when there are too many visitors, it is the one who has
-been there for longest that has to go, and nobody can keep others from logging on.
+Well-behaved clients log on at once. So when there are too many such connections, the oldest one is
+disconnected, and no client can prevent others from logging on.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 
 
 class Lobby:
-    """What the connections that have not logged on take.
+    """Counts the connections that have not logged on, and the memory that they use.
 
     Args:
-        clock: tells when one has been there for too long.
-        flush: called after one has been told so.
+        clock: has the timers of their logon timeouts.
+        flush: flushes outboxes; called after a connection has been sent the reason of its end.
 
     Attributes:
         clock: see above.
         flush: see above.
-        unfinished: bytes of frames that are not complete.
+        unfinished: bytes retained of their incomplete frames.
     """
 
     def __init__(self, clock: Clock, flush: Callable[[], None]) -> None:
         self.clock = clock
         self.flush = flush
         self.unfinished = 0
-        self._visits: dict[Visit, None] = {}  # in the order in which they came
+        self._visits: dict[Visit, None] = {}  # in the order of their arrival
 
     def admit(self, visit: Visit) -> None:
-        """Let another connection wait for its logon; if there are too many, the first one goes."""
+        """Add a connection before its logon; if there are too many, disconnect the oldest."""
         self._visits[visit] = None
         most = most_before_logon()
         if len(self._visits) > most:
@@ -54,27 +54,27 @@ class Lobby:
             )
 
     def dismiss(self, visit: Visit) -> None:
-        """One of them has ended."""
+        """Remove a connection that has logged on or ended."""
         self._visits.pop(visit, None)
 
 
 class Visitor(Protocol):
-    """Whose connection is in the lobby."""
+    """A session whose client has not logged on."""
 
     def turn_away(self, problem: str) -> None:
         """Disconnect it.
 
         Args:
-            problem: which limit it has gone beyond.
+            problem: the limit that it has exceeded.
         """
 
 
 class Visit:
-    """One connection in the lobby.
+    """One connection before its logon, with its timeout and its memory.
 
     Args:
-        lobby: the lobby.
-        visitor: whose connection it is.
+        lobby: counts all such connections.
+        visitor: the connection's session.
     """
 
     __slots__ = ("_cancel", "_lobby", "_unfinished", "_visitor")
@@ -88,17 +88,17 @@ class Visit:
         lobby.admit(self)
 
     def start_clock(self) -> None:
-        """The peer has to log on in time."""
+        """Start the logon timeout."""
         self._cancel()
         self._cancel = self._lobby.clock.call_later(LOGON_SECONDS, self._took_too_long)
 
     def stop_clock(self) -> None:
-        """It has shown its credentials: the time that a decision takes is not its own."""
+        """Stop the logon timeout: the peer has sent its credentials, and waits for a decision."""
         self._cancel()
         self._cancel = _nothing
 
     def keep(self, size: int) -> None:
-        """Take note of how much is kept of a frame; a connection that goes too far is closed.
+        """Record the size of the incomplete frame; disconnect the peer above a limit.
 
         Args:
             size: in bytes.
@@ -116,7 +116,7 @@ class Visit:
             )
 
     def end(self) -> None:
-        """The client has logged on, or has gone."""
+        """End: the client has logged on or disconnected."""
         self._cancel()
         self._cancel = _nothing
         self._lobby.dismiss(self)
@@ -124,10 +124,10 @@ class Visit:
         self._unfinished = 0
 
     def turn_away(self, problem: str) -> None:
-        """Disconnect the peer, on behalf of the others.
+        """Disconnect the peer to protect the others.
 
         Args:
-            problem: which limit has been reached.
+            problem: the limit that has been reached.
         """
         self._visitor.turn_away(problem)
         self._lobby.flush()
@@ -137,4 +137,4 @@ class Visit:
 
 
 def _nothing() -> None:
-    """There is no timer."""
+    """Do nothing: there is no timer to cancel."""

@@ -1,4 +1,4 @@
-"""What can be seen of a connection only by whoever has its socket."""
+"""Figures of a connection that only the owner of its socket can read."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Final, NamedTuple
 
 
 class Readings(NamedTuple):
-    """How much is on its way, at one moment.
+    """A snapshot of the data in transit on a connection.
 
     Attributes:
         kept: bytes for the peer that its socket has not taken.
         waits: seconds for which the oldest of them has been kept.
         receiving: bytes in the socket that have not been read.
         sending: bytes in the socket that the peer has not acknowledged.
-        window_is_closed: whether the peer says that it has no room for more.
+        window_is_closed: whether the peer has announced that it has no space for more.
     """
 
     kept: int = 0

@@ -1,15 +1,16 @@
-"""A connection as the core sees it: bytes in, commands obeyed, bytes out.
+"""A session: bytes in, commands executed, bytes out, without a socket.
 
     CONNECTED --logon--> LOGGED_ON --close--> CLOSED
         \\________________close__________________/
 
-What a session accepts in which state is the table in server/commands/dispatch.py. A session never
-raises to the transport that feeds it: a peer that breaks the rules gets a failure ack where one can
-be addressed, an entry in the log, and where the stream cannot be trusted any more, is disconnected.
+The commands that a session accepts in each state are the tables in server/commands/dispatch.py. A
+session never raises to the transport that feeds it: a peer that breaks the protocol gets a failure
+ack where one can be addressed, and an entry in the log. Where the stream cannot be trusted any
+more, the peer is disconnected.
 
-What the peer sends comes through its `Intake` (server/core/intake.py). The publish path is short:
-messages whose headers say nothing but "publish to this topic" come in runs, and each run goes to
-its topic in one call (server/commands/publish_runs.py).
+The peer's input comes through its `Intake` (server/core/intake.py). The publish path is short:
+messages whose headers say nothing but "publish to this topic" are collected in batches, and each
+batch goes to its topic in one call (server/commands/publish_runs.py).
 """
 
 from __future__ import annotations
@@ -72,11 +73,11 @@ if TYPE_CHECKING:
 
 
 _GLANCED_AT: Final = 4096
-"""Bytes behind a brace in which it is looked for whom to answer, if the header does not end."""
+"""Bytes behind a brace that are searched for the command id, if the header does not end."""
 
 
 class State(Enum):
-    """Where a session is in its life."""
+    """The state of a session."""
 
     CONNECTED = "connected"
     LOGGED_ON = "logged on"
@@ -84,33 +85,33 @@ class State(Enum):
 
 
 class Surroundings(intake.Surroundings, dispatch.Surroundings, Protocol):
-    """The engine as its sessions see it."""
+    """The interface of the engine that sessions use."""
 
     @property
     def departed(self) -> Mapping[str, Departed]:
-        """What sessions have counted that are over, by transport; there is one for any name."""
+        """Traffic totals of closed sessions, by transport; there is one for any name."""
 
     @property
     def hooks(self) -> Hooks:
-        """Who inside the server is told of what happens."""
+        """Callbacks for events of clients, and for deliveries."""
 
     @property
     def failures(self) -> Failures:
-        """Ends subscriptions on whose behalf something has failed."""
+        """The component that ends subscriptions after a failure on their behalf."""
 
     @property
     def lobby(self) -> Lobby:
-        """The connections that have not logged on."""
+        """The connections that have not logged on, and their limits."""
 
     @property
     def outboxes(self) -> Outboxes:
-        """What has been made for clients and has not left."""
+        """The output buffers that have not been flushed."""
 
     def logged_on(self, session: Session) -> None:
-        """Take note of a session's client name."""
+        """Register a session under its client's name."""
 
     def forget(self, session: Session, reason: str) -> None:
-        """End what a session had going; it has been closed.
+        """Cancel the queries of a session that has been closed, and end its subscriptions.
 
         Args:
             session: the session.
@@ -122,51 +123,51 @@ class Session:
     """One connection, from accept to close.
 
     Args:
-        engine: the engine that it talks to.
+        engine: the engine that it belongs to.
         number: distinguishes it from all other sessions of the process.
-        entrance: what the transport that it came through grants.
-        name: the connection's name, which stands for the client until it has logged on.
-        link: the way back to the peer.
-        reader: cuts the peer's bytes into frames.
+        entrance: the grants of the transport that accepted it.
+        name: the connection's name, which stands for the client's name until the logon.
+        link: the peer's connection, for output and flow control.
+        reader: splits the peer's bytes into frames.
 
     Attributes:
-        log: where is said what becomes of it.
-        departed: what those have counted that came through the same transport, and are over.
-        client_hash: the number that stands for that name in bookmarks.
+        log: the log for its events.
+        departed: traffic totals of the closed sessions of the same transport.
+        client_hash: the number that stands for the client's name in bookmarks.
         client_name: the name the client logged on with, the connection's name before.
-        options: what the client asked for at its logon.
+        options: the options that the client asked for at its logon.
         client_version: the version that the client gave at its logon.
-        command: the name of the command obeyed last.
+        command: the name of the command executed last.
         message_type: the name of the connection's message type; empty before the logon.
         user: the authenticated user's name.
-        permissions: what they may do.
-        exchange: the logon that is under way; None before it, and when it is over.
-        told: which of its numbers it has been told at its logon that they are not stored, until it
-            sends something.
+        permissions: the user's permissions.
+        exchange: the logon in progress; None before it, and when it is over.
+        told: the client's sequence numbers that its logon has reported as not stored; empty from
+            the client's next command on.
         subscriptions: the connection's subscriptions by id.
         subscriptions_placed: how many have begun so far.
         queries: the connection's queries that have not sent all their results yet.
         memory_of_commands: bytes that its subscriptions and queries take.
-        outbox: what is on its way to the peer.
-        intake: what the peer sends.
-        runs: the publishes among that which go by in runs.
-        repeated_subscribes: the last plain one of its subscribe commands, and those like it.
-        plain_acks: the acknowledgements among that which need no decoding.
-        writing: what it publishes to.
+        outbox: the output buffer for the peer.
+        intake: the input from the peer.
+        runs: the publishes of the input that are executed in batches.
+        repeated_subscribes: its last plain subscribe command, and the ones like it.
+        plain_acks: the acknowledgements of the input that need no decoding.
+        writing: the topics that it publishes to.
         persisted_acks: the acks that wait for the transaction log.
         silent_refusals: its refused publishes that asked for no ack.
-        visit: counts it among those that have not logged on; None after the logon.
-        is_behind: whether the peer has not read everything yet.
-        hold: takes note of memory that is used for it. See `Link`.
-        look: tells how much is on its way. See `Link`.
-        kept: tells what is kept for it. See `Link`.
+        visit: counts it among the connections before logon; None after the logon.
+        is_behind: returns whether the peer has not read all its output yet. See `Link`.
+        hold: charges memory to it. See `Link`.
+        look: returns how much data is in transit. See `Link`.
+        kept: returns the data retained for it. See `Link`.
         connected_at: when the connection was made, in seconds since 1970.
         denied_reads: how often its user was refused to read: commands, and topics that a regular
             expression matches.
         denied_writes: how often its user was refused to write.
         query_seconds: time spent on its queries.
         close_reason: why the server has closed it; empty before. See `close`.
-        fault: what the peer sent that could not be read, if that is why.
+        fault: the error in the peer's bytes, if that is why.
     """
 
     def __init__(
@@ -232,21 +233,21 @@ class Session:
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection is still served."""
+        """True until the session is closed."""
         return self.state is not State.CLOSED
 
     @property
     def is_internal(self) -> bool:
-        """Whether it belongs to the server itself, which tells nobody what it does."""
+        """True for a client of the server itself, whose actions are not reported."""
         return self.number < 0
 
     @property
     def logged_on(self) -> bool:
-        """Whether the client has said who it is."""
+        """True from the logon on, until the session is closed."""
         return self.state is State.LOGGED_ON
 
     def end_lost(self) -> None:
-        """End: the peer has closed the connection, and what it had sent has been obeyed."""
+        """End after the peer has closed the connection, and its input has been executed."""
         if self.intake.has_partial_frame and self.is_open:
             self.log.emit(
                 "18-0001", client=self.client_name, problem="the connection ended within a frame"
@@ -254,7 +255,7 @@ class Session:
         self._end("connection closed")
 
     def close(self, reason: str) -> None:
-        """Disconnect the peer, after everything that it has been sent.
+        """Disconnect the peer, after flushing its output.
 
         Args:
             reason: one of the reasons of the reference (AMPS User Guide, Locating the Reason for
@@ -267,16 +268,16 @@ class Session:
         self._hang_up()
 
     def give_up(self, error: FrameError) -> None:
-        """Disconnect a peer whose bytes cannot be trusted any more."""
+        """Disconnect a peer after malformed bytes: its stream cannot be trusted any more."""
         self.log.emit("18-0001", client=self.client_name, problem=error)
         self.fault = str(error)
         self.close("unknown command")
 
     def turn_away(self, problem: str) -> None:
-        """Disconnect a peer that has not logged on.
+        """Disconnect a peer that has not logged on, with a failure ack.
 
         Args:
-            problem: which limit it has gone beyond.
+            problem: the limit that it has exceeded.
         """
         header = Header("logon")
         self.send(failure(header, "processed", "limit exceeded", problem))
@@ -284,7 +285,7 @@ class Session:
         self.close("auth")
 
     def remark(self, message_id: str, /, **fields: object) -> None:
-        """Write to the log what is worth saying once of a connection, however often it occurs.
+        """Log an event once per connection, however often it occurs.
 
         Args:
             message_id: the id of the entry in the catalogue; its field `client` is given here.
@@ -295,7 +296,7 @@ class Session:
             self.log.emit(message_id, client=self.client_name, **fields)
 
     def send(self, header: Header) -> None:
-        """Send a message that is nothing but a header."""
+        """Send a message that consists of a header only."""
         self._answers.write(frame(encode_header(header)))
 
     def log_on(
@@ -305,7 +306,7 @@ class Session:
         version: str = "",
         options: LogonOptions | None = None,
     ) -> None:
-        """Take note of who the client is; from now on it may send commands."""
+        """Record the client's identity; from now on it may send commands."""
         self.client_name = client_name
         self.client_hash = client_hash(client_name)
         self.options = options or LogonOptions()
@@ -315,10 +316,10 @@ class Session:
         self._end_visit()
 
     def wait_for_decision(self, *, begins: bool) -> None:
-        """Somebody decides whether the client may log on, or has: that time is not its own.
+        """Stop the logon timeout while the decision on a logon is pending, and restart it after.
 
         Args:
-            begins: whether that begins.
+            begins: True when the wait begins, False when it is over.
         """
         if self.visit is not None:
             if begins:
@@ -328,22 +329,22 @@ class Session:
 
     @property
     def party(self) -> Party:
-        """Who it is, for the audit trail."""
+        """The client's identity for the audit trail."""
         entrance = self.entrance
         return Party(self.user, self.address, entrance.transport, self.client_name, entrance.module)
 
     def register(self) -> None:
-        """Have the session found by the name of its client."""
+        """Register the session under its client's name."""
         self.engine.logged_on(self)
 
     def require(self, permission: Permission, topic: str) -> Permit:
-        """Refuse the command at hand unless the user may do this.
+        """Refuse the current command unless the user has a permission.
 
         Returns:
-            What the user is said; there may be limits.
+            The user's permit; it may have limits.
 
         Raises:
-            CommandRefused: the user may not.
+            CommandRefused: the user does not have it.
         """
         if permission is Permission.READ_TOPIC:
             permit = self.permit_to_read(topic)
@@ -358,7 +359,7 @@ class Session:
         return permit
 
     def refused_write(self, topic: str, messages: int = 1) -> None:
-        """Take note of messages or records of a topic that the user may not change."""
+        """Count and audit messages or records of a topic that the user may not change."""
         self.denied_writes += messages
         permit = self.permit(Permission.WRITE_TOPIC, topic)
         limit = f"the filter {permit.filter_text} does not match" if permit.filter_text else ""
@@ -366,13 +367,13 @@ class Session:
         self.engine.audit.refused(self.party, Permission.WRITE_TOPIC.value, topic, rule)
 
     def may(self, permission: Permission, topic: str) -> bool:
-        """Whether the user may read from, or write to, a topic."""
+        """Return whether the user may read from, or write to, a topic."""
         return self.permit(permission, topic).allowed
 
     def permit(self, permission: Permission, topic: str) -> Permit:
-        """What the user is said who wants to read from, or write to, a topic.
+        """Return the user's permit to read from, or write to, a topic.
 
-        If some fields may be read only, and messages cannot be taken apart, nothing may be.
+        A permit for certain fields allows nothing if the message type has no select lists.
         """
         resource = self.engine.stores.resource(self.message_type, topic)
         permit = self._permits.bind(self.permissions.permit(permission, resource))
@@ -387,18 +388,18 @@ class Session:
         return Permit(False, rule=f"{permit.rule}, and {message_type.name} has no select lists")
 
     def permit_to_read(self, topic: str) -> Permit:
-        """What the user may see of a topic; a refusal is counted."""
+        """Return the user's permit to read a topic, and count a refusal."""
         permit = self.permit(Permission.READ_TOPIC, topic)
         if not permit.allowed:
             self.denied_reads += 1
         return permit
 
     def delivery_watchers(self, topic: str) -> Sequence[DeliveryWatcher]:
-        """Who is told of what the client is sent of a topic."""
+        """Return the callbacks for deliveries of a topic to the client."""
         return self.engine.hooks.delivery_watchers(self.message_type, topic)
 
     def subscription_failed(self, sub_id: str, topic: str, error: Exception) -> None:
-        """Take note that something has failed on behalf of a subscription. See `Subscriber`."""
+        """Report a failure on behalf of a subscription. See `Subscriber`."""
         self.engine.failures.report(self, sub_id, topic, error)
 
     def find_topic(self, name: str) -> AnyTopic:
@@ -406,13 +407,13 @@ class Session:
         return self.engine.topics.find(self.message_type, name)
 
     def make_sub_id(self) -> str:
-        """Make an id for a subscription that came without one."""
+        """Return a new id, for a subscription that came without one."""
         self._sub_ids_made += 1
         return f"{self.connection_name}-{self._sub_ids_made}"
 
     def place(self, subscription: Subscription) -> None:
-        """Begin a subscription, in place of one with the same id if there is any."""
-        if subscription.replay is None:  # before the other one ends: a page may go on from there
+        """Begin a subscription, and end an earlier one with the same id."""
+        if subscription.replay is None:  # before the earlier one ends: a page may continue from it
             consumer = subscription.consumer
             if consumer is not None:
                 consumer.subscription = subscription
@@ -423,11 +424,11 @@ class Session:
         self._add(subscription)
 
     def place_plain(self, subscription: Subscription, permit: Permit) -> None:
-        """Begin a subscription that has no part in queues, is no replay, and replaces no other.
+        """Begin a subscription that consumes no queue, is no replay, and replaces no other.
 
         Args:
             subscription: the subscription, to a single topic.
-            permit: what its user, who may read the topic, may see of it.
+            permit: the user's permit to read the topic, which may have limits.
         """
         self.engine.topics.subscribe_permitted(subscription, permit)
         self._add(subscription)
@@ -438,18 +439,21 @@ class Session:
         self.keep(subscription.memory)
 
     def keep(self, size: int) -> None:
-        """Take note of memory that a subscription or a query takes from now on, or no more.
+        """Charge memory of a subscription or a query to this session.
 
         Args:
-            size: in bytes; below zero if it is taken no more.
+            size: in bytes; negative to release.
         """
         self.memory_of_commands += size
         self.hold(size)
 
     def loosen(self, sub_id: str) -> bool:
-        """Prepare the end of a subscription a little further; whether that takes more.
+        """Detach a subscription from some of its topics before it ends, if it has very many.
 
-        One that is attached to very many topics gets nothing of some of them any more.
+        It gets no more messages of these topics.
+
+        Returns:
+            Whether there is more to detach before it ends.
         """
         subscription = self.subscriptions.get(sub_id)
         return subscription is not None and self.engine.topics.detach_some(subscription)
@@ -471,10 +475,9 @@ class Session:
             )
 
     def cancel_query(self, query_id: str) -> None:
-        """End the queries with this id, if any are under way.
+        """End the queries with this id, if any are in progress.
 
-        A paginated or aggregated subscription ends with its query: there is nothing yet that it
-        could follow.
+        A paginated or aggregated subscription ends with its query: it has no result yet to update.
         """
         for query in [query for query in self.queries if query.query_id == query_id]:
             query.cancel()
@@ -483,7 +486,7 @@ class Session:
                 self.end_subscription(subscription.sub_id)
 
     def remove_subscription(self, sub_id: str) -> Subscription | None:
-        """End a subscription, if there is one with this id, without telling anybody."""
+        """End and return the subscription with this id, if there is one, without notification."""
         subscription = self.subscriptions.pop(sub_id, None)
         if subscription is not None:
             if subscription.replay is None:
@@ -493,7 +496,7 @@ class Session:
         return subscription
 
     def obey(self, header_bytes: bytes, body_bytes: bytes) -> None:
-        """Carry out one command, or refuse it.
+        """Execute one command, or refuse it.
 
         Args:
             header_bytes: its header.
@@ -519,7 +522,7 @@ class Session:
         if size > self._most_header:
             self._refuse_long(header, size)
             return
-        whole = body is body_bytes  # the reader had not cut the header at a brace inside a string
+        whole = body is body_bytes  # the reader has not split the header at a brace in a string
         exact_header = header_bytes if whole and self._filters_keep_to_headers else None
         if self.entrance.filters:
             command = IncomingCommand(header, body)

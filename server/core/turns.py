@@ -1,38 +1,38 @@
-"""Turns: how connections, queries and replays share the engine's thread.
+"""The scheduler: shares the engine's thread between connections, queries and replays.
 
-One thread serves everybody, so that whatever is done for one client is what all others wait for.
-Time is therefore given out in slices, and none is longer than about a millisecond:
+One thread serves all clients, so work for one client delays all others. Time is therefore given out
+in slices, and none is longer than about a millisecond:
 
     a read of the socket                    turn                     turn
     | A's first slice | B's request |  ...  | A | query | C |  ...  | query | C | A |  ...
-                                       ^ the event loop looks at all sockets
+                                       ^ the event loop polls all sockets
 
-What a connection sends is obeyed as it is read, for the length of a slice. What is left then waits
-in the session's inbox, and its socket is not read meanwhile, so that the peer's own system holds it
-back. Whoever has something waiting, connections as well as queries and replays, stands in one
-queue. Between two looks at the sockets there is a turn: each of the queue gets at most one slice,
-those that have more stand at the end again, and the turn ends when its time is used up. One that
-waits alone has the whole turn.
+The commands of a connection are executed as they are read, for the length of a slice. The rest of
+the input then waits in the session's input buffer (`Inbox`), and its socket is not read meanwhile:
+backpressure makes the peer wait. All waiting work, connections as well as queries and replays, is
+in one queue. Between two polls of the sockets there is a turn, one scheduling round: each item of
+the queue gets at most one slice, items with more work go back to the end of the queue, and the turn
+ends when its time is used up. An item that waits alone gets the whole turn.
 
-How long a turn is depends on who would have to wait for its end. While clients are heard that send
-little, turns are short; a publisher that sends as much as it can, and is the only one who sends
-anything, gets more done in long ones.
+The length of a turn depends on the clients that would have to wait for its end. While there are
+clients that send little, turns are short; a publisher that sends at full speed, and is the only
+sender, gets more done in long ones.
 
-A client that sends little is not made to queue for that: a short read is obeyed as it comes, even
-during turns, for a short slice. So a request beside a busy publisher waits for the end of one turn.
+A client that sends little does not queue: a short read is executed as it arrives, even during
+turns, for a short slice. So a request beside a busy publisher waits for the end of one turn.
 
-The event loop may hand out many long reads of one socket in a row before it looks at the others. As
-soon as there is a long read, time counts as in a turn: what comes when it is used up has to wait,
-and the turn that follows gives out no more than what the reads have left of it. Where there is a
-queue, a long read goes to its end.
+The event loop may deliver many long reads of one socket in a row before it polls the others. From
+the first long read on, time counts as part of a turn: input that arrives when it is used up has to
+wait, and the turn that follows gives out no more than the rest of it. While there is a queue, a
+long read goes to its end.
 
-What has been made for clients leaves at the end of turns, in a slice of its own. A write costs more
-than most messages, so that outboxes with little in them are held for a moment while there is more
-to do; and when they fill faster than they leave, nobody gets a slice until they have left.
+Output is flushed at the end of turns, in a slice of its own. A write costs more than most messages,
+so outboxes with little in them are held for a moment while there is more work; and when they fill
+faster than they are flushed, no work gets a slice until they are flushed.
 
-A slice is over when the clock says so, and only those who work can look at it: after each command,
-and with publishes, which go by in runs, as often as `Pace` says. It is a promise between them and
-this module; one command is not cut.
+A slice is over when the clock says so, and only the running work can check the clock: after each
+command, and for publishes, which are executed in batches, as often as `Pace` says. Scheduling is
+cooperative: a command is not preempted.
 """
 
 from __future__ import annotations
@@ -51,32 +51,32 @@ if TYPE_CHECKING:
     from server.subscriptions.outbox import Outboxes
 
 TURN_SECONDS: Final = 0.001
-"""How long the engine works before it looks at all sockets again."""
+"""The length of a turn: how long the engine works before it polls all sockets again."""
 
 SHORT_TURN_SECONDS: Final = 0.000_25
-"""The same, while others might have to wait for that."""
+"""The same, while other clients might have to wait for the end of the turn."""
 
 _HEARD_SECONDS: Final = 0.1
-"""How long after a short read its sender is taken to be one who waits."""
+"""How long after a short read its sender is assumed to wait for a turn's end."""
 
 _HELD_SECONDS: Final = 0.002
-"""How long what has been made for clients may wait for more, while there is more to do."""
+"""How long output may wait in outboxes for more output, while there is more work."""
 
 _LEAVING_SHARE: Final = 1 / 3
-"""How long outboxes are flushed, as a part of a turn's length, while there is more to do. With very
-many connections, the less it is, the more goes with a write, and the later."""
+"""How long outboxes are flushed, as a fraction of a turn's length, while there is more work. With
+very many connections, a smaller value makes writes larger, and later."""
 
 _TOO_SHORT_SECONDS: Final = 0.000_05
-"""What is left of a slice when beginning something else is not worth it."""
+"""The rest of a slice that is too short to begin other work."""
 
 _SHORT_SLICE_SECONDS: Final = 0.000_2
-"""How long what a peer sends is obeyed at once while others wait."""
+"""How long a peer's commands are executed as they are read while other work waits."""
 
 _LEAST_SLICE_SECONDS: Final = 0.000_2
-"""How short slices become when many share a turn."""
+"""The shortest slice when many items share a turn."""
 
 LONG_READ: Final = 64 * 1024
-"""Bytes that a read gives only if the peer is ahead of us, and has more waiting."""
+"""Bytes of a read that shows that the peer is ahead of the server, and has more waiting."""
 
 _SLICES_AT_ONCE: Final = 4
 
@@ -84,17 +84,17 @@ _MICROSECONDS: Final = 1e6
 
 
 LONG_SECONDS: Final = 0.1
-"""From which length on it is logged that a piece of work has held everybody up."""
+"""Work that blocks the engine's thread for longer than this is logged."""
 
 
 @dataclass(slots=True)
 class Longest:
-    """The piece of work that has held up everybody for longest, and how often that happened.
+    """The work that has blocked the engine's thread for longest, and the number of long blocks.
 
     Attributes:
-        seconds: how long it took.
-        client: for whom it was, nothing if it was for no client in particular.
-        work: the command, or another word for what it was; never more of it.
+        seconds: its duration.
+        client: the name of the client that it was for; empty if it was for none in particular.
+        work: the command's name, or another word for the kind of work; never its content.
         count: how many pieces of work have taken longer than LONG_SECONDS.
     """
 
@@ -105,18 +105,18 @@ class Longest:
 
 
 class Turns:
-    """Shares the engine's time among those who have something to do.
+    """Schedules the work of the engine's thread in slices.
 
     Args:
-        clock: has the next turn made.
-        elapsed: seconds since some moment, never going back: tells how long work has taken.
-        outboxes: what has been made for clients, which leaves between slices.
-        log: told what takes long.
+        clock: schedules the next turn.
+        elapsed: returns seconds since some moment, never going back: measures the length of work.
+        outboxes: the output buffers, which are flushed between slices.
+        log: the log for work that takes long.
 
     Attributes:
         elapsed: see above.
-        longest: what has taken longest.
-        lengths: how long pieces of work have taken, in microseconds.
+        longest: the work that has taken longest.
+        lengths: the durations of pieces of work, in microseconds.
         postponed: reads of connections that had to wait for a turn.
     """
 
@@ -133,33 +133,33 @@ class Turns:
         self._waiting: deque[Sliced] = deque()
         self._slice_ends = 0.0
         self._turn_ends = 0.0
-        self._is_counting = False  # whether a long read has begun to use up the next turn
-        self._is_scheduled = False  # whether there is a next turn
-        self._ahead = 0  # who has sent the last long read: the id of a connection
-        self._heard_at = -_HEARD_SECONDS  # when somebody else has last sent anything
-        self._emptied_at = 0.0  # when no outbox was waiting any more
+        self._is_counting = False  # a long read has begun to use up the next turn
+        self._is_scheduled = False  # there is a next turn
+        self._ahead = 0  # id() of the connection with the last long read
+        self._heard_at = -_HEARD_SECONDS  # when another connection last had a short read
+        self._emptied_at = 0.0  # when the last waiting outbox was flushed
 
     @property
     def waiting(self) -> int:
-        """How many wait for a slice."""
+        """The number of items that wait for a slice."""
         return len(self._waiting)
 
     def left(self, now: float) -> float:
-        """Seconds that are left of the slice at hand; none if it is not worth beginning anything.
+        """Return the seconds left of the current slice; 0 if too few to begin other work.
 
         Args:
-            now: what `elapsed` gives.
+            now: the time that `elapsed` returns.
         """
         left = self._slice_ends - now
         return left if left > _TOO_SHORT_SECONDS else 0.0
 
     def serve(self, connection: Sliced, size: int, *, is_patient: bool = False) -> bool:
-        """Give a connection a slice for what has just been read, or have it wait for a turn.
+        """Give a connection a slice for the bytes just read, or queue it for a turn.
 
         Args:
-            connection: one that does not wait already.
+            connection: one that is not in the queue already.
             size: bytes that have been read.
-            is_patient: turns need not be short for it, though it sends little.
+            is_patient: True if turns need not be short for it, though it sends little.
 
         Returns:
             Whether it has to wait; then it is in the queue.
@@ -180,7 +180,7 @@ class Turns:
         return has_more
 
     def start(self, work: Sliced) -> None:
-        """Do the first few slices now, which is all of a small query, the others in later turns."""
+        """Run the first few slices now (all of a small query), and the others in later turns."""
         end = self.elapsed() + TURN_SECONDS
         for _ in range(_SLICES_AT_ONCE):
             if not work.step():
@@ -190,21 +190,21 @@ class Turns:
         self.queue(work)
 
     def queue(self, work: Sliced) -> None:
-        """Have something wait for its slices."""
+        """Add work to the queue for slices."""
         self._waiting.append(work)
         self._schedule()
 
     def flush(self, first: int = 0) -> None:
-        """Let leave what waits in outboxes, as far as there is time, and the rest in turns.
+        """Flush outboxes, as far as there is time, and the rest in turns.
 
         Args:
-            first: how many outboxes that have waited before others are left to the turns.
+            first: how many outboxes, those that have waited longest, are left to the turns.
         """
         now = self.elapsed()
         self._leave(now, now + self._length(now), first)
 
     def flush_while_busy(self) -> None:
-        """Let leave what is worth a write; there is more to do, and turns to come."""
+        """Flush outboxes that are worth a write; there is more work, and turns to come."""
         now = self.elapsed()
         outboxes = self._outboxes
         if outboxes.waiting and (now >= self._emptied_at + _HELD_SECONDS or outboxes.is_write_full):
@@ -214,16 +214,16 @@ class Turns:
 
     @property
     def _is_taken(self) -> bool:
-        """Whether somebody has to be served before whoever comes now with much."""
+        """True if other work or a full outbox goes before a long read."""
         return bool(self._waiting) or self._outboxes.is_write_full
 
     def _length(self, now: float) -> float:
-        """How long a turn may be: short if it is expected that somebody waits for its end."""
+        """Return the length of a turn: short if a client is expected to wait for its end."""
         is_anybody_heard = now < self._heard_at + _HEARD_SECONDS
         return SHORT_TURN_SECONDS if is_anybody_heard else TURN_SECONDS
 
     def _count(self, now: float) -> float:
-        """Count time from now on, if that has not begun; when it will be used up."""
+        """Begin to count the next turn's time, if that has not begun; return when the turn ends."""
         if not self._is_counting:
             self._is_counting = True
             self._turn_ends = now + self._length(now)
@@ -236,12 +236,12 @@ class Turns:
             self._clock.call_later(0, self._turn)
 
     def _turn(self) -> None:
-        """Give everybody who waits a slice, as long as there is time, and let outboxes leave."""
+        """Give each item of the queue a slice, as long as there is time, and flush outboxes."""
         self._is_scheduled = False
         try:
             self._do_turn()
         finally:
-            if self._waiting:  # whatever has happened in this turn
+            if self._waiting:  # even if this turn has raised an exception
                 self._schedule()
 
     def _do_turn(self) -> None:
@@ -257,7 +257,7 @@ class Turns:
             self.flush()
 
     def _share(self, now: float) -> None:
-        """Share what is left of a turn among those who wait."""
+        """Share the rest of a turn among the items of the queue."""
         for _ in range(len(self._waiting)):
             work = self._waiting.popleft()
             share = (self._turn_ends - now) / (len(self._waiting) + 1)
@@ -277,11 +277,11 @@ class Turns:
             self._schedule()
 
     def took(self, seconds: float, doing: tuple[str, str]) -> None:
-        """Take note of how long a piece of work has held everybody up.
+        """Record how long a piece of work has blocked the engine's thread; log it if that is long.
 
         Args:
-            seconds: how long.
-            doing: whose it was, and what; see `Sliced.doing`.
+            seconds: its duration.
+            doing: its client and its name; see `Sliced.doing`.
         """
         longest = self.longest
         if seconds > longest.seconds:
@@ -297,7 +297,7 @@ class Turns:
         has_more = work.step()
         seconds = self.elapsed() - begun
         microseconds = int(seconds * _MICROSECONDS)
-        lengths = self.lengths  # as `add`, whose call would be dear
+        lengths = self.lengths  # as `add`, whose call costs too much here
         lengths.counts[microseconds.bit_length()] += 1
         lengths.total += microseconds
         if seconds > self.longest.seconds or seconds > LONG_SECONDS:
@@ -306,11 +306,11 @@ class Turns:
 
 
 class Pace:
-    """How many messages of one connection may go by before the clock is looked at again.
+    """Limits how many messages of one connection are executed between two checks of the clock.
 
-    What a message costs is known from those before it. A cost that has grown is believed at once,
-    one that has shrunk by and by, so that cheap messages do not hide expensive ones among them.
-    The end of a slice is not met with ever smaller runs: it may be passed by a fraction.
+    The cost of a message is estimated from the messages before it. The estimate rises at once and
+    falls gradually, so that cheap messages do not hide expensive ones among them. Batches do not
+    shrink towards the end of a slice: it may be overrun by a fraction.
     """
 
     __slots__ = ("_seconds_each",)
@@ -324,12 +324,12 @@ class Pace:
         self._seconds_each = self._FIRST_GUESS
 
     def messages_in(self, seconds: float) -> int:
-        """How many messages are expected to fit, or to fill the least that is worth a look."""
+        """Return how many messages fit, or fill the least time worth a check of the clock."""
         seconds = max(seconds, self._LEAST_SECONDS)
         if seconds >= self._seconds_each * self._MOST:
             return self._MOST
         return max(int(seconds / self._seconds_each), 1)
 
     def took(self, messages: int, seconds: float) -> None:
-        """Take note of what some messages have cost."""
+        """Record the cost of some messages."""
         self._seconds_each = max(seconds / messages, self._seconds_each * self._FORGET)
