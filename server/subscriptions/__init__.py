@@ -1,1 +1,1 @@
-"""Who gets which message, and the bytes that are on the way to them."""
+"""Subscriptions, the matching of messages with them, and the output buffers of clients."""

@@ -1,17 +1,17 @@
-"""What one aggregated subscription is told.
+"""The groups and messages of one aggregated subscription.
 
 Its client sees the groups as it would see the records of a view: a change of a record may change
-one group or two, and of each the client is told as of any record that changes (AMPS User Guide,
+one group or two, and each changed group is sent like any changed record (AMPS User Guide,
 Aggregated Subscriptions).
 
 Until the first records of the groups are on their way, changes wait, merged into one for each
-record. Then they are made good, a few at a time, before the subscription is live. A record that
-changes meanwhile waits only if a change of it does already, so that those that wait become fewer
-whatever is published.
+record. Then they are applied, a few at a time, before the subscription is live. A record that
+changes meanwhile waits only if a change of it does already, so that the waiting ones become fewer
+at any rate of publishing.
 
-A paginated one is for some of the groups only: they are put in order, in a result set of its own,
-and a page of that tells its client what comes and goes (server/subscriptions/page.py). A
-subscription for another page of the same groups takes them over.
+A paginated subscription sees some of the groups only: they are ordered in a result set of its own,
+from which its page is cut (server/subscriptions/page.py). A subscription to another page of the
+same groups takes them over.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
     from server.views.terms import AggregationTerms
 
 _AT_ONCE: Final = 100
-"""Changes that are made good in a slice."""
+"""Changes applied per slice."""
 _WAITING: Final = 500
-"""Bytes that a change takes while it waits, apart from the bodies."""
+"""Bytes that a waiting change takes, apart from the bodies."""
 
 
 class _Waiting(NamedTuple):
-    """A change that has not been made yet.
+    """A change that is not applied yet.
 
     Attributes:
-        change: what happened to a record.
-        envelope: where that comes from.
-        reason: why the record is gone, if it is.
+        change: the change of a record.
+        envelope: its origin.
+        reason: the reason of the removal, if the record was removed.
     """
 
     change: Change
@@ -56,7 +56,7 @@ class _Waiting(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many bytes it takes."""
+        """Bytes that it takes."""
         states = (self.change.previous, self.change.record)
         return _WAITING + sum(len(state.body) for state in states if state is not None)
 
@@ -66,14 +66,14 @@ class Aggregate:
 
     Args:
         subscription: the subscription.
-        terms: what is aggregated.
-        deliver: makes what tells its subscriber about records.
-        before: the subscription whose groups it takes over, which is live; None if there is none.
+        terms: the grouping and the aggregates.
+        deliver: returns the delivery for messages of a form.
+        before: the live subscription that hands its groups over; None if there is none.
 
     Attributes:
         groups: the groups; they are filled by the query that the subscription begins with.
-        is_live: whether changes are made as they come.
-        page: which of the groups it is for, if it is paginated; None for all.
+        is_live: whether changes are applied immediately.
+        page: its page of the groups, if it is paginated; None for all groups.
 
     Raises:
         BodyError: the message type has no fields of such names.
@@ -117,7 +117,7 @@ class Aggregate:
         self._is_catching_up = False
 
     def take(self, change: Change, envelope: Envelope, reason: str) -> None:
-        """Follow a change of a record. See `RecordAudience.announce`."""
+        """Apply a change of a record, or queue it. See `RecordAudience.announce`."""
         key = change.topic, change.key
         earlier = self._waiting.get(key)
         if self.is_live or (self._is_catching_up and earlier is None):
@@ -130,7 +130,7 @@ class Aggregate:
         self._subscription.subscriber.hold(waiting.size)
 
     def catch_up(self) -> bool:
-        """Make some of the changes that have waited; whether there are more."""
+        """Apply some of the waiting changes; return True if there are more."""
         self._is_catching_up = True
         for key in list(islice(self._waiting, _AT_ONCE)):
             waiting = self._waiting.pop(key)
@@ -140,12 +140,12 @@ class Aggregate:
         return not self.is_live
 
     def hand_over(self) -> GroupRecords:
-        """Give the groups to a subscription that takes this one's place."""
+        """Return the groups, for a subscription that replaces this one."""
         self._is_succeeded = True
         return self.groups
 
     def end(self) -> None:
-        """Let go of everything; the subscription has ended."""
+        """Release everything; the subscription has ended."""
         self._subscription.subscriber.hold(-sum(one.size for one in self._waiting.values()))
         self._waiting.clear()
         if self.page is not None:
@@ -154,7 +154,7 @@ class Aggregate:
             self.groups.drop()
 
     def _page(self, message_type: MessageType, before: Aggregate | None) -> Page | None:
-        """The page of a paginated subscription, of the same result set as the page before."""
+        """Return the page, if paginated; it uses the previous page's result set if possible."""
         subscription, terms = self._subscription, self._subscription.page
         if terms is None:
             return None
@@ -197,7 +197,7 @@ class Aggregate:
         delivery.deliver(message)
 
     def _form(self, changed: Change) -> Form | None:
-        """What the subscriber is sent about a group; None for nothing."""
+        """Return the form of a message about a group; None for no message."""
         if changed.record is None:
             return Form.LEAVING if self._subscription.tracks_focus else None
         if changed.previous is None or not self._subscription.delta or not self._differ.works:

@@ -1,13 +1,13 @@
-"""The subscriptions of one topic: who they are, and which filters they have.
+"""The subscriptions of one topic, with their filters.
 
-What a topic does with its audience differs: an ad hoc topic hands on what is published to it
-(server/topics/topic.py), a topic with records says what became of a record
-(server/subscriptions/record_audience.py). Both keep deliveries prepared as long as the audience
+Topics differ in the use of their audience: an ad hoc topic passes on the messages published to it
+(server/topics/topic.py), a topic with records sends changes of records
+(server/subscriptions/record_audience.py). Both cache prepared deliveries as long as the audience
 stays the same.
 
-What it costs to find those whom a message is for follows their number, not that of all subscribers:
-subscriptions are kept by their filters. All have a place in the order in which they were made, in
-which a message names them.
+The cost of finding the recipients of a message grows with their number, not with that of all
+subscriptions: these are kept by their filters. Each has a place in the order of creation; a message
+lists its subscriptions in this order.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 
 class Seat:
-    """What is known of a subscription.
+    """A subscription's entry in an audience.
 
     Args:
         subscription: the subscription.
         filter_: its filter; None if it has none.
-        place: its place in the order of all.
+        place: its position in the order of all.
     """
 
     __slots__ = ("filter", "place", "subscription")
@@ -57,7 +57,7 @@ class Audience:
     Args:
         message_type: the type that the topic is scoped to.
         name: the topic's name.
-        functions: what filters may call.
+        functions: the functions that filters may call.
     """
 
     __slots__ = (
@@ -76,29 +76,29 @@ class Audience:
     def __init__(self, message_type: MessageType, name: str, functions: Functions) -> None:
         self.message_type = message_type
         self.name = name
-        # in the form that they have here, and those of them whose form is another one here
+        # in their effective form here; `_limited`: by requested form, where the two differ
         self._subscriptions: dict[Subscription, Seat] = {}
         self._limited: dict[Subscription, Subscription] = {}
         self._attached = 0
         self._literal = 0  # subscriptions to this very topic
         self._unfiltered: dict[Subscription, int] = {}  # with their places
-        self._filtering: dict[int, int] = {}  # filters that connections have here
+        self._filtering: dict[int, int] = {}  # number of filters, by connection
         self._functions = functions
-        self._filters = NO_FILTERS  # most topics never have any
+        self._filters = NO_FILTERS  # shared: most topics never have any
 
     @property
     def has_subscriptions(self) -> bool:
-        """Whether a message could go to anybody."""
+        """True if a message could have recipients."""
         return bool(self._subscriptions)
 
     @property
     def chooses(self) -> bool:
-        """Whether some messages go to some only, or not as they are."""
+        """True if some messages are filtered, or changed by a permit, for some subscriptions."""
         return bool(self._filters) or bool(self._limited)
 
     @property
     def subscriptions(self) -> Collection[Subscription]:
-        """Those that a message could go to."""
+        """The subscriptions that could get a message, as requested by their clients."""
         if not self._limited:
             return self._subscriptions.keys()
         asked = {here: subscription for subscription, here in self._limited.items()}
@@ -106,36 +106,36 @@ class Audience:
 
     @property
     def has_literal_subscription(self) -> bool:
-        """Whether somebody subscribed to this very topic, and not to a pattern that it matches."""
+        """True if some subscription is to this very topic, and not to a matching pattern."""
         return self._literal > 0
 
     @property
     def size(self) -> int:
-        """How many subscriptions it has."""
+        """Number of subscriptions."""
         return len(self._subscriptions)
 
     def attach(self, subscription: Subscription, permit: Permit = UNLIMITED) -> None:
         """Deliver messages to a subscription from now on.
 
         Args:
-            subscription: the subscription, as its client asked for it.
-            permit: what its user may see of the topic.
+            subscription: the subscription, as its client requested it.
+            permit: its user's permit for the topic.
         """
         self._attach(self._limit(subscription, permit))
 
     def detach(self, subscription: Subscription) -> None:
-        """Deliver no more messages to a subscription, if it is attached."""
+        """Stop delivering messages to a subscription, if it is attached."""
         self._detach(self._limited.pop(subscription, subscription))
 
     def _limit(self, subscription: Subscription, permit: Permit) -> Subscription:
-        """Give a subscription the form that it has here."""
+        """Apply a permit to a subscription, and return its effective form here."""
         here = entitled(subscription, permit, self.message_type)
         if here is not subscription:
             self._limited[subscription] = here
         return here
 
     def _here(self, subscription: Subscription) -> Subscription:
-        """A subscription in the form that it has here."""
+        """Return the effective form of a subscription here."""
         return self._limited.get(subscription, subscription)
 
     def _attach(self, subscription: Subscription) -> None:
@@ -178,14 +178,14 @@ class Audience:
         self._changed()
 
     def cost_of(self, subscription: Subscription) -> FilterCost | None:
-        """What the filter of a subscription costs here; None if it has none, or is not here."""
+        """Return the cost of a subscription's filter; None if it has none or is not attached."""
         seat = self._subscriptions.get(self._here(subscription))
         if seat is None or seat.filter is None:
             return None
         return self._filters.cost(seat.filter, self.name)
 
     def _address(self, filter_: Filter) -> None:
-        """Note with a filter to whom its messages go, if it is one, and they need but an id."""
+        """Cache writer and id in a filter with one user, if its messages need only an id."""
         owner = filter_.owners
         if isinstance(owner, Seat):
             filter_.sub_id = owner.subscription.sub_id
@@ -194,15 +194,15 @@ class Audience:
             filter_.writer = None
 
     def _plain_writer(self, subscription: Subscription) -> Outbox | None:  # noqa: ARG002 - `Topic` has some
-        """What takes messages for a subscription that have its id, and nothing else of it."""
+        """Return the writer of a subscription, if its messages need its id and nothing else."""
         return None
 
     def _changed(self) -> None:
-        """Drop what has been prepared for the subscriptions that there were."""
+        """Invalidate the deliveries prepared for the previous subscriptions."""
         raise NotImplementedError
 
     def _by_connection(self) -> tuple[dict[Subscription, int], dict[Subscription, int]]:
-        """The subscriptions without a filter, with their places.
+        """Return the subscriptions without a filter, with their places.
 
         Returns:
             Those of connections without any filter here, and those of connections with filters.
@@ -219,7 +219,7 @@ class Audience:
     def _with_users(
         self, unfiltered: dict[Subscription, int], filters: Iterable[Filter]
     ) -> list[Subscription]:
-        """Some subscriptions without a filter and those with some filters, in order."""
+        """Return some subscriptions without a filter and those with some filters, in order."""
         places = dict(unfiltered)
         for filter_ in filters:
             for seat in _seats(filter_):
@@ -227,19 +227,19 @@ class Audience:
         return list(places) if len(places) == 1 else sorted(places, key=places.__getitem__)
 
     def give_up(self, error: Exception) -> None:
-        """What is told here cannot be made, which is the end of all who listen."""
+        """End all subscriptions, since the messages of the topic cannot be made."""
         give_up_on(self._subscriptions, error)
 
     def _owners_of(self, filter_: Filter) -> Collection[int]:
-        """The numbers of the connections that have a filter."""
+        """Return the numbers of the connections that have a filter."""
         return {seat.subscription.subscriber.number for seat in _seats(filter_)}
 
     def _give_up_on(self, filter_: Filter, error: Exception) -> None:
-        """A filter has failed, which is the end of those who have it."""
+        """End the subscriptions that have a filter, because it has failed."""
         give_up_on([seat.subscription for seat in _seats(filter_)], error)
 
 
 def _seats(filter_: Filter) -> Collection[Seat]:
-    """Those who have a filter."""
+    """Return the seats of a filter's subscriptions."""
     owners = filter_.owners
     return () if owners is None else members(cast("Crowd[Seat]", owners))

@@ -1,4 +1,4 @@
-"""How much the server keeps for clients that are slow: what is configured, and the defaults.
+"""Limits on the memory and disk kept for slow clients: configuration and defaults.
 
 Source: AMPS User Guide, Slow Client Management and Capacity Limits.
 """
@@ -21,14 +21,14 @@ _NANOSECONDS: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the clients of a pool may make the server keep.
+    """The limits on bytes kept for the clients of a pool.
 
     Attributes:
         memory: bytes in memory, all clients together.
         disk: bytes on disk, all clients together.
-        directory: where files for offlined clients are.
+        directory: the directory of the files for offlined clients.
         share: the part of either that one client may use, from 0 to 1.
-        age: seconds that a byte may wait, None for any time.
+        age: seconds that a byte may wait, None for no limit.
     """
 
     memory: int
@@ -39,12 +39,12 @@ class Limits:
 
 
 def has_own_pool(transport: SlowClientLimits) -> bool:
-    """Whether the clients of a transport share nothing with those of others."""
+    """Return True if the clients of a transport have a pool of their own."""
     return transport != SlowClientLimits(None, None, None, None, None)
 
 
 def limits_of(spec: SlowClientLimits, enclosing: SlowClientLimits | None = None) -> Limits:
-    """Fill in what a configuration leaves open.
+    """Return the limits of a configuration, with defaults for missing values.
 
     Args:
         spec: the limits of the instance or of a transport.
@@ -66,7 +66,7 @@ def limits_of(spec: SlowClientLimits, enclosing: SlowClientLimits | None = None)
 
 
 def _default_memory() -> int:
-    """A tenth of what the host has, or of what this process may use."""
+    """Return a tenth of the host's memory, or of the limit of this process if that is lower."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     allowed, _ = resource.getrlimit(resource.RLIMIT_RSS)
     if allowed != resource.RLIM_INFINITY:

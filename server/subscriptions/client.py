@@ -1,4 +1,4 @@
-"""Clients as messages and events name them."""
+"""The interface of clients that messages and events use."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import Protocol
 
 
 class Client(Protocol):
-    """Who a client is: a connection, or one inside the server."""
+    """The identity of a client: a connection, or a client inside the server."""
 
     @property
     def number(self) -> int:
-        """Distinguishes it from all others of the process; those inside have negative ones."""
+        """A number unique in the process; negative for clients inside the server."""
 
     @property
     def client_name(self) -> str:
-        """The name that it logged on with, the connection's name before."""
+        """The client name given at logon; before, the connection's name."""
 
     @property
     def client_hash(self) -> int:
-        """The number that stands for that name in bookmarks."""
+        """The number that identifies that name in bookmarks."""
 
     @property
     def client_version(self) -> str:
-        """The version that it gave at its logon."""
+        """The version that the client gave at logon."""
 
     @property
     def connection_name(self) -> str:
@@ -30,7 +30,7 @@ class Client(Protocol):
 
     @property
     def address(self) -> str:
-        """Where it is."""
+        """Its network address."""
 
     @property
     def user(self) -> str:

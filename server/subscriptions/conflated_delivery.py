@@ -1,4 +1,4 @@
-"""Conflation of messages of topics that keep nothing: of several, the last one counts.
+"""Conflation of messages of topics without records: of several, the last one is sent.
 
 Source: AMPS User Guide, Conflated Subscriptions.
 """
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class _PendingMessage:
-    """A message of a topic that keeps nothing: the last one counts.
+    """A message of a topic without records; a later one replaces it.
 
     Timestamp and bookmark are those of the first one: they tell since when the subscriber has been
-    waiting, and from where nothing would be missed (AMPS User Guide, Conflated Subscriptions;
-    Conflation and Bookmark Subscriptions).
+    waiting, and where to resume without a gap (AMPS User Guide, Conflated Subscriptions; Conflation
+    and Bookmark Subscriptions).
     """
 
     __slots__ = ("_bookmark", "_delivery", "_envelope", "_received", "body")
@@ -48,13 +48,13 @@ class _PendingMessage:
 
 
 class ConflatedDelivery:
-    """Hands messages of one topic to a subscription's conflater.
+    """Passes messages of one topic to a subscription's conflater.
 
     Args:
-        conflater: lets them wait.
+        conflater: holds messages until their interval has passed.
         topic: the topic's name.
-        seen: what the subscriber may see of a body.
-        delivery: delivers what has waited long enough.
+        seen: returns the fields of a body that the subscriber may see.
+        delivery: delivers released messages.
     """
 
     __slots__ = ("_conflater", "_delivery", "_seen", "_topic")
@@ -72,7 +72,7 @@ class ConflatedDelivery:
         self._delivery = delivery
 
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
-        """Let messages wait; those that no key tells apart leave at once."""
+        """Conflate messages; those without a conflation key are delivered at once."""
         for body in bodies:
             key = self._conflater.key(self._topic, self._seen(body), envelope.record_sow_key)
             if key is None:

@@ -1,15 +1,15 @@
 """Conflation: of several messages with the same key in an interval, a subscriber gets the last.
 
 The timer of a key starts with its first message, which therefore waits for the whole interval as
-well; messages that follow take its place in the queue, not its time. All intervals of a
-subscription are equal, so that messages fall due in the order in which their keys appeared: one
-queue and one timer serve any number of keys. What has fallen due leaves in slices, since a client
-may have very many subscriptions, or keys, that do so at the same moment; messages that come for a
-key before its turn still take the place of the one that waits. With an automatic interval, a client
-that has not read what it was sent is given another interval.
+well; later messages replace it without a change of its due time. All intervals of a subscription
+are equal, so that messages fall due in the order in which their keys appeared: one queue and one
+timer serve any number of keys. Due messages are released in time slices, since a client may have
+very many subscriptions, or keys, that fall due at the same moment; a message that comes before the
+release of its key still replaces the one that waits. With an automatic interval, a client that has
+not read all its data gets another interval.
 
-What waits counts as memory of the client. The reckoning is by rule of thumb: bodies are counted,
-the rest is an estimate.
+Waiting messages are charged to the client's memory, by estimate: the bytes of bodies are exact, the
+rest is a constant per message.
 
 Sources: AMPS User Guide, Conflated Subscriptions; Slow Client Management and Capacity Limits.
 """
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     from server.message_types.paths import Path
 
 AUTOMATIC_INTERVAL: Final = 0.1
-"""Seconds between two looks at whether a client keeps up, where the interval is `auto`."""
+"""Seconds between two checks whether a client keeps up, where the interval is `auto`."""
 
 _AT_ONCE: Final = 16
-"""Messages that leave before the clock is looked at."""
+"""Messages released between two looks at the clock."""
 
 _MESSAGE: Final = 600
-"""Bytes that a message takes while it waits, apart from its body."""
+"""Bytes that a waiting message takes, apart from its body."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConflationTerms:
-    """What a subscriber asked for.
+    """The conflation options of a subscription.
 
     Attributes:
         interval: seconds.
-        automatic: whether the interval is stretched while the client does not keep up.
-        keys: the fields that tell messages apart; without any it is the SOW key.
+        automatic: whether the interval is extended while the client does not keep up.
+        keys: the fields that form the conflation key; if empty, the SOW key is used.
     """
 
     interval: float
@@ -59,33 +59,33 @@ class Pending(Protocol):
 
     @property
     def size(self) -> int:
-        """How many bytes of bodies are kept for the client."""
+        """Bytes of bodies that are kept for the client."""
 
     def absorb(self, later: Self) -> None:
-        """Become what a later message with the same key makes of it."""
+        """Replace or merge this message with a later one of the same key."""
 
     def release(self) -> None:
-        """Leave for the client."""
+        """Send this message to the client."""
 
 
 class Conflater:
     """The messages of one subscription that wait for their interval to pass.
 
     Args:
-        terms: what the subscriber asked for.
-        message_type: how keys are read.
-        clock: tells when.
-        is_behind: whether the client has unread data.
+        terms: the conflation options.
+        message_type: extracts keys from bodies.
+        clock: the timer.
+        is_behind: returns whether the client has unread data.
         flush: called after messages have been delivered.
-        hold: takes note of bytes that are kept for the client from now on, or no more.
-        has_all_that_matches: the subscription is for records, and its client had all that matched
-            when it began.
-        slices: has what is due leave in turns with other work, for a client; None if the clock is
-            the time of a replay, which goes on when everything that is due has left.
+        hold: charges bytes to the client, negative to release.
+        has_all_that_matches: whether the subscription is for records, and its client had all
+            matching ones when it began.
+        slices: queues the release of due messages for time slices, with the client's name; None if
+            the clock is the time of a replay, which continues when all due messages have left.
 
     Attributes:
-        received: what the client has of records that it is to be told about when they go out of
-            focus; None if that follows from the records (server/subscriptions/record_conflation.py)
+        received: the client's states of records, for `oof` messages; None if they follow from the
+            records (server/subscriptions/record_conflation.py).
         doing: see `Sliced.doing`.
     """
 
@@ -119,17 +119,17 @@ class Conflater:
 
     @property
     def waiting(self) -> int:
-        """How many messages wait."""
+        """Number of waiting messages."""
         return len(self._pending)
 
     def key(self, topic: str, body: bytes, sow_key: str | None) -> Key | None:
-        """What a message is conflated by; None if there is nothing that could tell it apart."""
+        """Return the conflation key of a message; None if it has neither key fields nor SOW key."""
         if self._extract is not None:
             return topic, repr(self._extract(body))
         return None if sow_key is None else (topic, sow_key)
 
     def take(self, key: Key, message: Pending) -> None:
-        """Let a message wait, or an earlier one with the same key absorb it."""
+        """Queue a message, or merge it into a waiting one with the same key."""
         waiting = self._pending.get(key)
         if waiting is not None:
             _, earlier = waiting
@@ -143,20 +143,20 @@ class Conflater:
             self._cancel = self._clock.call_later(self._terms.interval, self._deliver_due)
 
     def release_some(self, most: int) -> bool:
-        """Let leave what has waited for longest, whether it is due or not.
+        """Release the messages that have waited longest, due or not.
 
         Args:
-            most: how many messages.
+            most: number of messages.
 
         Returns:
-            Whether there are more.
+            Whether more messages wait.
         """
         for key in list(islice(self._pending, most)):
             self._release(key)
         return bool(self._pending)
 
     def close(self) -> None:
-        """Forget what waits; the subscription has ended."""
+        """Drop waiting messages; the subscription has ended."""
         self._hold(-sum(_MESSAGE + message.size for _, message in self._pending.values()))
         self._pending.clear()
         if self.received is not None:
@@ -178,12 +178,12 @@ class Conflater:
             self._flush()
 
     def step(self) -> bool:
-        """Let some of what is due leave. See `Sliced.step`."""
+        """Release some of the due messages. See `Sliced.step`."""
         self._is_leaving = self._release_due(self._clock.steady(), _AT_ONCE)
         return self._is_leaving
 
     def _release_due(self, now: float, most: int) -> bool:
-        """Let messages leave that are due; whether there may be more of them."""
+        """Release up to `most` due messages; return True if more may be due."""
         for _ in range(most):
             if not self._pending:
                 return False

@@ -1,9 +1,9 @@
-"""How messages of one topic are framed for one connection.
+"""Framing of a topic's messages for one connection.
 
-All subscriptions that a connection has on a topic, and that want messages in the same form, share
-one delivery: the message is sent once, with the ids of all of them (AMPS User Guide,
-Subscriptions). The header is prepared when the set of ids is known; what varies from message to
-message is the body's length and, rarely, a few more keys.
+All subscriptions that a connection has on a topic, with messages in the same form, share one
+delivery: the message is sent once, with the ids of all of them (AMPS User Guide, Subscriptions).
+The header is prepared when the set of ids is known; only the body's length and, rarely, a few more
+keys vary from message to message.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 
 
 class Delivery(Protocol):
-    """Takes messages of a topic for whoever it was made for."""
+    """Delivers messages of a topic to the subscriptions that it was made for."""
 
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
-        """Take messages.
+        """Deliver messages.
 
         Args:
             bodies: the messages' bodies, in order.
-            envelope: what they have in common.
+            envelope: their common properties.
         """
 
 
 class Writer(Protocol):
-    """Takes frames for a connection: its outbox, or what counts what goes there."""
+    """Takes frames for a connection: its outbox, or a `CountedOutbox`."""
 
     def write(self, data: bytes, /) -> None:
-        """Take one."""
+        """Append one frame."""
 
     def write_run(self, data: bytes, messages: int, /) -> None:
-        """Take several."""
+        """Append several frames."""
 
 
 Recipient: TypeAlias = "tuple[Delivery, Sequence[Subscription]]"
@@ -51,34 +51,33 @@ Recipient: TypeAlias = "tuple[Delivery, Sequence[Subscription]]"
 
 
 def hand_over(recipients: Iterable[Recipient], bodies: Sequence[bytes], envelope: Envelope) -> None:
-    """Deliver messages; where that fails, the subscriptions concerned end (see `Failures`).
+    """Deliver messages; a failed delivery ends its subscriptions (see `Failures`).
 
     Args:
-        recipients: to whom.
+        recipients: the deliveries with their subscriptions.
         bodies: the messages' bodies, in order.
-        envelope: what they have in common.
+        envelope: their common properties.
     """
     for delivery, subscriptions in recipients:
         try:
             delivery.deliver(bodies, envelope)
-        except Exception as error:  # whatever it is, whoever published must not pay for it
+        except Exception as error:  # no error of a subscription may fail the publish
             give_up_on(subscriptions, error)
 
 
 def header_start(topic: str) -> bytes:
-    """The header of messages of a topic, up to the length of the body."""
+    """Return the header of messages of a topic, up to the length of the body."""
     return b'{"c":"p","t":' + json_text(topic)
 
 
 class DirectDelivery:
-    """Puts messages into a connection's outbox as they come.
+    """Writes messages to a connection's outbox immediately, without conflation.
 
     Args:
         outbox: takes frames for the connection.
         topic: the topic's name as subscribers see it.
-        sub_ids: the ids of the subscriptions that the messages are for, in the order they were
-            made.
-        presentation: the form that these subscriptions want.
+        sub_ids: the ids of the subscriptions that get the messages, in order of creation.
+        presentation: the form of their messages.
     """
 
     __slots__ = ("_frames", "_further_keys", "_left", "_outbox", "_present", "_right")
@@ -94,7 +93,7 @@ class DirectDelivery:
         self._right = presentation.header_end(sub_ids)
 
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
-        """Frame messages and put them into the connection's outbox."""
+        """Frame messages and write them to the connection's outbox."""
         if self._present is not None:
             bodies = self._present(bodies)
         keys = envelope.keys
@@ -107,21 +106,21 @@ class DirectDelivery:
         self._outbox.write_run(data, len(bodies))
 
     def _deliver_large(self, body: bytes, keys: bytes) -> None:
-        """Put a message into the outbox in two parts, the second of which is the body itself."""
+        """Write a message to the outbox in two parts, the second of which is the body itself."""
         size = len(body)
         header = self._left + b',"l":%d' % size + keys + self._right
         self._outbox.write_run(frame_head(header, size), 0)
         self._outbox.write(body)
 
     def deliver_run(self, run: MessageRun) -> None:
-        """Frame messages that have bookmarks of their own, and put them into the outbox."""
+        """Frame messages that have bookmarks of their own, and write them to the outbox."""
         self._outbox.write_run(self._frames(run, self._left, self._right), len(run))
 
 
 def deliver_run(run: MessageRun, delivery: Delivery) -> None:
     """Deliver messages that have bookmarks of their own.
 
-    Whoever does not frame them directly takes them one by one.
+    A delivery that does not frame them directly gets them one by one.
     """
     if isinstance(delivery, DirectDelivery):
         delivery.deliver_run(run)

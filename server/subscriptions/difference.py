@@ -1,4 +1,4 @@
-"""What delta subscribers get of a record: its key fields and the fields that differ.
+"""Deltas of records: the key fields and the fields that differ.
 
 Source: AMPS User Guide, Receiving Only Updated Fields.
 """
@@ -22,7 +22,7 @@ class Differ:
 
     Args:
         message_type: the topic's message type.
-        keys: the fields that tell its records apart.
+        keys: the key fields of the records.
     """
 
     __slots__ = ("_keys", "_only_keys", "_type")
@@ -35,18 +35,18 @@ class Differ:
 
     @property
     def works(self) -> bool:
-        """Whether the message type has deltas; if not, delta subscribers get whole messages."""
+        """True if the message type has deltas; if not, delta subscribers get whole messages."""
         return self._type.capabilities.delta
 
     def difference(self, previous: bytes, current: bytes) -> bytes | None:
-        """The fields that differ, with the key fields; None if none differs."""
+        """Return the fields that differ, with the key fields; None if none differs."""
         try:
             return self._type.differ(previous, current, self._keys)
         except BodyError:
             return current
 
     def keys_of(self, body: bytes) -> bytes:
-        """The key fields alone: the message that says that nothing differs."""
+        """Return the key fields only: the body of a message in which no field differs."""
         if not self._type.capabilities.select:
             return body
         try:
@@ -55,7 +55,7 @@ class Differ:
             return body
 
     def merge(self, earlier: bytes, later: bytes) -> bytes:
-        """Two deltas, one after the other, as one."""
+        """Merge two successive deltas into one."""
         try:
             return self._type.merge(earlier, later, nulls=True)
         except BodyError:

@@ -1,23 +1,23 @@
-"""What a limited permit makes of what somebody asks for.
+"""Applies limited entitlements (permits) to subscriptions and queries.
 
-Theory of operation. A permit is not checked beside what a client asks for, it becomes a part of it,
-topic by topic, when a subscription is attached to a topic or a query begins. So nothing has to be
-asked when messages come, and equal filters of many subscriptions are decided once, as ever:
+Theory of operation. A permit is not checked in addition to a client's request: it becomes a part of
+it, topic by topic, when a subscription is attached to a topic or a query begins. So nothing has to
+be checked per message, and equal filters of many subscriptions are still decided once:
 
-    asked for                        with a filter F and a select list L permitted
-    a filter C                       F AND C, in which C reads NULL for what L hides
+    requested                        with a filter F and a select list L permitted
+    a filter C                       F AND C, in which C reads NULL for fields that L hides
     an order                         the terms of it that L does not hide
-    a select list S                  S of what L has left
+    a select list S                  S of the fields that L leaves
     a projection and its grouping    the same, of messages of which L hides something
-    conflation by fields             by what L has left of them
-    nothing about it                 F, and what L leaves
+    conflation by fields             by those of them that L leaves
+    nothing about it                 F, and the fields that L leaves
 
-F is asked about whole messages, hidden fields included; nothing of the client's is, since an answer
-to a question is a way to see what is asked about.
+F is evaluated on whole messages, hidden fields included; no expression of the client is, because
+its result would reveal hidden fields.
 
-A record that somebody may see no more is out of focus for them: `Barrier` sees to it that they are
-told so with the state that they knew, and not with the new one; and that a record that comes into
-view is sent whole, since a delta would reveal its previous state.
+A record that a user is not entitled to any more is out of focus: `Barrier` replaces the new state
+in the `oof` message by the one that the user knew. It also has a record sent whole that the user
+becomes entitled to, since a delta would reveal its previous state.
 
 Source: AMPS User Guide, Content Filtered Entitlements; Entitlement Select Lists; Out-of-Focus
 Reason Codes.
@@ -54,14 +54,14 @@ if TYPE_CHECKING:
     from server.subscriptions.subscription import Subscription
 
 ENTITLEMENT: Final = "entitlement"
-"""Why a record is out of focus that may be seen no more (Out-of-Focus Reason Codes)."""
+"""The `oof` reason for a record that may not be seen any more (Out-of-Focus Reason Codes)."""
 
 
 def permitted_filter(permit: Permit, wanted: Expr | None) -> Expr | None:
-    """What messages have to match that are to be sent.
+    """Return the filter that messages must match, from the permitted and the client's filter.
 
     Args:
-        permit: what the client may see of the topic.
+        permit: the client's permit for the topic.
         wanted: the client's own filter, None for all messages.
     """
     if wanted is not None and permit.select is not None:
@@ -72,7 +72,7 @@ def permitted_filter(permit: Permit, wanted: Expr | None) -> Expr | None:
 
 
 def permitted_order(permit: Permit, wanted: tuple[OrderTerm, ...]) -> tuple[OrderTerm, ...]:
-    """The order that a client may see records in."""
+    """Return the requested order without its hidden terms."""
     select = permit.select
     if select is None:
         return wanted
@@ -80,9 +80,9 @@ def permitted_order(permit: Permit, wanted: tuple[OrderTerm, ...]) -> tuple[Orde
 
 
 def permitted_fields(permit: Permit, wanted: Sequence[Field]) -> Sequence[Field]:
-    """The fields of a projection, which ask for nothing that tells of all fields of a message.
+    """Return the fields of a projection, without functions that reveal all fields of a message.
 
-    What they read of hidden fields is NULL in the rows that they are computed from.
+    Hidden fields are NULL already in the rows that the projection is computed from.
     """
     if permit.select is None:
         return wanted
@@ -92,7 +92,7 @@ def permitted_fields(permit: Permit, wanted: Sequence[Field]) -> Sequence[Field]
 def permitted_presentation(
     permit: Permit, wanted: Presentation, message_type: MessageType
 ) -> Presentation:
-    """The form in which messages are sent."""
+    """Return the requested presentation, limited to the permitted fields."""
     if permit.select is None:
         return wanted
     binding = SelectList(permit.select_text, permit.select, message_type, is_binding=True)
@@ -100,10 +100,10 @@ def permitted_presentation(
 
 
 def entitled(subscription: Subscription, permit: Permit, message_type: MessageType) -> Subscription:
-    """A subscription as it is on one topic; itself, where it may have everything.
+    """Return a subscription as limited by a permit on one topic; itself, if there is no limit.
 
-    What is made of groups of records is presented as its client asks for: the records that are
-    taken together have lost what is hidden (server/subscriptions/aggregate.py).
+    Groups of records are presented as the client requests: hidden fields have been removed from the
+    records before aggregation (server/subscriptions/aggregate.py).
     """
     if not permit.is_limited:
         return subscription
@@ -122,12 +122,12 @@ def entitled(subscription: Subscription, permit: Permit, message_type: MessageTy
 
 
 class Barrier:
-    """Limits messages about records that a user sees in some states, and not in others.
+    """Limits messages about records that a user may see in some states, and not in others.
 
     Args:
-        permitted: what records have to match to be seen.
-        message_type: how they are read.
-        functions: what the filter may call.
+        permitted: the filter that visible records match.
+        message_type: parses bodies.
+        functions: the functions that the filter may call.
     """
 
     __slots__ = ("_asks", "_effort", "_extract", "_matches", "_type")
@@ -141,9 +141,9 @@ class Barrier:
         self._asks: Final = asks_for_context(permitted, functions)
 
     def told(self, message: RecordMessage) -> RecordMessage:
-        """What is said instead of a message; itself, if the state that it gives may be seen.
+        """Return the message to send in place of `message`; itself, if its state may be seen.
 
-        Else it is the state before that, and one without fields if not even that may be seen.
+        Else it has the state before, or one without fields if that may not be seen either.
         """
         record = message.record
         if self._lets(record, message.body):
@@ -154,18 +154,18 @@ class Barrier:
         return message.barred(previous, ENTITLEMENT)
 
     def hid(self, message: RecordMessage) -> bool:
-        """Return whether the state before could not be seen, so that a delta would tell of it."""
+        """Return True if the state before was hidden, so that a delta would reveal it."""
         previous = message.previous
         return previous is not None and not self._lets(message.record, previous)
 
     def _emptied(self, body: bytes) -> bytes:
-        """A body without any of its fields."""
+        """Return a body without any of its fields."""
         if not self._type.capabilities.select:
             return b""
         return SelectList("", selection_of(()), self._type, is_binding=True).apply(body)
 
     def _lets(self, record: Record, body: bytes) -> bool:
-        """Whether a state of a record may be seen."""
+        """Return True if a state of a record may be seen."""
         self._effort.renew()
         context = NO_CONTEXT
         if self._asks:

@@ -1,4 +1,4 @@
-"""What the messages of one run have in common besides their topic and whom they go to."""
+"""Properties common to the messages of one run, apart from topic and recipients."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 
 class Envelope:
-    """Where messages come from, what their publisher said about them, and the header keys for it.
+    """The origin of messages, the options their publisher gave, and the header keys for both.
 
     Args:
-        publisher: the client that they came from; None for messages of the server's own.
+        publisher: the client that published them; None for the server's own messages.
         received: when they were received, in seconds since 1970.
-        correlation_id: the publisher's mark on them.
+        correlation_id: the publisher's correlation id.
         sow_key: the SOW key that the publisher gave.
-        expiration: how long they are to live, in seconds, 0 for ever; None for the topic's default.
-        delta: whether they hold only the fields that change.
-        sequence: the publisher's number of a message, 0 for none.
+        expiration: lifetime in seconds, 0 for no limit; None for the topic's default.
+        delta: whether they contain only changed fields.
+        sequence: the publisher's sequence number of a message, 0 for none.
 
     Attributes:
-        sequences: of a run of messages, the publisher's number of each; empty if it gives none, or
-            where they do not matter.
-        correlation_ids: of a run, the mark on each; empty if all have that of the envelope.
-        lifetimes: of a run, how long each is to live; empty if all have that of the envelope.
+        sequences: of a run, the publisher's sequence number of each message; empty if it gives
+            none, or where they do not matter.
+        correlation_ids: of a run, the id of each message; empty if all have the envelope's.
+        lifetimes: of a run, the lifetime of each message; empty if all have the envelope's.
         bookmark: the name of a message in the transaction log, empty for none.
         keys: header keys that all of them carry, as JSON text, each with its leading comma.
     """
@@ -82,27 +82,27 @@ class Envelope:
 
     @property
     def client_name(self) -> str:
-        """The name of the client that published; empty for the server itself."""
+        """The name of the publishing client; empty for the server itself."""
         return "" if self.publisher is None else self.publisher.client_name
 
     @property
     def timestamp_key(self) -> bytes:
-        """The header key for subscribers who asked when the server received a message."""
+        """The header key of the receive time, for subscriptions with timestamps."""
         return b',"ts":"%s"' % iso_timestamp(self.received).encode()
 
     @property
     def bookmark_key(self) -> bytes:
-        """The header key for subscribers who asked for bookmarks; empty if there is none."""
+        """The header key of the bookmark, for subscriptions with bookmarks; empty for none."""
         return b',"bm":"%s"' % self.bookmark.encode() if self.bookmark else b""
 
     def held_since(self, received: float, bookmark: str) -> Self:
-        """This envelope with the moment and the bookmark of another one."""
+        """Return this envelope with the receive time and the bookmark of another one."""
         held = copy(self)
         held.received, held.bookmark = received, bookmark
         return held
 
     def of_one(self, position: int) -> Self:
-        """This envelope for one message of the run, which is published by itself."""
+        """Return this envelope for one message of the run, which is published by itself."""
         own, marks, lifetimes = self, self.correlation_ids, self.lifetimes
         if marks or lifetimes:
             own = copy(self)
@@ -116,7 +116,7 @@ class Envelope:
         return own
 
     def marked(self, correlation_id: str) -> Self:
-        """This envelope for a message of the run with some correlation id, which may be none."""
+        """Return this envelope for a message of the run with its correlation id, or with none."""
         if correlation_id == (self.correlation_id or ""):
             return self
         own = copy(self)
@@ -126,13 +126,13 @@ class Envelope:
         return own
 
     def further_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> bytes:
-        """Header keys for those who ask for them, as JSON text, each with its leading comma.
+        """Return optional header keys, as JSON text, each with its leading comma.
 
         Args:
-            timestamp: when the server received the message.
-            bookmark: its name in the transaction log.
-            record: the SOW key of its record, if only the envelope knows that: topics with records
-                know the keys of their records themselves.
+            timestamp: include when the server received the message.
+            bookmark: include its name in the transaction log.
+            record: include the SOW key of its record, if only the envelope knows that: topics with
+                records know the keys of their records themselves.
         """
         keys = self.timestamp_key if timestamp else b""
         if bookmark:
@@ -151,7 +151,7 @@ class Envelope:
         return b"" if key is None else b',"k":' + json_text(key)
 
     def context(self, topic: str, body: bytes) -> MessageContext:
-        """What filters may ask about a message besides its fields."""
+        """Return the properties of a message that filter functions may ask for."""
         context = MessageContext()
         context.topic_name = topic
         context.message_size = len(body)
@@ -161,7 +161,7 @@ class Envelope:
         return context
 
     def describe_publisher(self, context: MessageContext) -> None:
-        """Set what filters may ask about whoever published a message."""
+        """Set the properties of the publisher that filter functions may ask for."""
         publisher = self.publisher
         if publisher is not None:
             context.client_name = publisher.client_name
@@ -172,12 +172,12 @@ class Envelope:
 
 
 def correlation_key(correlation_id: str | None) -> bytes:
-    """The header key for a correlation id, as JSON text with a leading comma; empty for none."""
+    """Return the header key of a correlation id, as JSON text with leading comma, or nothing."""
     return b',"x":' + json_text(correlation_id) if correlation_id else b""
 
 
 def iso_timestamp(seconds: float) -> str:
-    """A moment as AMPS writes it: 20261120T192011.518031Z."""
+    """Format a time as AMPS does: 20261120T192011.518031Z."""
     whole, microseconds = divmod(round(seconds * 1e6), 1_000_000)
     return f"{_iso_second(whole)}.{microseconds:06d}Z"
 

@@ -1,11 +1,10 @@
-"""What fails on behalf of a subscription costs that subscription, and nobody else.
+"""Failures on behalf of a subscription end that subscription, and affect no other client.
 
-A message is matched and framed for its subscribers inside the command of whoever publishes it, and
-perhaps read from the log for many subscribers at once. What goes wrong there for one of them is no
-reason to give up the command, or to leave out the others: that subscription ends, and its client
-and the log are told why. It ends a little later, since whoever tells of the failure goes through
-the subscriptions just now; thousands may have the filter that has failed, so they end in slices
-(server/core/turns.py).
+A message is matched and framed for its subscribers inside the publisher's command, and perhaps read
+from the log for many subscribers at once. An error for one of them must neither abort the command
+nor skip the others: that subscription ends, and its client and the log get the reason. It ends
+later, in a slice of the scheduler, because the caller that reports the failure iterates over the
+subscriptions. Thousands may have the failed filter, so they end in slices (server/core/turns.py).
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ _AT_ONCE: Final = 20
 
 
 class FailedFor(Protocol):
-    """The client that a subscription which has failed belongs to."""
+    """The client of a subscription that has failed."""
 
     @property
     def number(self) -> int:
-        """Distinguishes it from all others of the process."""
+        """A number unique among all clients of the process."""
 
     @property
     def client_name(self) -> str:
@@ -40,7 +39,7 @@ class FailedFor(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is still served."""
+        """True if it is still served."""
 
     @property
     def subscriptions(self) -> Container[str]:
@@ -50,11 +49,11 @@ class FailedFor(Protocol):
         """End a subscription."""
 
     def send(self, header: Header) -> None:
-        """Send it a message that is nothing but a header."""
+        """Send it a message that consists of a header only."""
 
 
 class _Failure(NamedTuple):
-    """A subscription that has to end. See `Failures.report`."""
+    """A reported failure: the subscription has to end. See `Failures.report`."""
 
     client: FailedFor
     sub_id: str
@@ -63,11 +62,11 @@ class _Failure(NamedTuple):
 
 
 class Failures:
-    """Ends the subscriptions of an engine on whose behalf something has failed.
+    """Ends the subscriptions of an engine for which something has failed.
 
     Args:
-        queue: has work wait for its slices; see `Turns.queue`.
-        log: where it is said.
+        queue: queues work for the scheduler; see `Turns.queue`.
+        log: gets an entry for each failure.
     """
 
     def __init__(self, queue: Callable[[Sliced], None], log: Log) -> None:
@@ -77,13 +76,13 @@ class Failures:
         self._ending: set[tuple[int, str]] = set()  # numbers of sessions, ids of subscriptions
 
     def report(self, client: FailedFor, sub_id: str, topic: str, error: Exception) -> None:
-        """Take note of what has failed on behalf of a subscription.
+        """Queue the end of a subscription because of a failure.
 
         Args:
-            client: whose it is.
+            client: its client.
             sub_id: its id.
-            topic: the topics that it is for, as its client named them.
-            error: what has failed.
+            topic: its topics, as the client named them.
+            error: the failure.
         """
         if (client.number, sub_id) in self._ending:
             return
@@ -104,7 +103,7 @@ class Failures:
             failure = self._reported.popleft()
             try:
                 self._end(failure)
-            except Exception as error:  # whatever it is, the others end all the same
+            except Exception as error:  # no error may keep the others from ending
                 client, sub_id = failure.client.client_name, failure.sub_id
                 text = f"the end of subscription {sub_id!r} of client[{client}]"
                 self._log.emit("01-0004", text=text, error=repr(error))
@@ -140,7 +139,7 @@ class Failures:
 
 
 def give_up_on(subscriptions: Iterable[Subscription], error: Exception) -> None:
-    """Take note of what has failed on behalf of some subscriptions. See `Failures`."""
+    """Report a failure on behalf of some subscriptions. See `Failures`."""
     for subscription in subscriptions:
         subscriber, topic = subscription.subscriber, subscription.selector.text
         subscriber.subscription_failed(subscription.sub_id, topic, error)

@@ -1,9 +1,9 @@
-"""Finds by a field's value whatever demands that the field equals it, such as filters.
+"""Index of candidates, such as filters, by a field value that they demand.
 
-What a value is looked up under follows the rules by which `=` compares texts and numbers, which
-`server.expressions.semantics.Membership` puts into sets: a text finds equal texts and, if it is a
-numeral, equal numbers; a number finds equal numbers and texts that are equal numerals. Literals so
-large that integers and doubles lose their exact relation stay out of the index.
+The lookup keys follow the rules by which `=` compares texts and numbers, which
+`server.expressions.semantics.Membership` implements with sets: a text finds equal texts and, if it
+is a numeral, equal numbers; a number finds equal numbers and texts that are equal numerals.
+Literals so large that integers and doubles lose their exact relation are not indexed.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from server.expressions.tree import (
 from server.message_types.base import Value
 
 C = TypeVar("C", bound=Hashable)
-"""What is found."""
+"""The type of the candidates."""
 
 _BEGINS_NUMERALS: Final = "0123456789+-."
 
 Found: TypeAlias = "Crowd[C] | list[C] | None"
-"""What demands a value: the only candidate, or several of them, or none."""
+"""The candidates that demand a value: the only one, or several of them, or None."""
 
 QuickFind: TypeAlias = Callable[[Any], "Found[C]"]
-"""Finds what demands a value that is no array."""
+"""Returns the candidates that demand a value that is no array."""
 
 
 class Demand:
-    """Values of which a field has to equal one, by what they are found by.
+    """Values of which a field must equal one, by lookup key.
 
     Args:
         literals: the values.
 
     Attributes:
-        texts: those that are texts.
-        numbers: those that are numbers.
-        text_numbers: the numbers that texts among them stand for.
-        is_exact: whether all of them are found so, since none is large.
+        texts: the texts among them.
+        numbers: the numbers among them.
+        text_numbers: the numbers that the texts are numerals of.
+        is_exact: whether the lookup is exact for all values, because none is too large.
     """
 
     __slots__ = ("is_exact", "numbers", "text_numbers", "texts")
@@ -91,7 +91,7 @@ class Term:
     Args:
         field: the field.
         values: the values.
-        rest: the other terms of the filter that it is from, None if there are none.
+        rest: the other terms of the same filter, None if there are none.
     """
 
     __slots__ = ("field", "rest", "values")
@@ -103,12 +103,12 @@ class Term:
 
     @property
     def is_void(self) -> bool:
-        """Whether no message can have what it demands, as with `/a = ''`."""
+        """True if no message can satisfy the term, as with `/a = ''`."""
         return not (self.values.texts or self.values.numbers)
 
 
 def indexable_terms(expr: Expr) -> list[Term]:
-    """The terms of a filter by which it can be found: one of them is enough."""
+    """Return the terms of a filter that can be indexed; the index needs one of them."""
     found: list[Term] = []
     terms = conjuncts(expr)
     for position, term in enumerate(terms):
@@ -123,7 +123,7 @@ def indexable_terms(expr: Expr) -> list[Term]:
 
 
 def _demanded(term: Expr) -> tuple[Identifier | None, Sequence[Constant]]:
-    """A field of which a term demands that it equals one of some values; None if it does not."""
+    """Return the field and the values of which it must equal one; None for any other term."""
     if isinstance(term, Comparison):
         field, value = term.left, term.right
         if isinstance(field, Literal):
@@ -157,7 +157,7 @@ class FieldIndex(Generic[C]):
         return bool(self._texts or self._numbers or self._text_numbers)
 
     def add(self, values: Demand, candidate: C) -> None:
-        """Find a candidate by any of some values."""
+        """Add a candidate, to be found by any of some values."""
         for word in values.texts:
             put(self._texts, word, candidate)
         for number in values.numbers:
@@ -166,7 +166,7 @@ class FieldIndex(Generic[C]):
             put(self._text_numbers, number, candidate)
 
     def remove(self, values: Demand, candidate: C) -> None:
-        """Find a candidate no more."""
+        """Remove a candidate from some values."""
         for word in values.texts:
             take(self._texts, word, candidate)
         for number in values.numbers:
@@ -175,16 +175,16 @@ class FieldIndex(Generic[C]):
             take(self._text_numbers, number, candidate)
 
     def crowd(self, values: Demand) -> int:
-        """How many candidates are found by the busiest of some values."""
+        """Return the largest number of candidates that share one of some values."""
         crowds = [self._texts.get(word) for word in values.texts]
         crowds += [self._numbers.get(number) for number in values.numbers]
         return max([0 if crowd is None else len(members(crowd)) for crowd in crowds], default=0)
 
     @property
     def quick_find(self) -> QuickFind[C]:
-        """Finds candidates for a value that is no array.
+        """The lookup for a value that is no array.
 
-        The table's own `get` where all literals are texts that no number equals.
+        The table's own `get`, if all literals are texts that no number equals.
 
         Raises:
             TypeError: the value is an array.
@@ -194,7 +194,7 @@ class FieldIndex(Generic[C]):
         return self._texts.get
 
     def find_all(self, values: Sequence[Value]) -> Sequence[Found[C]]:
-        """Find candidates for many values, so that all are in the processor's caches soon.
+        """Return the candidates for many values, and prefetch them into the processor's caches.
 
         Raises:
             TypeError: a value is an array.
@@ -206,7 +206,7 @@ class FieldIndex(Generic[C]):
         return found
 
     def find(self, value: Value) -> Collection[C]:
-        """Find the candidates for a message's value: for an array, those of any element."""
+        """Return the candidates for a message's value; for an array, those of any element."""
         if isinstance(value, list):
             return dict.fromkeys(candidate for item in value for candidate in self.find(item))
         found = self._find_scalar(value)
@@ -230,7 +230,7 @@ class FieldIndex(Generic[C]):
 
 
 def _both(some: Crowd[C] | None, others: Crowd[C] | None) -> Found[C]:
-    """Those of both crowds."""
+    """Merge the candidates of two lookups."""
     if some is None or others is None:
         return others if some is None else some
     return [*members(some), *members(others)]

@@ -1,19 +1,19 @@
-"""What deciding filters costs, known from a close look at few of the messages.
+"""Cost of filters, estimated from samples of the messages.
 
-Theory of operation. To time each test of each message would cost more than the tests. So only now
-and then is a message looked at closely: it is matched as all others are, and what its parts take is
-timed. Between two looks the messages are counted, a run at a time. What a filter took in looks, by
-the number of looks since it came, is what it takes of each message; times all messages since, what
-it has taken so far.
+Theory of operation. To time each test of each message would cost more than the tests. So only few
+messages are sampled: such a *look* matches a message like all others, and times the parts. Between
+two looks the messages are counted, a run at a time. The time of a filter in looks, divided by the
+number of looks since it was added, estimates its time per message; times all messages since, its
+total.
 
 A filter is charged for its own test. An index decides for many filters at once which of them are
-tested at all: one that it seldom finds is seldom charged. Reading the fields of a body is for all
-filters together, and shown apart. Of very many tests some are timed, taken at even distances from
-an arbitrary beginning, and each stands for those between.
+tested at all: a filter that it seldom finds is seldom charged. Reading the fields of a body serves
+all filters, and is reported separately. If there are very many tests, a subset is timed, at even
+distances from a random start, and each timed test stands for those up to the next one.
 
-The first looks come soon after each other, later ones after a thousand messages and more, and never
-after the same number, so that messages that repeat themselves do not hide from them. If the thread
-was kept from its work during a look, what it has seen is not believed.
+The first looks follow each other soon, later ones after a thousand messages and more. The distance
+is randomized, so that periodic messages do not hide from looks. A look during which the thread was
+preempted is discarded.
 """
 
 from __future__ import annotations
@@ -24,32 +24,33 @@ from time import perf_counter, thread_time
 from typing import Final, NamedTuple
 
 _MOST_BETWEEN: Final = 2_000
-"""Messages between two looks, about. A look takes two to three times what a match takes."""
+"""Messages between two looks, about. A look takes two to three times as long as a match."""
 
 _MOST_TIMED: Final = 256
 """Tests that are timed in a look."""
 
 _RATE_SECONDS: Final = 10.0
-"""Over how long, or somewhat longer, the rate of messages is averaged."""
+"""Seconds, or somewhat more, over which the message rate is averaged."""
 
 _KEPT_OFF: Final = 2.0
 _KEPT_OFF_SECONDS: Final = 0.000_05
-"""When more time than this has gone by, by the time at work and in itself, somebody else worked."""
+"""Limit of a look's wall time: CPU time times the first, plus the second. Beyond it, the thread was
+preempted."""
 
 
 class FilterCost(NamedTuple):
-    """What a filter costs.
+    """The cost of a filter.
 
     Attributes:
-        topic: the topic that it is on.
-        filter: its text, in its normal form.
+        topic: the topic of the filter.
+        filter: its text, in normal form.
         users: subscriptions that share it.
-        messages: how many have been matched since it came.
-        looks: of how many of them it is known what they took; with none, nothing else is.
-        seconds_each: what it takes of a message.
-        per_second: how many messages are matched a second, lately.
-        reading_seconds: what it takes to read the fields of a message for all filters.
-        sharers: how many filters share that.
+        messages: messages matched since it was added.
+        looks: how many of them were sampled; with none, nothing below is known.
+        seconds_each: time per message.
+        per_second: recent rate of messages matched per second.
+        reading_seconds: time to read the fields of a message, for all filters.
+        sharers: number of filters that share `reading_seconds`.
     """
 
     topic: str
@@ -64,23 +65,23 @@ class FilterCost(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """What it has taken so far."""
+        """Total time so far."""
         return self.seconds_each * self.messages
 
     @property
     def share(self) -> float:
-        """The part of the engine's time that it takes, lately."""
+        """Recent share of the engine's time."""
         return self.seconds_each * self.per_second
 
 
 class Spent:
-    """What has been seen of what one filter takes; filters are such, to take little memory.
+    """Sampled time of one filter; a base class of filters, to save memory.
 
     Args:
-        looks: those at the messages that it is decided for.
+        looks: the looks of the filter's set.
 
     Attributes:
-        seconds: what it took in looks.
+        seconds: the filter's time in looks.
     """
 
     __slots__ = ("_looks_before", "_messages_before", "seconds")
@@ -91,14 +92,14 @@ class Spent:
         self._messages_before = looks.messages
 
     def cost(self, looks: Looks, topic: str, text: str, users: int, sharers: int) -> FilterCost:
-        """What it costs.
+        """Return the cost of the filter.
 
         Args:
             looks: see above.
-            topic: the topic that the filter is on.
-            text: the filter.
-            users: its users.
-            sharers: how many filters there are.
+            topic: the topic of the filter.
+            text: the filter's text.
+            users: number of its users.
+            sharers: number of filters in the set.
         """
         seen = looks.count - self._looks_before
         return FilterCost(
@@ -115,13 +116,13 @@ class Spent:
 
 
 class Looks:
-    """The looks at messages that a set of filters is decided for.
+    """The looks of a set of filters: which messages are sampled, and the totals.
 
     Attributes:
-        messages: how many messages have been matched.
-        count: how many of them were looked at.
-        due_at: at how many messages the next look is due.
-        reading_seconds: what reading their fields took in looks.
+        messages: messages matched.
+        count: how many of them were sampled.
+        due_at: value of `messages` at which the next look is due.
+        reading_seconds: total time to read fields in looks.
     """
 
     __slots__ = ("_earlier", "_mark", "count", "due_at", "messages", "reading_seconds")
@@ -134,7 +135,7 @@ class Looks:
         self._earlier = self._mark = perf_counter(), 0
 
     def begin(self) -> Look:
-        """Look at a message."""
+        """Begin a look at a message, schedule the next one, and return it."""
         now = perf_counter()
         if now - self._mark[0] > _RATE_SECONDS:
             self._earlier, self._mark = self._mark, (now, self.messages)
@@ -143,7 +144,7 @@ class Looks:
         return Look()
 
     def end(self, look: Look) -> None:
-        """Take note of what has been seen."""
+        """Add the times of a finished look, unless the thread was preempted."""
         if not look.is_believed:
             return
         self.count += 1
@@ -152,21 +153,21 @@ class Looks:
             spent.seconds += seconds
 
     def rate(self, now: float) -> float:
-        """How many messages are matched a second, lately.
+        """Return the recent rate of messages matched per second.
 
         Args:
-            now: by the clock of `perf_counter`.
+            now: the time by `perf_counter`.
         """
         moment, messages = self._earlier
         return (self.messages - messages) / max(now - moment, 1.0)
 
 
 class Look:
-    """One look at a message.
+    """One look: the sampled times of one message.
 
     Attributes:
-        seen: whose test took how many seconds, times the tests that it stands for.
-        reading_seconds: what reading the message's fields took.
+        seen: filters with the seconds of their tests, times the tests that each stands for.
+        reading_seconds: time to read the message's fields.
     """
 
     __slots__ = ("_begun", "_overhead", "_working", "reading_seconds", "seen")
@@ -179,25 +180,25 @@ class Look:
         self._overhead = perf_counter() - self._begun
 
     def timed(self, tests: int) -> range:
-        """Which of so many tests are to be timed; its step is the number that one stands for."""
+        """Return the numbers of the tests to time; the step is the count that each stands for."""
         step = 1 + (tests - 1) // _MOST_TIMED
         return range(random.randrange(step), tests, step) if tests else range(0)  # noqa: S311 - a sample, no secret
 
     def took(self, begun: float) -> float:
-        """Seconds that something took that has just ended, without what it takes to find out.
+        """Return the seconds elapsed since `begun`, without the overhead of measuring.
 
         Args:
-            begun: when it began, by `perf_counter`.
+            begun: the start, by `perf_counter`.
         """
         return max(perf_counter() - begun - self._overhead, 0.0)
 
     @property
     def is_believed(self) -> bool:
-        """Whether the thread has been at work all the time."""
+        """True if the thread was not preempted during the look."""
         passed, worked = perf_counter() - self._begun, thread_time() - self._working
         return passed <= _KEPT_OFF * worked + _KEPT_OFF_SECONDS
 
 
 def costliest(costs: Iterable[FilterCost], most: int) -> list[FilterCost]:
-    """The costs of filters that take most of the engine's time, lately and then so far."""
+    """Return the highest costs, sorted by recent share of the engine's time, then by total."""
     return sorted(costs, key=lambda one: (one.share, one.seconds), reverse=True)[:most]

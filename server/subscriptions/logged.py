@@ -1,4 +1,4 @@
-"""Messages of the log as those see them who match, frame and conflate messages."""
+"""Messages of the log, in the form that matching, framing and conflation use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MICROSECONDS: Final = 1e6
 
 
 class LoggedEnvelope(Envelope):
-    """What an entry says about its message besides the body.
+    """The properties of a log entry's message, apart from the body.
 
     Args:
         entry: the entry.
@@ -28,7 +28,7 @@ class LoggedEnvelope(Envelope):
 
     __slots__ = ("_entry", "_further_keys", "_further_wanted")
 
-    def __init__(self, entry: Entry) -> None:  # sets everything itself: one is made per message
+    def __init__(self, entry: Entry) -> None:  # no super().__init__(): one is made per message
         self._entry = entry
         self._further_keys = b""
         self._further_wanted = (False, False, False)
@@ -44,7 +44,7 @@ class LoggedEnvelope(Envelope):
             self.keys = correlation_key(self.correlation_id) + self.keys
 
     def further_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> bytes:
-        """See `Envelope.further_keys`. Most subscribers want the same."""
+        """See `Envelope.further_keys`. Cached, as most subscribers get the same keys."""
         wanted = timestamp, bookmark, record
         if wanted != self._further_wanted:
             entry = self._entry
@@ -72,7 +72,7 @@ class LoggedEnvelope(Envelope):
         return str(entry.sow_key) if entry.sow_key else None
 
     def context(self, topic: str, body: bytes) -> MessageContext:
-        """What filters may ask about a message of the log besides its fields."""
+        """Return the properties of a message of the log that filter functions may ask for."""
         entry = self._entry
         context = MessageContext()
         context.topic_name = topic
@@ -88,7 +88,7 @@ class LoggedEnvelope(Envelope):
 
 
 class LoggedRun:
-    """Messages that one topic got from one user, in a row; see `MessageRun`.
+    """Consecutive messages of one user to one topic; see `MessageRun`.
 
     Args:
         run: their entries, which have no extras.
@@ -132,7 +132,7 @@ class LoggedRun:
         return LoggedEnvelope(self._run.entry(position))
 
     def pick(self, positions: Sequence[int]) -> LoggedRun:
-        """Some of the messages."""
+        """Return some of the messages."""
         return LoggedRun(self._run.pick(positions))
 
 

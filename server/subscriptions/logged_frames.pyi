@@ -1,4 +1,4 @@
-"""The frames of messages of the log, in C; the theory of it is in logged_frames.pyx."""
+"""Encodes the frames of logged messages, in C; logged_frames.pyx has the theory of operation."""
 
 from collections.abc import Sequence
 
@@ -13,20 +13,21 @@ def frames(
     timestamp: bool,
     sow_key: bool,
 ) -> bytes:
-    """Put messages into frames, one behind the other.
+    """Return the frames of messages, concatenated.
 
     Args:
-        records: of entries without extras, each with its body's place in `place_of_bodies`.
+        records: the records of entries without extras, each with its body's offset in
+            `place_of_bodies`.
         place_of_bodies: as in a `Passage`.
-        presented: the bodies to be sent in place of those, None to send those.
+        presented: the bodies to send in place of those of the records; None to send the latter.
         left: the header up to the length of the body.
         keys: further header keys as JSON text, each with its leading comma.
-        right: the header behind the keys that are asked for.
+        right: the header after the optional keys.
         bookmark: whether the header has the bookmark.
-        timestamp: whether it has the moment at which the message was recorded.
-        sow_key: whether it has the SOW key, of messages that have one.
+        timestamp: whether the header has the time at which the message was recorded.
+        sow_key: whether the header has the SOW key, for messages that have one.
 
     Raises:
-        ValueError: there are not as many bodies as records.
+        ValueError: the number of bodies differs from that of records.
         OverflowError: a message was recorded beyond the year 9999.
     """

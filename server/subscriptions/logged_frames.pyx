@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The frames of messages as they lie in the log, in C.
+"""Frames messages from their entries in the log, in C.
 
-What differs from one header to the next are a few numbers of the message's record. So the length of
-all frames is known before any of them is written, and each byte of a body is copied once.
+Headers differ only in a few numbers from the message's record. So the length of all frames is
+computed before any of them is written, and each byte of a body is copied once.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -18,8 +18,8 @@ from server.subscriptions.envelope import iso_timestamp
 
 cdef enum:
     MICROSECONDS = 1000000
-    MOMENT = 23  # bytes of a moment: 20261120T192011.518031Z
-    FRACTION = 7  # bytes of its end
+    MOMENT = 23  # bytes of a timestamp: 20261120T192011.518031Z
+    FRACTION = 7  # bytes of its end: six decimals and the Z
 
 cdef enum:  # bytes of keys, without their values
     BOOKMARK_KEY = 10  # ,"bm":"||"
@@ -110,7 +110,7 @@ def frames(
 cdef inline Py_ssize_t header_size(
     const uint8_t *record, Py_ssize_t fixed, bint bookmark, bint sow_key
 ) noexcept nogil:
-    """How long the header is of a message, but for the digits of its body's length."""
+    """Return the length of a message's header, without the digits of its body's length."""
     cdef Py_ssize_t size = fixed
     if bookmark:
         size += count_decimals(load_u64(record + CLIENT)) + count_decimals(load_u64(record + SEQUENCE))

@@ -1,4 +1,4 @@
-"""Which of many filters a message matches, at a cost that follows the matches and not the filters.
+"""Finds the filters that a message matches, at a cost that grows with the matches, not the filters.
 
 Theory of operation. Subscriptions with the same filter share one `Filter`, which is decided once
 per message. All filters of a topic read their fields from one tuple, so that a body is parsed once,
@@ -6,18 +6,18 @@ however many filters there are.
 
 Most filters of large systems demand that some field equals a value: `/symbol = 'IBM'`, alone or
 ANDed with other terms. One such term of each filter goes into an index: field -> value -> filters.
-A message is looked up by its own value of the field, and only the filters found there are tested,
-for the terms that the index did not decide. A filter without such a term is tested against every
-message. Among several terms that could be indexed, the one is taken whose value has the fewest
-filters so far: a value that all filters demand tells nothing.
+A lookup by the message's own value of the field returns candidates. Only these are tested, for the
+terms that the index did not decide. A filter without such a term is tested against every message.
+If several terms could be indexed, the index gets the term whose value has the fewest filters so
+far: a value that all filters demand does not discriminate.
 
-The index and its terms are in `field_index.py`. What filters may take out of whoever publishes is
-limited (`searches.py`); one that wants more has failed. What they cost is known from few messages
-(`filter_costs.py`).
+The index and its terms are in `field_index.py`. The search effort that filters may cost a
+publisher is limited (`searches.py`); a filter that exceeds the limit fails. Filter costs are
+sampled from few messages (`filter_costs.py`).
 
-Positions in the tuple never change while filters that use them live. When most fields have fallen
-out of use, everything is laid out anew: a little with each message, and with each filter that goes,
-until the new layout has all filters that there are.
+Positions in the tuple never change while filters use them. When most fields are unused, a new
+layout is built incrementally: some filters are moved with each message and with each removal of a
+filter, until the new layout has all filters.
 """
 
 from __future__ import annotations
@@ -51,30 +51,31 @@ if TYPE_CHECKING:
 
 _FEW_FIELDS: Final = 16
 _MOVED_AT_ONCE: Final = 4
-"""Filters that the next layout is given while one goes."""
+"""Filters that are moved to the next layout when a filter is removed."""
 
 
 class Filter(Spent):
     """One distinct filter of a topic.
 
-    There may be a million, so what others know of it is kept here, and not in dictionaries. Few are
-    in the processor's caches, so what a message for its only user takes is here as well.
+    There may be a million, so per-filter state of other modules is kept here, and not in
+    dictionaries. Few of them are in the processor's caches, so the state that a message for the
+    only user needs is here as well.
 
     Args:
-        expr: its tree.
-        text: its normal form, which tells filters apart.
+        expr: the expression tree.
+        text: the normal form, which identifies the filter.
         looks: see `Spent`.
 
     Attributes:
         expr: see above.
         text: see above.
-        users: how many subscriptions share it.
-        owners: which these are, where those who use the filter keep that here.
-        writer: takes the messages of its only user, if all that these need is an id; else None.
-        sub_id: the id.
-        asks_for_context: whether it calls functions, which may ask about more than the body.
-        has_failed: whether deciding it has failed, so that it is decided no more.
-        layout: the last layout that has got it.
+        users: number of subscriptions that share the filter.
+        owners: these subscriptions, if the user of the `FilterSet` keeps them here.
+        writer: takes the messages of the only user, if they need an id and nothing else; else None.
+        sub_id: that id.
+        asks_for_context: whether it calls functions, which may ask for more than the body.
+        has_failed: whether its evaluation has failed; it is not evaluated any more.
+        layout: the last layout that the filter was added to.
     """
 
     __slots__ = (
@@ -104,13 +105,13 @@ class Filter(Spent):
 
 
 Candidate: TypeAlias = Filter | tuple[Filter, Predicate]
-"""A filter that matches, or that may, with the test of the terms that are not decided yet."""
+"""A filter that matches, or one that may match, with the test of its undecided terms."""
 
 OnFailure: TypeAlias = Callable[[Filter, Exception], None]
-"""Told of a filter that failed instead of matching or not, and why."""
+"""Callback for a filter that has failed, with the error."""
 
 Owners: TypeAlias = Callable[[Filter], Collection[int]]
-"""Tells whose a filter is, by the numbers of their connections."""
+"""Returns the owners of a filter: the numbers of their connections."""
 
 
 def _nobody_known(_filter: Filter) -> Collection[int]:
@@ -121,10 +122,10 @@ class FilterSet:
     """The distinct filters on one topic.
 
     Args:
-        message_type: how bodies are read.
-        functions: what the filters may call.
-        on_failure: told of a filter that has failed.
-        owners: tells whose a filter is, by the numbers of their connections.
+        message_type: parses bodies.
+        functions: the functions that filters may call.
+        on_failure: called with each filter that fails.
+        owners: returns the owners of a filter: the numbers of their connections.
     """
 
     def __init__(
@@ -142,11 +143,11 @@ class FilterSet:
         self._asking = 0  # filters that ask for context
         self._searches = Searches()
         self._layout = _Layout(message_type, functions, self._searches)
-        self._next: _Layout | None = None  # takes the place of that when it is complete
-        self._unmoved: list[Filter] = []  # filters that it has not got yet
+        self._next: _Layout | None = None  # replaces `_layout` when it is complete
+        self._unmoved: list[Filter] = []  # filters that are not in `_next` yet
         self._looks = Looks()
-        self._is_diverted = False  # whether the next message is not merely matched
-        self._testing: Filter | None = None  # that is to blame if something fails
+        self._is_diverted = False  # whether the next message needs more than matching
+        self._testing: Filter | None = None  # the filter that an error is attributed to
         self._runs = RunMatching[Filter](message_type)
 
     def __bool__(self) -> bool:
@@ -154,17 +155,17 @@ class FilterSet:
 
     @property
     def asks_for_context(self) -> bool:
-        """Whether some filter asks about more than the body."""
+        """True if some filter asks for more than the body."""
         return self._asking > 0
 
     def add(self, expr: Expr) -> Filter:
-        """Add a user of a filter.
+        """Add a user to a filter, and return the filter.
 
         Args:
-            expr: the filter's tree.
+            expr: the expression tree of the filter.
 
         Returns:
-            The filter, shared with all users of an equal one.
+            The filter, shared by all users of an equal one.
         """
         text = to_text(expr)
         filter_ = self._filters.get(text)
@@ -179,7 +180,7 @@ class FilterSet:
         return filter_
 
     def remove(self, filter_: Filter) -> None:
-        """Take a user of a filter away; without users it is decided no more."""
+        """Remove a user from a filter, and drop the filter if it has no users left."""
         filter_.users -= 1
         if not (filter_.users or filter_.has_failed):
             self._drop(filter_)
@@ -199,7 +200,7 @@ class FilterSet:
             self._move_some(self._next, 0)
 
     def _move_some(self, layout: _Layout, most: int) -> None:
-        """Give some filters to the next layout, and use that if it has all of them."""
+        """Move up to `most` filters to the next layout, and switch to it once it has all."""
         for _ in range(min(most, len(self._unmoved))):
             filter_ = self._unmoved.pop()
             if self._filters.get(filter_.text) is filter_:
@@ -208,17 +209,20 @@ class FilterSet:
             self._layout, self._next = layout, None
 
     def expect(self, messages: int) -> None:
-        """Take note of messages that are about to be matched: some of them are looked at."""
+        """Count messages that are about to be matched, to sample the cost of some of them."""
         looks = self._looks
         looks.messages += messages
         if looks.messages >= looks.due_at:
             self._is_diverted = True
 
     def in_runs(self, messages: int) -> RunMatching[Filter] | None:
-        """What decides the filters for some messages together; None if they are to be matched.
+        """Return the matcher that decides all filters for a batch of messages together.
 
         Args:
-            messages: how many, of those that are expected.
+            messages: size of the batch, counted by `expect` already.
+
+        Returns:
+            None if the messages are to be matched one by one.
         """
         if self._is_diverted or len(self._filters) > MOST_DECIDED:
             return None
@@ -227,41 +231,41 @@ class FilterSet:
         return runs if runs.is_ready(plan, self._filters.values(), messages) else None
 
     def by_value(self) -> ValueMatching | None:
-        """What finds the filters of messages by the value of a field, if that decides all."""
+        """Return the finder of filters by the value of one field, if that decides all filters."""
         if self._is_diverted:
             return None
         plan = self._layout.plan or self._layout.make_plan()
         return plan.by_value
 
     def are_found_by(self, finder: ValueMatching) -> bool:
-        """Whether what `by_value` has given still decides these filters, and no others."""
+        """Return True if `finder`, from `by_value`, still decides exactly these filters."""
         plan = self._layout.plan
         return plan is not None and plan.by_value is finder and not self._is_diverted
 
     def are_in(self, runs: RunMatching[Filter]) -> bool:
-        """Whether what `in_runs` has given still decides these filters, and no others."""
+        """Return True if `runs`, from `in_runs`, still decides exactly these filters."""
         return self._layout.plan is runs.state and not self._is_diverted
 
     @property
     def is_diverted(self) -> bool:
-        """Whether more is to be done with the next message than to match it."""
+        """True if the next message needs more than to be matched."""
         return self._is_diverted
 
     def cost(self, filter_: Filter, topic: str) -> FilterCost:
-        """What a filter costs.
+        """Return the cost of a filter.
 
         Args:
-            filter_: one of these.
-            topic: the topic that they are on.
+            filter_: a filter of this set.
+            topic: the topic of this set.
         """
         return filter_.cost(self._looks, topic, filter_.text, filter_.users, len(self._filters))
 
     def match(self, body: bytes, context: MessageContext = NO_CONTEXT) -> tuple[Filter, ...]:
-        """Find the filters that a message matches.
+        """Return the filters that a message matches.
 
         Args:
             body: the message's body.
-            context: what filters may ask about the message besides its fields.
+            context: properties of the message other than its fields, for filter functions.
         """
         if self._is_diverted and (seen := self._divert(body, context)) is not None:
             return seen
@@ -280,18 +284,18 @@ class FilterSet:
                 value = values[position]
                 try:
                     found = find(value)
-                except TypeError:  # an array, which no dictionary finds
+                except TypeError:  # an array, which is not hashable
                     found = list(find_any(value))
-                if isinstance(found, Filter):  # the only one, as it is most of the time
+                if isinstance(found, Filter):  # a single one, the most frequent case
                     matched.append(found)
                 elif found is not None:
                     self._decide(found, values, context, matched)
-        except Exception as error:  # the others are decided all the same
+        except Exception as error:  # a failed filter must not affect the others
             if self._testing is None:
                 raise
             matched += self._match_with_care(values, context, self._testing, error)
         if len(matched) > 1:
-            return tuple(dict.fromkeys(matched))  # a filter may be found by two of its values
+            return tuple(dict.fromkeys(matched))  # two values may find the same filter
         return (matched[0],) if matched else ()
 
     def _decide(
@@ -301,7 +305,7 @@ class FilterSet:
         context: MessageContext,
         matched: list[Filter],
     ) -> None:
-        """Add those of one candidate, or of several, that match."""
+        """Append the filters that match to `matched`, of one candidate or several."""
         for candidate in (found,) if isinstance(found, tuple) else found:
             if isinstance(candidate, Filter):
                 matched.append(candidate)
@@ -311,10 +315,10 @@ class FilterSet:
                     matched.append(self._testing)
 
     def _divert(self, body: bytes, context: MessageContext) -> tuple[Filter, ...] | None:
-        """Do what is to be done now and then before a message is matched.
+        """Do the periodic work that precedes the matching of a message.
 
         Returns:
-            What it matches, if that has been found out meanwhile.
+            The filters that match, if the message was a cost sample; else None.
         """
         if self._next is not None:
             self._move_some(self._next, 1)
@@ -323,7 +327,7 @@ class FilterSet:
         return self._look(body, context) if looks.messages >= looks.due_at else None
 
     def _look(self, body: bytes, context: MessageContext) -> tuple[Filter, ...]:
-        """Find the filters that a message matches, and see what that takes. See `match`."""
+        """Return the filters that a message matches, and sample their cost. See `match`."""
         extract, _, _, has_tests, _ = self._layout.plan or self._layout.make_plan()
         if has_tests:
             self._searches.messages += 1
@@ -339,7 +343,7 @@ class FilterSet:
             try:
                 if decide is None or decide(values, context):
                     matched.append(filter_)
-            except Exception as error:  # the others are decided all the same
+            except Exception as error:  # a failed filter must not affect the others
                 matched += self._match_with_care(values, context, filter_, error)
                 break
             if decide is not None and number in timed:
@@ -354,16 +358,16 @@ class FilterSet:
         failed: Filter,
         problem: Exception,
     ) -> list[Filter]:
-        """Decide the filters that are left after one that has failed. Those that fail are dropped.
+        """Evaluate the remaining filters after one has failed. Filters that fail are dropped.
 
         Args:
             values: the message's fields.
-            context: what filters may ask about the message besides.
+            context: properties of the message other than its fields, for filter functions.
             failed: the filter that has failed.
-            problem: why it has.
+            problem: its error.
 
         Returns:
-            Those that match.
+            The filters that match.
         """
         matched: list[Filter] = []
         hopeless = Hopeless()
@@ -378,7 +382,7 @@ class FilterSet:
                 try:
                     if decide is None or decide(values, context):
                         matched.append(filter_)
-                except Exception as another:  # whatever it is, the publisher must not pay for it
+                except Exception as another:  # no error of a filter may fail the publish
                     error = another
             if error is not None and not filter_.has_failed:
                 if isinstance(error, TooCostlyError):
@@ -390,15 +394,15 @@ class FilterSet:
 
 
 class _Layout:
-    """Where fields are in the tuple of values, and the filters that read them there.
+    """Assigns fields to positions in the tuple of values, and holds the filters that read them.
 
     Args:
-        message_type: how bodies are read.
-        functions: what the filters may call.
+        message_type: parses bodies.
+        functions: the functions that filters may call.
         searches: counts long searches.
 
     Attributes:
-        plan: how a message is matched; None when filters have changed.
+        plan: the matching plan; None after a change of the filters.
     """
 
     def __init__(self, message_type: MessageType, functions: Functions, searches: Searches) -> None:
@@ -406,25 +410,25 @@ class _Layout:
         self._message_type = message_type
         self._functions = functions
         self._searches = searches
-        self._extract: Extractor | None = None  # None when fields have been added
-        self._fields: dict[Reference, int] = {}  # with their positions
+        self._extract: Extractor | None = None  # None after fields have been added
+        self._fields: dict[Reference, int] = {}  # field: position
         self._uses: dict[Reference, int] = {}
         self._indexes: dict[int, FieldIndex[Candidate]] = {}  # by position
         self._scanned: dict[Filter, Predicate] = {}
-        # The term by which a filter is found would take more memory than all else: it is found
-        # again among the filter's, the first if nothing is said here.
+        # Storing the indexed term of each filter would take more memory than all the rest. It is
+        # found again among the filter's terms: by this number, or the first if there is no entry.
         self._later_terms: dict[Filter, int] = {}
         self._tests: WeakValueDictionary[str, Predicate] = WeakValueDictionary()
         self._readers: dict[int, BulkExtractor] = {}  # of single fields, by position
 
     @property
     def is_wasteful(self) -> bool:
-        """Whether most of its fields have fallen out of use."""
+        """True if most of the fields are unused."""
         unused = len(self._fields) - len(self._uses)
         return unused > max(_FEW_FIELDS, len(self._uses))
 
     def candidates(self, values: tuple[Value, ...]) -> list[tuple[Filter, Predicate | None]]:
-        """The filters that a message may match, by its values, with what is not decided yet."""
+        """Return the filters that may match these values, with the tests of undecided terms."""
         found: list[tuple[Filter, Predicate | None]] = list(self._scanned.items())
         for position, index in self._indexes.items():
             for candidate in index.find(values[position]):
@@ -435,7 +439,7 @@ class _Layout:
         return found
 
     def make_plan(self) -> _Plan:
-        """How a message is matched, from now on."""
+        """Compile, cache and return the matching plan."""
         if self._extract is None:
             self._extract = self._message_type.extractor([field.path for field in self._fields])
         self.plan = _Plan(
@@ -451,7 +455,7 @@ class _Layout:
         return self.plan
 
     def _by_value(self) -> ValueMatching | None:
-        """What finds filters by the value of a field, if there is nothing else to be decided."""
+        """Return a finder by the value of a field, if nothing else has to be tested."""
         if self._scanned or self._tests or len(self._indexes) != 1:
             return None
         ((position, index),) = self._indexes.items()
@@ -485,7 +489,7 @@ class _Layout:
             index.add(term.values, self._candidate(filter_, term))
 
     def displace(self, filter_: Filter) -> None:
-        """Take a filter away."""
+        """Remove a filter."""
         self.plan = None
         for reference in references(filter_.expr):
             self._uses[reference] -= 1
@@ -502,17 +506,17 @@ class _Layout:
                 del self._indexes[position]
 
     def _candidate(self, filter_: Filter, term: Term) -> Candidate:
-        """A filter, as it is found by a term; the same as long as it is here."""
+        """Return the index entry of a filter, equal as long as the filter is placed here."""
         return filter_ if term.rest is None else (filter_, self._test(term.rest))
 
     def _crowd(self, term: Term) -> int:
-        """How many filters share the values that a term demands."""
+        """Return the number of filters that share the values that a term demands."""
         position = self._fields.get(term.field)
         index = None if position is None else self._indexes.get(position)
         return 0 if index is None else index.crowd(term.values)
 
     def _test(self, expr: Expr) -> Predicate:
-        """Compile a test, once for all filters that have it in common."""
+        """Compile a test, or return the cached one that other filters share."""
         text = to_text(expr)
         test = self._tests.get(text)
         if test is None:
@@ -526,7 +530,7 @@ class _Layout:
 def match_record(
     filters: FilterSet, record: Record, envelope: Envelope | None
 ) -> tuple[Filter, ...]:
-    """Find the filters that a state of a record matches; only a new state has an envelope."""
+    """Return the filters that a record's state matches; only a new state has an envelope."""
     context: MessageContext = NO_CONTEXT
     if filters.asks_for_context:
         context = context_of(record)
@@ -537,16 +541,15 @@ def match_record(
 
 
 class _Plan(NamedTuple):
-    """How a message is matched, in the form that takes the least time per message.
+    """A matching plan, in the form that is fastest per message.
 
     Attributes:
         extract: reads the fields of all filters.
-        scanned: the filters to test every message for.
-        lookups: for each indexed field its position, a quick way to find candidates by its value
-            and, for arrays, the thorough one.
-        has_tests: whether there is more to do than to look values up.
-        by_value: looks values up for many messages, if there is a single field to look at and
-            nothing else to do.
+        scanned: the filters that every message is tested for.
+        lookups: for each indexed field its position, a fast lookup of candidates by value and, for
+            arrays, the complete one.
+        has_tests: whether there are tests besides index lookups.
+        by_value: looks up the values of many messages, if a single field decides all filters.
     """
 
     extract: Extractor
@@ -557,8 +560,8 @@ class _Plan(NamedTuple):
 
 
 def _nobody_is_told(_filter: Filter, _error: Exception) -> None:
-    """There is no filter that could fail."""
+    """Do nothing: without filters there is no failure."""
 
 
 NO_FILTERS: Final = FilterSet(cast("MessageType", None), BUILTINS, _nobody_is_told)
-"""The filters of a topic that has none: always false, and nothing is matched against it."""
+"""The filter set of a topic without filters: always false, and never matched against."""

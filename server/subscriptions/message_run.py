@@ -1,4 +1,4 @@
-"""Messages that come together but have bookmarks of their own: what is read from the log."""
+"""Messages read from the log together, with individual bookmarks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class MessageRun(Protocol):
     """Messages to one topic, in their order."""
 
     def __len__(self) -> int:
-        """How many they are."""
+        """Return the number of messages."""
 
     @property
     def bodies(self) -> Sequence[bytes]:
@@ -29,16 +29,16 @@ class MessageRun(Protocol):
         bookmark: bool,
         record: bool,
     ) -> bytes:
-        """Put the messages into frames, one behind the other.
+        """Return the frames of the messages, concatenated.
 
         Args:
             left: the header up to the length of the body.
             right: the end of the header, behind all other keys.
-            presented: the bodies as they are wanted, None for what they are.
+            presented: the bodies in the subscriber's form, None to send them verbatim.
             timestamp: as for `Envelope.further_keys`.
             bookmark: likewise.
             record: likewise.
         """
 
     def envelope(self, position: int) -> Envelope:
-        """What is known about one of the messages besides its body."""
+        """Return the properties of one of the messages, apart from its body."""

@@ -1,19 +1,20 @@
-"""The bytes that wait to be written to one connection.
+"""The output buffer of a connection: bytes that wait to be written to its socket.
 
-Everything that a turn of the event loop has for a connection is collected here and leaves in one
-write. An outbox that gets its first bytes puts itself on the engine's list of outboxes to flush, so
-that a flush costs as much as there are connections with something to say.
+All bytes that one iteration of the event loop has for a connection are collected here and leave in
+one write. An outbox that gets its first bytes adds itself to the engine's list of outboxes to
+flush, so that the cost of a flush grows with the number of connections that have output.
 
-The results of a query take many turns, and must arrive before whatever is written after the query
-began (AMPS User Guide, Overview of SOW Queries). For them a `Reservation` is made: a place in the
-stream that is filled bit by bit, while what is written meanwhile waits behind it. The first one is
-filled before the next.
+The results of a query take many iterations, and must arrive before all output written after the
+query began (AMPS User Guide, Overview of SOW Queries). For them a `Reservation` is made: a position
+in the stream that is filled incrementally, while later output waits behind it. The first
+reservation is filled before the next.
 
     leaving now | reservation, filling | behind it | next reservation | behind that
 
-A write is a system call, which costs more than everything else about a short message. Writes to
-very many connections would make a turn long. So outboxes are flushed for as long as a slice lasts,
-those first that have waited longest, and what is added to the others meanwhile leaves with them.
+A write is a system call, which costs more than all other work on a short message. Writes to very
+many connections would make an iteration long. So outboxes are flushed for the length of a time
+slice, those first that have waited longest. Output added to the others meanwhile leaves with their
+flush.
 """
 
 from __future__ import annotations
@@ -26,29 +27,29 @@ from server.base.tally import Tally
 from server.subscriptions.traffic import Traffic
 
 _FLUSHED_BETWEEN_LOOKS: Final = 8
-"""Outboxes that are flushed before it is looked at the clock: some dozen microseconds each."""
+"""Outboxes flushed between two looks at the clock: some dozen microseconds each."""
 
 _FULL_WRITE: Final = 64 * 1024
-"""Bytes with which waiting for more saves nothing."""
+"""Bytes of output at which waiting for more saves nothing."""
 
 LARGE_BODY: Final = 256 * 1024
-"""Bytes of a body that is written beside its head, so that all subscribers share it, and nothing
-copies it."""
+"""Bytes of a body that is written separately from its head, so that all subscribers share it, and
+nothing copies it."""
 
 
 class Outbox:
     """Collects bytes for one connection until the next flush.
 
     Args:
-        waiting: the engine's list of outboxes that have something to write.
-        traffic: counts what is not plain deliveries; see `counted`.
+        waiting: the engine's list of outboxes that have output.
+        traffic: counts all output except plain deliveries; see `counted`.
         sink: takes the collected bytes; the connection's write.
         takes_parts: whether the sink takes messages in several calls.
 
     Attributes:
-        bytes_out: bytes that have left.
+        bytes_out: bytes written to the sink.
         traffic: see above.
-        messages_out: messages that have left: one for each call of `write`, see `write_run`.
+        messages_out: messages written to the sink: one per call of `write`, see `write_run`.
     """
 
     __slots__ = (
@@ -79,7 +80,7 @@ class Outbox:
         self._takes_parts = takes_parts
         self._has_parts = False  # whether a message in parts has been written
         self._ready: list[bytes] = []
-        # where bytes join the stream; never empty behind a reservation, always when it is closed
+        # where `write` appends; never empty behind a reservation, always empty when closed
         self._last = self._ready
         self._reservations: deque[Reservation] = deque()
         self._is_closed = False
@@ -87,12 +88,12 @@ class Outbox:
         self.messages_out = 0
 
     def close(self) -> None:
-        """Take nothing more. What has been written so far, and waits for nothing, still leaves."""
+        """Take no more bytes. Earlier ones still leave, unless they wait for a reservation."""
         self._is_closed = True
         self._last = []
 
     def write(self, data: bytes) -> None:
-        """Add bytes to what leaves with the next flush."""
+        """Append bytes to the next flush, or behind the last reservation."""
         if not self._last:
             if self._is_closed:
                 return
@@ -100,20 +101,20 @@ class Outbox:
         self._last.append(data)
 
     def write_run(self, data: bytes, messages: int) -> None:
-        """Add bytes that are several messages, or none: a part of one."""
+        """Append bytes that are several messages, or none: a part of one."""
         if not messages and self._takes_parts:
             self._has_parts = True
         self.messages_out += messages - 1
         self.write(data)
 
     def counted(self, tally: Tally) -> CountedOutbox:
-        """The same outbox for those whose messages are counted apart; see `Traffic`."""
+        """Return a writer to this outbox that counts messages in `tally`; see `Traffic`."""
         return CountedOutbox(self, tally)
 
     def flush(self) -> None:
-        """Hand everything that may leave to the connection, in one piece."""
+        """Write all bytes that may leave to the connection, in one piece."""
         chunks = self._ready
-        if not chunks:  # it has been flushed out of turn
+        if not chunks:  # it has been flushed already, outside of `Outboxes.flush`
             return
         if self._has_parts:
             self._flush_parts()
@@ -129,7 +130,7 @@ class Outbox:
         self._sink(data)
 
     def _flush_parts(self) -> None:
-        """The same with large parts, each of which is handed over as it is."""
+        """Do the same with large parts, each of which is written as it is, without a copy."""
         chunks, self._has_parts = self._ready[:], False
         self._ready.clear()
         self.messages_out += len(chunks)
@@ -148,21 +149,21 @@ class Outbox:
 
     @property
     def pieces(self) -> int:
-        """How many calls of `write` have given what leaves with the next flush."""
+        """Number of `write` calls that the next flush combines."""
         return len(self._ready)
 
     @property
     def size(self) -> int:
-        """Bytes that leave with the next flush."""
+        """Bytes of the next flush."""
         return sum(map(len, self._ready))
 
     @property
     def behind(self) -> int:
-        """Bytes that wait for results of queries to leave before them."""
+        """Bytes that wait behind results of queries."""
         return sum(sum(map(len, one.behind)) for one in self._reservations)
 
     def reserve(self) -> Reservation:
-        """Reserve the place in the stream that has been reached."""
+        """Reserve the current position in the stream."""
         reservation = Reservation(self)
         if not self._is_closed:
             self._reservations.append(reservation)
@@ -170,7 +171,7 @@ class Outbox:
         return reservation
 
     def release(self, reservation: Reservation) -> None:
-        """Let leave what waits behind a place that will not be filled any further."""
+        """Release the bytes behind a reservation that is complete."""
         reservation.is_open = False
         while self._reservations and not self._reservations[0].is_open:
             self.leave(self._reservations.popleft().behind)
@@ -178,7 +179,7 @@ class Outbox:
             self._last = self._ready
 
     def leave(self, chunks: Iterable[bytes]) -> None:
-        """Let bytes leave with the next flush."""
+        """Append bytes to the next flush."""
         for chunk in chunks:
             if chunk and not self._is_closed:
                 if not self._ready:
@@ -187,10 +188,10 @@ class Outbox:
 
 
 class CountedOutbox:
-    """An outbox as those see it whose messages are counted.
+    """A writer to an outbox that counts messages.
 
     Args:
-        outbox: where they go.
+        outbox: takes the messages.
         tally: counts them.
     """
 
@@ -212,46 +213,46 @@ class CountedOutbox:
 
 
 class Reservation:
-    """A place in the stream of a connection. See `Outbox.reserve`.
+    """A reserved position in the stream of a connection. See `Outbox.reserve`.
 
     Attributes:
-        behind: bytes that come after this place.
-        is_open: whether more may come at this place.
+        behind: bytes that follow this position.
+        is_open: whether more bytes may be inserted.
     """
 
     __slots__ = ("_outbox", "behind", "is_open")
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self.behind: list[bytes] = [b""]  # not empty: these bytes are not ready to leave
+        self.behind: list[bytes] = [b""]  # not empty, so that `write` does not queue a flush
         self.is_open = True
 
     def write(self, data: bytes) -> None:
-        """Add bytes at this place, which has to be the first that is still open."""
+        """Insert bytes at this position, which has to be the first that is still open."""
         self._outbox.leave((data,))
 
     def write_run(self, data: bytes, messages: int) -> None:
-        """Add bytes that are several messages, or none."""
+        """Insert bytes that are several messages, or none."""
         self._outbox.messages_out += messages - 1
         self.write(data)
 
     def write_answer(self, data: bytes) -> None:
-        """Add bytes that are no message, but say something about messages."""
+        """Insert bytes that are no message, but an answer about messages."""
         self._outbox.traffic.answers.add(1, len(data))
         self.write(data)
 
     def write_results(self, data: bytes, records: int) -> None:
-        """Add bytes that are records found."""
+        """Insert bytes that are results of a query."""
         self._outbox.traffic.sow.add(records, len(data))
         self.write_run(data, records)
 
     def close(self) -> None:
-        """Let leave what waits behind; harmless if it has been done."""
+        """Release the bytes behind; harmless if it is closed already."""
         if self.is_open:
             self._outbox.release(self)
 
     def withdraw(self) -> list[bytes]:
-        """Close, and give what has waited behind instead of letting it leave."""
+        """Close, and return the bytes behind instead of releasing them."""
         behind = self.behind[1:]
         del self.behind[1:]
         self.close()
@@ -259,14 +260,14 @@ class Reservation:
 
 
 class Outboxes:
-    """All outboxes that have something to write.
+    """All outboxes that have output.
 
     Args:
-        elapsed: seconds since some moment, never going back.
+        elapsed: a monotonic clock, in seconds.
 
     Attributes:
         waiting: the outboxes, those first that have waited longest.
-        traffic: counts what leaves that is not plain deliveries.
+        traffic: counts all output except plain deliveries.
     """
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
@@ -276,15 +277,15 @@ class Outboxes:
 
     @property
     def is_write_full(self) -> bool:
-        """Whether there is so much to write that waiting for more would save nothing."""
+        """True if there is so much output that waiting for more would save nothing."""
         waiting = self.waiting
         return bool(waiting) and waiting[0].size >= _FULL_WRITE
 
     def flush(self, end: float, first: int = 0) -> None:
-        """Flush outboxes for as long as there is time, and at least a few.
+        """Flush outboxes until the end of the time slice, and at least a few.
 
         Args:
-            end: when the time is over, by `elapsed`.
+            end: the end of the slice, by `elapsed`.
             first: the position of the first outbox to be flushed.
         """
         waiting = self.waiting

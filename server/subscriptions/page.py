@@ -1,23 +1,23 @@
-"""A page: what one paginated subscription sees of a result set.
+"""Pages: the part of a result set that one paginated subscription sees.
 
-To its subscriber there is nothing but the records between two positions. A record that comes there
-is new to it, however old it is, and one that gets out of there is out of focus (AMPS User Guide,
-Paginated SOW and Subscribe). What is told after a change follows from where the record concerned,
-and those beside the page's two ends, were before and are now:
+For its subscriber, only the records between two positions exist. A record that enters this range is
+new, however old it is, and one that leaves it is out of focus (AMPS User Guide, Paginated SOW and
+Subscribe). The messages after a change follow from the old and new positions of the changed record,
+and of the records beside the page's two ends:
 
     before  now    changed                          not changed
       no    yes    the record                       the record
-      yes   yes    the record, or what differs      nothing
+      yes   yes    the record, or the difference    nothing
       yes   no     `oof`                            `oof`, reason `match`
 
-First comes the record that changed, then what had to make room, then what came in instead.
+First the changed record is sent, then the `oof` of a displaced one, then a record that moved in.
 
 A page is held back while its first records are being sent: it keeps the states that records had
-when it was cut, and what is to be told waits, merged into one message for each record.
+when it was cut. Changes wait meanwhile, merged into one message for each record.
 
-A page that takes the place of another one takes over what its client has. If that page was held
-back until its end, what the client has may be out of date: it is *stale* until it has been sent
-again, or called back.
+A page that replaces another one takes over its client's records. If the other page was held back
+until its end, the client's states may be out of date: such a record is *stale* until it is sent
+again, or an `oof` for it.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ if TYPE_CHECKING:
     from server.subscriptions.subscription import PageTerms, Subscription
 
 Find = Callable[[str], Record | None]
-"""Finds the current state of a record by its SOW key."""
+"""Returns the current state of a record by its SOW key."""
 
 
 class Page:
     """One page.
 
     Args:
-        subscription: whose it is.
-        terms: which one it is.
-        results: what it is cut from.
+        subscription: its subscription.
+        terms: the range and the order.
+        results: the result set that it is cut from.
         find: finds records.
         differ: makes deltas.
-        deliver: makes what tells its subscriber about records.
+        deliver: returns the delivery for messages of a form.
 
     Attributes:
         results: see above.
         keys: the SOW keys of the records that its client has.
-        is_live: whether its client is told of changes as they come.
-        has_ended: whether it is told nothing any more.
+        is_live: whether changes are sent to the client immediately.
+        has_ended: whether the page has ended, and sends nothing any more.
     """
 
     __slots__ = (
@@ -98,39 +98,39 @@ class Page:
         self._deliveries: Final[dict[Form, RecordDelivery]] = {}
         self._states: Final[dict[str, Record | None]] = {}  # as they were when the page was cut
         self._messages: Final[dict[str, RecordMessage]] = {}  # about records that have changed
-        self._suspects: Final[set[str]] = set()  # keys that may have come or gone
-        self._stale: Final[set[str]] = set()  # keys of what its client may have as it is no more
+        self._suspects: Final[set[str]] = set()  # keys that may have entered or left
+        self._stale: Final[set[str]] = set()  # keys of states at the client that may be outdated
         self._held = 0
-        self._former: Final[dict[str, Record]] = {}  # as its client has them from before
+        self._former: Final[dict[str, Record]] = {}  # states that its client has from earlier pages
 
     def results_in(self, order_by: tuple[OrderTerm, ...]) -> ResultSet | None:
-        """What it is cut from, if that is complete and in some order."""
+        """Return the result set, if it is complete and in the given order; else None."""
         same = order_by == self._terms.order_by and self.results.is_complete
         return self.results if same else None
 
     def hold(self, size: int) -> None:
-        """Let bytes count as memory of its client, instead of those that have counted so far."""
+        """Charge `size` bytes to the client's memory, in place of the bytes charged so far."""
         self._subscription.subscriber.hold(size - self._held)
         self._held = size
 
     # ---- its first records
 
     def cut(self) -> list[str]:
-        """The keys of the page's records, in order, which are its client's from now on."""
+        """Return the keys of the page's records, in order, and count them as its client's."""
         cut = self.results.keys(self._terms.start, self._terms.stop)
         self.keys.update(cut)
         return cut
 
     def state(self, key: str) -> Record | None:
-        """A record as it was when the page was cut; None if there was none."""
+        """Return a record as it was when the page was cut; None if there was none."""
         return self._states[key] if key in self._states else self._find(key)
 
     def known(self, key: str) -> Record | None:
-        """A record as its client has it from the page before; None if there was none."""
+        """Return a record as its client has it from the page before; None if there was none."""
         return self._former.get(key) or self.state(key)
 
     def inherit(self, replaced: Page) -> None:
-        """Take over the client of a page that has ended, with the records that it has."""
+        """Take over the client's records from a page that has ended."""
         self._suspects.update(replaced.keys)
         self.keys.update(replaced.keys)
         if not replaced.is_live:
@@ -139,17 +139,17 @@ class Page:
                 self._former.update((key, state) for key, state in states.items() if state)
 
     def sent(self, keys: Sequence[str]) -> None:
-        """Take note that some of the page's first records are on their way."""
+        """Record that some of the page's first records are on their way."""
         self._stale.difference_update(keys)
         for key in keys:
             self._former.pop(key, None)
 
     def unsent(self, keys: Iterable[str]) -> None:
-        """Take note that some of the page's first records will never be sent."""
+        """Record that some of the page's first records will never be sent."""
         self.keys.difference_update(key for key in keys if key not in self._stale)
 
     def release(self) -> None:
-        """Tell the client what has changed since the page was cut, and be live from now on."""
+        """Send the changes since the page was cut, and go live."""
         if not self.has_ended:
             self._settle()
             self._states.clear()
@@ -157,25 +157,25 @@ class Page:
             self.is_live = True
 
     def end(self) -> None:
-        """Tell the client nothing any more."""
+        """End the page: nothing is sent any more."""
         self.has_ended = True
         self.results.detach(self)
 
     # ---- following
 
     def keep(self, key: str, previous: Record | None) -> None:
-        """Keep what a record was before it is changed; asked for until the page is live."""
+        """Keep the state of a record before its change; called until the page is live."""
         self._states.setdefault(key, previous)
 
     def take(self, key: str, message: RecordMessage, move: Move) -> None:
-        """Follow a change of a record that matches, or did.
+        """Apply a change of a record that matches, or did.
 
         Args:
             key: its SOW key.
-            message: what subscribers are told about it.
-            move: where it stands.
+            message: the change, as subscribers see it.
+            move: its old and new position.
         """
-        # What a page that is held back will inherit is not known before its turn comes.
+        # A page that is held back keeps all: it is not known yet which records it will inherit.
         has_come = move.now is not None and self._covers(move.now)
         if not self.is_live or key in self.keys or has_come:
             earlier = self._messages.get(key)
@@ -187,10 +187,10 @@ class Page:
             self._settle()
 
     def _settle(self) -> None:
-        """Tell the client about everything that may have changed for it."""
+        """Send messages about all records that may have changed for the client."""
         for key, message in self._messages.items():
             if self._is_on(key):
-                if message.previous is None and key in self.keys:  # gone and come again, while held
+                if message.previous is None and key in self.keys:  # removed, re-added while held
                     self._leave(key, self._departure(key))
                 self._tell(self._form(key), message)
                 self._has(key)
@@ -214,12 +214,12 @@ class Page:
         return position is not None and self._covers(position)
 
     def _form(self, key: str) -> Form:
-        """In which form a record that has changed is sent; one that is new to the client, whole."""
+        """Return the form of a changed record; whole if it is new to the client."""
         differs = self._subscription.delta and self._differ.works and self._is_known(key)
         return Form.DELTA if differs else Form.WHOLE
 
     def _is_known(self, key: str) -> bool:
-        """Whether the client has a record as it was before what it is told next."""
+        """Return True if the client has the record's state before the next message."""
         return key in self.keys and key not in self._stale
 
     def _has(self, key: str) -> None:
@@ -233,14 +233,14 @@ class Page:
             self._tell(Form.LEAVING, message)
 
     def _message(self, key: str) -> RecordMessage:
-        """What there is to say about a record that has come or gone without being changed."""
+        """Return the message about an unchanged record that has entered or left the page."""
         record = self._find(key)
-        if record is None:  # its client was taken over
+        if record is None:  # removed; its client was taken over from another page
             return self._departure(key)
         return RecordMessage.about(record, MATCH, self._differ)
 
     def _departure(self, key: str) -> RecordMessage:
-        """What there is to say about a record that has gone while the page was held back."""
+        """Return the message about a record that was removed while the page was held back."""
         last = self._former.get(key) or self._states.get(key) or Record(key, b"", "")
         return RecordMessage.about(last, DELETED, self._differ)
 

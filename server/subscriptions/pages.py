@@ -1,7 +1,7 @@
 """The paginated subscriptions of one topic.
 
 Subscriptions with the same filter and the same order share a result set, which is kept as long as
-there is a page of it.
+any page is cut from it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class _Paged(NamedTuple):
-    """What is known of a paginated subscription.
+    """A paginated subscription's state.
 
     Attributes:
         page: its page.
@@ -46,8 +46,8 @@ class Pages:
     """The paginated subscriptions of one topic, and their pages.
 
     Args:
-        message_type: how bodies are read.
-        functions: what filters may call.
+        message_type: parses bodies.
+        functions: the functions that filters may call.
         find: finds records by SOW key.
         differ: makes deltas.
     """
@@ -71,7 +71,7 @@ class Pages:
         return subscription in self._paged
 
     def page(self, subscription: Subscription) -> Page:
-        """The page of a subscription."""
+        """Return the page of a subscription."""
         return self._paged[subscription].page
 
     def attach(
@@ -83,9 +83,9 @@ class Pages:
         """Begin a page, held back until it is released.
 
         Args:
-            subscription: whose it is.
-            terms: which one it is.
-            deliver: makes what tells a subscriber about records.
+            subscription: the page's subscription.
+            terms: the range and the order.
+            deliver: returns a delivery to a subscription for messages of a form.
         """
         expr = subscription.filter
         filter_ = None if expr is None else self._filters.add(expr)
@@ -114,7 +114,7 @@ class Pages:
         return None if filter_ is None else self._filters.cost(filter_, topic)
 
     def take(self, change: Change, envelope: Envelope, message: RecordMessage) -> None:
-        """Follow a change of a record, and tell subscribers."""
+        """Apply a change of a record, and notify subscribers."""
         matched: tuple[Filter, ...] = ()
         if change.record is not None and self._filters:
             matched = match_record(self._filters, change.record, envelope)
@@ -122,17 +122,17 @@ class Pages:
             matches = filter_ is None or filter_ in matched
             try:
                 results.take(change.record if matches else None, change.previous, message)
-            except Exception as error:  # whatever it is, whoever made the change must not pay
+            except Exception as error:  # no error of a subscription may fail the change
                 give_up_on(
                     [one for one, its in self._paged.items() if its.page.results is results], error
                 )
 
     def _give_up_on(self, filter_: Filter, error: Exception) -> None:
-        """A filter has failed, which is the end of those who have it."""
+        """End the subscriptions that have a filter, because it has failed."""
         give_up_on([one for one, its in self._paged.items() if its.filter is filter_], error)
 
     def _results_for(self, filter_: Filter | None, terms: PageTerms) -> ResultSet:
-        """A result set that is complete, or a new one, which has to be filled."""
+        """Return a complete result set, or else a new one, which has to be filled."""
         for known, order_by, results in self._results:
             if known is filter_ and order_by == terms.order_by and results.is_complete:
                 return results

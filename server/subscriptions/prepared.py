@@ -1,7 +1,7 @@
-"""Deliveries that have been prepared, by what decides who gets a message.
+"""Cache of prepared deliveries, by the conditions that select the recipients of a message.
 
-What decides is which filters match, and there are more sets of filters than could be kept. So there
-is a limit, for what all sets take together: the deliveries that they consist of.
+The recipients depend on the matching filters, and there are more sets of filters than can be kept.
+So the total size of the sets is limited: the number of deliveries in them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ _Key = TypeVar("_Key")
 _Recipient = TypeVar("_Recipient")
 
 _MOST_KEPT: Final = 65_536
-"""Sets and deliveries in them."""
+"""Limit on sets plus the deliveries in them."""
 
 
 class PreparedSets(dict[_Key, Sequence[_Recipient]]):
-    """Deliveries by what they depend on; a dictionary that is emptied when it grows too large."""
+    """Deliveries by the conditions they depend on; a dictionary, cleared when it is too large."""
 
     __slots__ = ("_size",)
 
@@ -26,11 +26,11 @@ class PreparedSets(dict[_Key, Sequence[_Recipient]]):
         self._size = 0
 
     def keep(self, key: _Key, recipients: Sequence[_Recipient]) -> Sequence[_Recipient]:
-        """Keep what has been prepared, and give it back.
+        """Cache prepared deliveries, and return them.
 
         Args:
-            key: what it depends on.
-            recipients: what it consists of.
+            key: the conditions that they depend on.
+            recipients: the deliveries.
         """
         size = 1 + len(recipients)
         if self._size + size > _MOST_KEPT:
@@ -40,6 +40,6 @@ class PreparedSets(dict[_Key, Sequence[_Recipient]]):
         return recipients
 
     def clear(self) -> None:
-        """Let go of everything, since other subscriptions are there now, or of too much."""
+        """Drop all entries, because the subscriptions have changed or the limit is reached."""
         super().clear()
         self._size = 0

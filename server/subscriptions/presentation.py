@@ -1,4 +1,4 @@
-"""In which form a subscriber wants its messages."""
+"""The form in which a subscriber gets its messages."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelectList:
-    """The fields that a subscriber wants of each message.
+    """The fields that a subscriber gets of each message.
 
     Attributes:
-        text: the list as sent, which tells lists apart.
-        selection: what it says.
-        message_type: how bodies are taken apart.
-        is_binding: whether nothing else may be seen, so that of a body which cannot be parsed
-            nothing is left; otherwise it goes as it is.
+        text: the list as sent, which identifies it.
+        selection: its parsed form.
+        message_type: parses bodies.
+        is_binding: whether it is an entitlement: a body that cannot be parsed is then replaced by
+            an empty one; otherwise it is sent unchanged.
     """
 
     text: str
@@ -41,7 +41,7 @@ class SelectList:
         return hash(self.text)
 
     def apply(self, body: bytes) -> bytes:
-        """Leave of a body what the list lets through."""
+        """Return a body reduced to the fields of the list."""
         try:
             return self.message_type.select(body, self.selection)
         except BodyError:
@@ -50,17 +50,17 @@ class SelectList:
 
 @dataclass(frozen=True, slots=True)
 class Presentation:
-    """What is added to, or left out of, the messages of a subscription.
+    """The changes to bodies and headers of the messages of a subscription.
 
     Attributes:
-        select: the fields that the body is cut down to, None for all of it.
-        permitted: the fields that the subscriber may see, None for all; of the others nobody asks
-            for, and nothing is told (AMPS User Guide, Entitlement Select Lists).
-        timestamp: whether the header says when the server received the message.
+        select: the fields that the body is reduced to, None for all of it.
+        permitted: the fields that the subscriber may see, None for all; the others are neither
+            read by its expressions nor sent (AMPS User Guide, Entitlement Select Lists).
+        timestamp: whether the header has the time at which the server received the message.
         sow_key: whether the header has the SOW key, of messages that have one.
         bookmark: whether the header has the bookmark, of messages that have one.
-        sub_ids: whether the header says which subscriptions the message is for.
-        pretty: makes the body readable, None to leave it as it is.
+        sub_ids: whether the header has the ids of the subscriptions that the message is for.
+        pretty: formats the body to be readable, None to leave it as it is.
     """
 
     select: SelectList | None = None
@@ -72,32 +72,32 @@ class Presentation:
     permitted: SelectList | None = None
 
     def header_end(self, sub_ids: Sequence[str]) -> bytes:
-        """The end of the header of messages for some subscriptions, as JSON text."""
+        """Return the end of the header of messages for some subscriptions, as JSON text."""
         return b',"sids":%b}' % json_text(",".join(sub_ids)) if self.sub_ids else b"}"
 
     @property
     def changes_bodies(self) -> bool:
-        """Whether bodies are not passed on as they were published."""
+        """True if bodies are not passed on verbatim."""
         return self.cuts_bodies or self.pretty is not None
 
     @property
     def cuts_bodies(self) -> bool:
-        """Whether fields of bodies are left out."""
+        """True if fields of bodies are removed."""
         return self.select is not None or self.permitted is not None
 
     @property
     def asks_for_keys(self) -> bool:
-        """Whether headers have more keys than what the publisher said about a message."""
+        """True if headers have more keys than the publisher's options of a message."""
         return self.timestamp or self.bookmark
 
     def keys(self, envelope: Envelope) -> bytes:
-        """These keys, as JSON text, each with its leading comma."""
+        """Return these keys, as JSON text, each with its leading comma."""
         return envelope.further_keys(
             timestamp=self.timestamp, bookmark=self.bookmark, record=self.sow_key
         )
 
     def frames(self, run: MessageRun, left: bytes, right: bytes) -> bytes:
-        """The frames of messages that have values of their own for these keys.
+        """Return the frames of messages that have individual values of these keys.
 
         Args:
             run: the messages.
@@ -114,23 +114,23 @@ class Presentation:
         )
 
     def present(self, bodies: Sequence[bytes]) -> Sequence[bytes]:
-        """The bodies in the form that is wanted."""
+        """Return bodies in the subscriber's form."""
         return [self.finish(self.cut(body)) for body in bodies]
 
     def cut(self, body: bytes) -> bytes:
-        """The fields of a body that are wanted, of those that may be seen."""
+        """Return the selected and permitted fields of a body."""
         if self.permitted is not None:
             body = self.permitted.apply(body)
         return body if self.select is None else self.select.apply(body)
 
     def seen(self, body: bytes) -> bytes:
-        """The fields of a body that may be seen."""
+        """Return the permitted fields of a body."""
         return body if self.permitted is None else self.permitted.apply(body)
 
     def finish(self, body: bytes) -> bytes:
-        """A body that holds what is wanted, written as it is wanted."""
+        """Return a reduced body in its final formatting."""
         return body if self.pretty is None else self.pretty(body)
 
 
 AS_PUBLISHED = Presentation()
-"""The form that most subscribers want: bodies verbatim, with the SOW key where there is one."""
+"""The form of most subscriptions: bodies verbatim, with the SOW key where there is one."""

@@ -1,11 +1,11 @@
-"""What a client has of the records that it is to be told about when they go out of focus.
+"""States of records that a client has, kept for its `oof` messages.
 
-With conflation that is what it was sent last, and not what the record was before its last change
-(AMPS User Guide, Out-of-Focus Messages). It counts as memory of the client (Slow Client Management
-and Capacity Limits): bodies are counted, the rest is an estimate.
+With conflation the state in an `oof` is the one sent last, and not the record's state before its
+last change (AMPS User Guide, Out-of-Focus Messages). It is charged to the client's memory (Slow
+Client Management and Capacity Limits): bodies are counted, the rest is an estimate.
 
-It is kept where it does not follow from the records: for plain subscriptions, pages and groups (see
-server/subscriptions/record_conflation.py).
+The states are kept if they do not follow from the records: for plain subscriptions, pages and
+groups (see server/subscriptions/record_conflation.py).
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 Key: TypeAlias = tuple[str, str]
-"""What tells the messages of a subscription apart: the topic, and the values of the key fields."""
+"""The conflation key of a message: the topic, and the values of the key fields."""
 
 _ENTRY: Final = 300
 """Bytes that an entry takes, apart from the body."""
 
 
 class Received:
-    """Bodies that a client was sent last, by key.
+    """Bodies last sent to a client, by key.
 
     Args:
-        hold: takes note of bytes that are kept for the client from now on, or no more.
+        hold: charges bytes to the client, negative to release.
     """
 
     __slots__ = ("_bodies", "_hold", "_is_counted")
@@ -35,29 +35,29 @@ class Received:
         self._is_counted = True
 
     def get(self, key: Key) -> bytes | None:
-        """What the client has; None if it has nothing."""
+        """Return the body that the client has; None if it has none."""
         return self._bodies.get(key)
 
     def put(self, key: Key, body: bytes) -> None:
-        """The client is sent a body."""
+        """Record that a body is sent to the client."""
         earlier = self._bodies.get(key)
         self._bodies[key] = body
         self._count(_ENTRY + len(body) if earlier is None else len(body) - len(earlier))
 
     def pop(self, key: Key) -> bytes | None:
-        """The client has it no more; returns what that was, None for nothing."""
+        """Remove and return the client's body; None if it has none."""
         body = self._bodies.pop(key, None)
         if body is not None:
             self._count(-_ENTRY - len(body))
         return body
 
     def close(self) -> None:
-        """The subscription has ended. Another one may go on with what its client has."""
+        """Stop charging: the subscription has ended. Its successor may take over the bodies."""
         self._count(-self._size())
         self._is_counted = False
 
     def reopen(self) -> None:
-        """Another subscription goes on, in place of the one that has ended."""
+        """Charge again: another subscription takes over from the one that has ended."""
         self._is_counted = True
         self._count(self._size())
 

@@ -1,34 +1,34 @@
-"""Who hears of a change of a record, and in which form.
+"""The subscriptions of a topic with records, and the deliveries that a change of a record causes.
 
-Theory of operation. What a subscription is sent follows from whether it matched the record's state
-before the change and whether it matches the state after it:
+Theory of operation. The message that a subscription gets depends on whether it matched the record's
+state before the change and whether it matches the state after it:
 
     before  after
       no     yes     the record (to a delta subscription that tracks focus: whole)
-      yes    yes     the record, or to a delta subscription what is different
-      yes    no      `oof`, if the subscription tracks focus; without the record where its user
-                     may not see it any more (server/subscriptions/entitled.py)
+      yes    yes     the record, or to a delta subscription the difference
+      yes    no      `oof`, if the subscription tracks focus; without the record if its user is not
+                     entitled to it any more (server/subscriptions/entitled.py)
       no     no      nothing
 
 So the deliveries of a change depend only on the filters that match before and after, and on whether
-there was a record and is one. They are prepared for such a combination when it first occurs. The
-state before is matched only if some subscription tracks focus. Connections without any filter on
-the topic get every change; their deliveries are prepared apart from the others', of which there are
-as many as combinations.
+the record existed before and exists after. The deliveries of such a combination are prepared when
+it first occurs. The state before is matched only if some subscription tracks focus. Connections
+without any filter on the topic get every change; their deliveries are prepared separately, because
+the others have one set per combination.
 
-A delta tells of the state before. So a record whose state before the permission hides, which may be
-seen now, is sent whole (`Barrier`). A state that only the filter of the client passed over is not
+A delta reveals the state before. So a record that the user is entitled to now, but was not before
+the change, is sent whole (`Barrier`). A state that only the client's own filter rejected is not
 secret: without `oof`, AMPS sends the delta.
 
-Subscriptions of one connection share messages as they do on any topic; if one of them wants a
-record whole, none gets a delta of it (AMPS User Guide, Multiple Subscriptions and Delta Subscribe).
+Subscriptions of one connection share messages as on any topic; if one of them needs the whole
+record, none gets a delta of it (AMPS User Guide, Multiple Subscriptions and Delta Subscribe).
 
-A subscription that asks for no deltas, does not conflate, and does not track the focus of a filter
-is told the same whatever the state before was. Where there are no others, nobody needs to know it,
-and records that change together are announced together: frames are made in one go.
+A subscription without deltas, without conflation, and without focus tracking of a filter gets the
+same message whatever the state before was. If all are of this kind, the state before is not
+needed, and records that change together are announced together: their frames are made in one call.
 
-Paginated subscriptions are told about other records as well (server/subscriptions/pages.py), and
-aggregated ones about groups of records (server/subscriptions/aggregate.py).
+Paginated subscriptions get messages about other records as well (server/subscriptions/pages.py),
+and aggregated ones get messages about groups of records (server/subscriptions/aggregate.py).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _Recipient: TypeAlias = tuple[RecordDelivery, Sequence[Subscription]]
 
 
 class Kind(Enum):
-    """What happened to a record."""
+    """The kind of a change of a record."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -88,10 +88,10 @@ class Kind(Enum):
 
 
 class _Case(NamedTuple):
-    """A combination that decides who hears what.
+    """A combination that determines the recipients of a change and their messages.
 
     Attributes:
-        kind: what happened.
+        kind: the kind of change.
         after: the filters that match the new state.
         before: the filters that matched the old state.
     """
@@ -107,9 +107,9 @@ class RecordAudience(Audience):
     Args:
         message_type: the type that the topic is scoped to.
         name: the topic's name.
-        functions: what filters may call.
-        differ: makes deltas of its records.
-        find: finds its records by SOW key.
+        functions: the functions that filters may call.
+        differ: makes deltas of the topic's records.
+        find: finds the topic's records by SOW key.
     """
 
     __slots__ = (
@@ -135,8 +135,8 @@ class RecordAudience(Audience):
         self._is_stale = False
         self._tracking = 0  # subscriptions that track focus
         self._tracking_filtered = 0  # those of them with a filter
-        self._comparing = 0  # subscriptions that are told what a change is compared with before
-        # the unfiltered ones, with their places: of connections without any filter here, and others
+        self._comparing = 0  # subscriptions with messages that depend on the state before
+        # unfiltered subscriptions, with their places: of connections without a filter here, others
         self._alone_unfiltered: dict[Subscription, int] = {}
         self._beside_filtered: dict[Subscription, int] = {}
         self._prepared = PreparedSets[Kind | _Case, _Recipient]()
@@ -147,13 +147,13 @@ class RecordAudience(Audience):
         return super().has_subscriptions or bool(self._pages or self._aggregates)
 
     def result_set(self, subscription: Subscription) -> ResultSet | None:
-        """What the page of a subscription is cut from; None if it has none."""
+        """Return the result set of a subscription's page; None if it has none."""
         pages, here = self._pages, self._here(subscription)
         return pages.page(here).results if here in pages else None
 
     @property
     def has_literal_subscription(self) -> bool:
-        """See `Audience.has_literal_subscription`; pages and groups are of this very topic."""
+        """See `Audience.has_literal_subscription`; pages and groups are of exactly this topic."""
         return super().has_literal_subscription or bool(self._pages or self._aggregates)
 
     def _attach(self, subscription: Subscription) -> None:
@@ -193,13 +193,13 @@ class RecordAudience(Audience):
 
     @property
     def asks_for_changes(self) -> bool:
-        """Whether somebody has to be told of changes by `announce`, and not of new states alone."""
+        """True if some subscription needs changes (`announce`), and not only new states."""
         return bool(
             self._comparing or self._pages or self._aggregates or self._filters.asks_for_context
         )
 
     def _succeeded_by(self, subscription: Subscription) -> Aggregate | None:
-        """The live aggregated subscription that one is about to replace."""
+        """Return the live aggregated subscription that `subscription` is about to replace."""
         for other, aggregate in self._aggregates.items():
             if (other.subscriber, other.sub_id) == (subscription.subscriber, subscription.sub_id):
                 same = aggregate.is_live and other.permit == subscription.permit
@@ -207,18 +207,18 @@ class RecordAudience(Audience):
         return None
 
     def page(self, subscription: Subscription) -> Page | None:
-        """The page of a subscription; None if it is not paginated."""
+        """Return the page of a subscription; None if it is not paginated."""
         here = self._here(subscription)
         if here in self._aggregates:
             return self._aggregates[here].page
         return self._pages.page(here) if here in self._pages else None
 
     def aggregate(self, subscription: Subscription) -> Aggregate:
-        """What an aggregated subscription follows."""
+        """Return the aggregate of an aggregated subscription."""
         return self._aggregates[self._here(subscription)]
 
     def cost_of(self, subscription: Subscription) -> FilterCost | None:
-        """See `Audience.cost_of`. What an aggregated subscription costs is not known."""
+        """See `Audience.cost_of`. The cost of an aggregated subscription is not known."""
         here = self._here(subscription)
         if here in self._pages:
             return self._pages.cost_of(here, self.name)
@@ -228,12 +228,12 @@ class RecordAudience(Audience):
         self._is_stale = True
 
     def announce(self, change: Change, envelope: Envelope, reason: str) -> None:
-        """Tell subscribers about a change.
+        """Deliver a change to subscribers.
 
         Args:
-            change: what happened to a record.
-            envelope: where it comes from.
-            reason: why those hear of it whose subscription matches no more.
+            change: the change of a record.
+            envelope: the origin of the change.
+            reason: the reason in `oof` messages.
         """
         if self._aggregates:
             self._tell_aggregates(change, envelope, reason)
@@ -255,17 +255,17 @@ class RecordAudience(Audience):
         for delivery, subscriptions in recipients:
             try:
                 delivery.deliver(message)
-            except Exception as error:  # whatever it is, whoever made the change must not pay
+            except Exception as error:  # no error of a subscription may fail the change
                 give_up_on(subscriptions, error)
         if self._pages:
             self._pages.take(change, envelope, message)
 
     def announce_run(self, run: RecordRun, envelope: Envelope) -> None:
-        """Tell subscribers about records that have been put, where nobody `asks_for_changes`.
+        """Deliver records that have been put, provided that `asks_for_changes` is false.
 
         Args:
             run: the records.
-            envelope: where they come from.
+            envelope: their origin.
         """
         if self._is_stale:
             self._prepare()
@@ -287,7 +287,7 @@ class RecordAudience(Audience):
     def _hand_over(
         self, recipients: Sequence[_Recipient], run: RecordRun, envelope: Envelope
     ) -> None:
-        """Deliver a run; where a connection has several deliveries, they take turns."""
+        """Deliver a run; several deliveries of one connection are interleaved per record."""
         connections = {subscriptions[0].outbox for _, subscriptions in recipients}
         count = len(run.bodies)
         step = count if len(connections) == len(recipients) else 1
@@ -296,18 +296,18 @@ class RecordAudience(Audience):
             for delivery, subscriptions in recipients:
                 try:
                     deliver_run(delivery, part, envelope, self._differ)
-                except Exception as error:  # whatever it is, whoever made the change must not pay
+                except Exception as error:  # no error of a subscription may fail the change
                     give_up_on(subscriptions, error)
 
     def _tell_aggregates(self, change: Change, envelope: Envelope, reason: str) -> None:
         for subscription, aggregate in self._aggregates.items():
             try:
                 aggregate.take(change, envelope, reason)
-            except Exception as error:  # whatever it is, whoever made the change must not pay
+            except Exception as error:  # no error of a subscription may fail the change
                 give_up_on((subscription,), error)
 
     def _due(self, change: Change, envelope: Envelope) -> Sequence[_Recipient]:
-        """Whom a change is for, of all subscriptions without a page."""
+        """Return the recipients of a change, of all subscriptions without a page."""
         if self._is_stale:
             self._prepare()
         if change.record is None:
@@ -322,7 +322,7 @@ class RecordAudience(Audience):
         return recipients
 
     def _to_unfiltered(self, kind: Kind) -> Sequence[_Recipient]:
-        """Whom any change is for, of the connections that have no filter here."""
+        """Return the recipients of any change, of the connections without a filter here."""
         recipients = self._prepared.get(kind)
         if recipients is None:
             grouped = self._grouped(self._alone_unfiltered, kind, set(), set())
@@ -335,7 +335,7 @@ class RecordAudience(Audience):
         self._prepared.clear()
 
     def _of_filters(self, kind: Kind, change: Change, envelope: Envelope) -> Sequence[_Recipient]:
-        """Whom a change is for, of the connections that have any filter here."""
+        """Return the recipients of a change, of the connections with a filter here."""
         after: tuple[Filter, ...] = ()
         before: tuple[Filter, ...] = ()
         if change.record is not None:
@@ -345,7 +345,7 @@ class RecordAudience(Audience):
         return self._to_matching(_Case(kind, after, before))
 
     def _to_matching(self, case: _Case) -> Sequence[_Recipient]:
-        """The same, of the connections that have any, where certain filters match."""
+        """Return the recipients of a combination, of the connections with a filter here."""
         recipients = self._prepared.get(case)
         if recipients is None:
             kind, after, before = case
@@ -386,7 +386,7 @@ class RecordAudience(Audience):
     def _form(
         self, subscription: Subscription, kind: Kind, after: set[Filter], before: set[Filter]
     ) -> Form | None:
-        """What a subscription is sent; None for nothing. See the table at the top."""
+        """Return the form that a subscription gets; None for nothing. See the table at the top."""
         filter_ = self._subscriptions[subscription].filter
         matched = self._matched(subscription, kind, before)
         if kind is Kind.REMOVAL or not (filter_ is None or filter_ in after):
@@ -397,12 +397,12 @@ class RecordAudience(Audience):
         return Form.WHOLE if returns else Form.DELTA
 
     def _matched(self, subscription: Subscription, kind: Kind, before: set[Filter]) -> bool:
-        """Whether a subscription was for a record before it changed."""
+        """Return True if a subscription matched a record before it changed."""
         filter_ = self._subscriptions[subscription].filter
         return kind is not Kind.INSERT and (filter_ is None or filter_ in before)
 
     def _alone(self, subscription: Subscription, form: Form) -> RecordDelivery:
-        """A delivery to a single subscription."""
+        """Return a delivery to a single subscription."""
         if subscription.conflater is not None:
             return self._conflated(subscription, subscription.conflater, form, had=False)
         return self._delivery_for([(subscription, form)])
@@ -436,7 +436,7 @@ class RecordAudience(Audience):
         )
 
     def _barrier(self, subscription: Subscription) -> Barrier | None:
-        """What may be said of records that a subscription does not always see; None for all."""
+        """Return the entitlement barrier of a subscription; None if its user may see all."""
         permitted = subscription.permit.filter
         if permitted is None or subscription.aggregation is not None:
             return None
@@ -457,7 +457,7 @@ class RecordAudience(Audience):
 
 
 def _writer_for(subscription: Subscription) -> Writer:
-    """Where the messages of a subscription go, and are counted."""
+    """Return the writer for a subscription's messages, which also counts them."""
     outbox = subscription.outbox
     if subscription.conflater or subscription.page or subscription.aggregation:
         return outbox.counted(outbox.traffic.detached)

@@ -1,16 +1,16 @@
 """Conflation of changes of records.
 
-A later publish takes the place of one that waits, or is merged with it if both are deltas. A record
-that goes out of focus while a publish waits is reported with the state that the client has; if it
-has none, nothing is sent. One that comes back into focus in the same interval never left; but delta
-subscribers hear of both if it was deleted meanwhile, for a delta cannot take fields away.
+A later publish replaces one that waits, or is merged with it if both are deltas. A record that goes
+out of focus while a publish waits is reported with the state that the client has; if the client has
+none, nothing is sent. A record that comes back into focus in the same interval never left; but a
+delta subscriber gets both messages if it was deleted meanwhile, for a delta cannot remove fields.
 
-What the client has of a record for which nothing waits follows from the record, if the subscription
-began with a query for all that match: it has the record as it is if that matches, else nothing. So
-what it had when the first change of an interval came is the state before that change, if this one
-matched. That holds while queries are under way, too: what they have yet to send, and to call back,
-comes before anything that is said here. Of other subscriptions it has to be kept what they were
-sent (server/subscriptions/received.py).
+If the subscription began with a query for all matching records, the client's state of a record
+without a waiting message follows from the record: the current one if it matches, else none. So the
+client's state at the first change of an interval is the state before that change, if this one
+matched. That holds during queries, too: their pending results and `oof` messages precede all
+messages of this module. For other subscriptions the states last sent have to be kept
+(server/subscriptions/received.py).
 
 Source: AMPS User Guide, Out-of-Focus Messages and Conflated Topics.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Form(Enum):
-    """What a subscription is to be sent about a change."""
+    """The form of a subscription's message about a change."""
 
     WHOLE = "the record"
     DELTA = "what is different"
@@ -38,17 +38,17 @@ class Form(Enum):
 
 
 class ConflatedRecordDelivery:
-    """Hands changes of records to a subscription's conflater.
+    """Passes changes of records to a subscription's conflater.
 
     Args:
         subscription: the subscription, which has a conflater.
         conflater: that conflater.
         topic: the topic's name.
-        form: what the subscription is sent.
+        form: the form of the subscription's messages.
         publish: sends records and deltas.
-        leave: says that a record is out of focus.
+        leave: sends `oof` messages.
         barrier: limits messages about records that are hidden at times; None for no limit.
-        had: the subscription was for the record as it was before the changes.
+        had: whether the subscription matched the record's state before the changes.
     """
 
     __slots__ = (
@@ -102,7 +102,7 @@ class ConflatedRecordDelivery:
 
 
 class _PendingRecord:
-    """What waits to be said about one record."""
+    """The message that waits for one record."""
 
     __slots__ = (
         "_bookmark",
@@ -129,7 +129,7 @@ class _PendingRecord:
         self._key = key
         self._message = message
         self.body = body
-        envelope = message.envelope  # that of a run, whose next message changes it
+        envelope = message.envelope  # shared by a run, and mutated for its next message
         self._received, self._bookmark = envelope.received, envelope.bookmark
         follows = delivery.subscription.tracks_focus and delivery.conflater.received is None
         self._previous = message.previous if follows and delivery.had else None
@@ -169,8 +169,8 @@ class _PendingRecord:
                 self._delivery.leave.write(message, known, first)
             return
         if self._gone is not None and subscription.delta and self._gone[1].reason != MATCH:
-            # A new record took the place of one that was deleted: no delta tells which fields the
-            # old one had and the new one has not.
+            # A new record replaced a deleted one: a delta cannot tell which fields of the old one
+            # the new one lacks.
             known = self._known()
             if known is not None:
                 delivery, message = self._gone
@@ -181,7 +181,7 @@ class _PendingRecord:
         self._delivery.publish.write(self._message, self.body, first)
 
     def _known(self) -> bytes | None:
-        """The record as the client has it before this is said; None if it has it not."""
+        """Return the record as the client has it before this message; None if it has none."""
         received = self._delivery.conflater.received
         if received is not None:
             return received.get(self._key)

@@ -1,7 +1,7 @@
-"""How changes of records are framed for one connection.
+"""Framing of changes of records for one connection.
 
-A subscriber whose subscription matches the new state of a record gets it as a `publish`, whole or
-as a delta; one whose subscription matched the old state only gets an `oof`. Both carry the SOW key.
+A subscription that matches the new state of a record gets it as a `publish`, whole or as a delta; a
+subscription that matched the old state only gets an `oof`. Both carry the SOW key.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 MATCH: Final = "match"
 DELETED: Final = "deleted"
 EXPIRED: Final = "expired"
-"""Why a record is out of focus (AMPS User Guide, Out-of-Focus Reason Codes)."""
+"""The reasons for which a record goes out of focus (AMPS User Guide, Out-of-Focus Reason Codes)."""
 
 
 class RecordMessage:
-    """One change of a record, as its subscribers see it; what several need is made once.
+    """One change of a record, as its subscribers see it; caches parts that several of them need.
 
     Args:
         key: the SOW key.
-        body: the record's new state; of one that is gone, its last.
+        body: the record's new state; for a removed record, the last one.
         previous: the state before, None for a new record.
-        envelope: where the change comes from.
+        envelope: the origin of the change.
         differ: makes deltas.
-        reason: why those hear of it whose subscription matches no more.
-        correlation_id: the publisher's mark on the record.
+        reason: the reason in `oof` messages.
+        correlation_id: the publisher's correlation id of the record.
         record: the record, in one of the two states.
     """
 
@@ -85,7 +85,7 @@ class RecordMessage:
 
     @classmethod
     def about(cls, record: Record, reason: str, differ: Differ) -> Self:
-        """What there is to say about a record that has not changed, as its publish would say it."""
+        """Return a message about an unchanged record, with the header fields of its publish."""
         envelope = Envelope(None, to_seconds(record.timestamp))
         envelope.bookmark = record.bookmark
         return cls(
@@ -93,9 +93,9 @@ class RecordMessage:
         )
 
     def since(self, earlier: Self) -> Self:
-        """This change and one of the same record before it, as one.
+        """Return a message that merges this change and an earlier one of the same record.
 
-        A record that has gone and come again in between is new.
+        A record that was removed and inserted again in between is new.
         """
         return type(self)(
             self.key,
@@ -109,11 +109,11 @@ class RecordMessage:
         )
 
     def barred(self, known: bytes, reason: str) -> Self:
-        """This change, as it is told to somebody who may not see the new state.
+        """Return this change for a user who is not entitled to the new state.
 
         Args:
-            known: what they may see of the record instead.
-            reason: why they hear of it, unless the record is gone.
+            known: the body to send instead.
+            reason: the `oof` reason, unless the record was removed.
         """
         return type(self)(
             self.key,
@@ -127,7 +127,7 @@ class RecordMessage:
         )
 
     def delta(self, presentation: Presentation) -> bytes | None:
-        """The fields that differ, of those that a presentation lets through; None if none does."""
+        """Return the differing fields that the presentation includes; None if none differs."""
         if self.previous is None:
             return presentation.cut(self.body)
         if presentation.cuts_bodies:
@@ -138,67 +138,67 @@ class RecordMessage:
         return self._delta[0]
 
     def only_keys(self, presentation: Presentation) -> bytes:
-        """The body that says that no field differs."""
+        """Return the body of a message in which no field differs: the key fields."""
         return self._differ.keys_of(presentation.cut(self.body))
 
     def merge_deltas(self, earlier: bytes, later: bytes) -> bytes:
-        """Two deltas of the record, one after the other, as one."""
+        """Merge two successive deltas of the record into one."""
         return self._differ.merge(earlier, later)
 
 
 class Barrier(Protocol):
-    """What may be said of records that a user may not always see."""
+    """Limits messages about records that a user is not always entitled to."""
 
     def told(self, message: RecordMessage) -> RecordMessage:
-        """What is said instead of a message; itself, if all of it may be said."""
+        """Return the message to send in place of `message`; itself, if the user may see it."""
 
     def hid(self, message: RecordMessage) -> bool:
-        """Return whether the state before was hidden, so that a delta would tell of it."""
+        """Return True if the state before was hidden, so that a delta would reveal it."""
 
 
 class RecordDelivery(Protocol):
-    """Takes changes for whoever it was made for."""
+    """Delivers changes to the subscriptions that it was made for."""
 
     def deliver(self, message: RecordMessage) -> None:
-        """Take a change."""
+        """Deliver a change."""
 
 
 class Writer(Protocol):
-    """Takes bytes for a connection: its outbox, or a place reserved there."""
+    """Takes bytes for a connection: its outbox, or a reservation in it."""
 
     def write(self, data: bytes) -> None:
-        """Take bytes."""
+        """Append bytes."""
 
     def write_run(self, data: bytes, messages: int) -> None:
-        """Take bytes that are several messages."""
+        """Append bytes that are several messages."""
 
 
 class RecordFramer(Protocol):
-    """Takes bodies about records for whoever it was made for."""
+    """Frames bodies about records for the subscriptions that it was made for."""
 
     @property
     def presentation(self) -> Presentation:
-        """The form in which they are wanted."""
+        """The presentation of the messages."""
 
     def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:
-        """Take a body about a record.
+        """Send a body about a record.
 
         Args:
-            message: what became of the record.
-            body: the body, with the fields that are wanted.
-            received: the envelope whose timestamp counts; None for the message's own.
+            message: the change of the record.
+            body: the body, with the selected fields only.
+            received: the envelope that supplies the timestamp; None for the message's own.
         """
 
 
 class Framer:
-    """Puts messages about records into a connection's outbox.
+    """Writes messages about records to a connection's outbox.
 
     Args:
         outbox: takes bytes for the connection.
         command: `p` or `oof`.
         topic: the topic's name as subscribers see it.
-        sub_ids: the ids of the subscriptions that the messages are for.
-        presentation: the form that these subscriptions want.
+        sub_ids: the ids of the subscriptions that get the messages.
+        presentation: the presentation of these subscriptions.
     """
 
     __slots__ = ("_command", "_left", "_outbox", "_right", "presentation")
@@ -221,9 +221,9 @@ class Framer:
         """Send a body about a record.
 
         Args:
-            message: what became of the record.
-            body: the body, with the fields that are wanted.
-            received: the envelope whose timestamp counts; None for the message's own.
+            message: the change of the record.
+            body: the body, with the selected fields only.
+            received: the envelope that supplies the timestamp; None for the message's own.
         """
         presentation = self.presentation
         body = presentation.finish(body)
@@ -239,11 +239,11 @@ class Framer:
         self._outbox.write(frame(header, body))
 
     def write_run(self, run: RecordRun, envelope: Envelope) -> None:
-        """Send the records of a run, whole. See `write` for what their headers have.
+        """Send the records of a run, whole. The headers are those of `write`.
 
         Args:
-            run: the records, of one publisher if bookmarks are wanted.
-            envelope: where they come from, without any correlation id.
+            run: the records, of one publisher if bookmarks are sent.
+            envelope: their origin, without any correlation id.
         """
         presentation, bodies = self.presentation, run.bodies
         if presentation.changes_bodies:
@@ -268,7 +268,7 @@ class WholeDelivery:
     """Sends whole records: their new state.
 
     Args:
-        framer: for these messages.
+        framer: sends the messages.
     """
 
     __slots__ = ("framer",)
@@ -284,9 +284,9 @@ class WholeDelivery:
 def deliver_run(
     delivery: RecordDelivery, run: RecordRun, envelope: Envelope, differ: Differ
 ) -> None:
-    """Deliver records of a run, where it does not matter what they were before.
+    """Deliver the records of a run, if their earlier states do not matter.
 
-    Whoever does not frame them directly takes them one by one.
+    A delivery that does not frame them directly gets them one by one.
     """
     if isinstance(delivery, WholeDelivery) and isinstance(delivery.framer, Framer):
         framer = delivery.framer
@@ -304,11 +304,11 @@ def deliver_run(
 
 
 class LeavingDelivery:
-    """Says that records are out of focus, with their new state, or the last one that may be seen.
+    """Sends `oof` messages, with the new state or the last one that the user is entitled to.
 
     Args:
-        framer: for these messages.
-        barrier: says which states may be seen; None for all.
+        framer: sends the messages.
+        barrier: decides which states the user is entitled to; None for all.
     """
 
     __slots__ = ("_barrier", "_framer")
@@ -325,12 +325,12 @@ class LeavingDelivery:
 
 
 class DeltaDelivery:
-    """Sends the fields that differ; of a record that was hidden before, all fields.
+    """Sends the differing fields; of a record that was hidden before, all fields.
 
     Args:
-        changed: for messages in which fields differ.
-        unchanged: for messages in which no field differs; None if they are not wanted.
-        barrier: says which states may be seen; None for all.
+        changed: sends messages in which fields differ.
+        unchanged: sends messages in which no field differs; None to suppress them.
+        barrier: decides which states the user is entitled to; None for all.
     """
 
     __slots__ = ("_barrier", "_changed", "_unchanged")

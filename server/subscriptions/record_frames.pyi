@@ -1,4 +1,4 @@
-"""The frames of records that change together, in C; the theory of it is in record_frames.pyx."""
+"""Encodes the frames of a batch of records, in C; record_frames.pyx has the theory of operation."""
 
 from collections.abc import Sequence
 
@@ -11,17 +11,18 @@ def frames(
     numbers: Sequence[int],
     right: bytes,
 ) -> bytes:
-    """Put records into frames, one behind the other.
+    """Return the frames of records, concatenated.
 
     Args:
         left: the header up to the SOW key.
-        sow_keys: their SOW keys; empty if headers have none.
-        bodies: the records.
-        further: header keys of all, or of each, as JSON text, each key with its leading comma.
-        publisher: what stands for the publisher in bookmarks.
-        numbers: the numbers of the messages in these; empty if headers have none.
+        sow_keys: the SOW keys of the records; empty if headers have none.
+        bodies: the bodies of the records.
+        further: further header keys of all records, or of each, as JSON text, each key with its
+            leading comma.
+        publisher: the hash that identifies the publisher in bookmarks.
+        numbers: the messages' sequence numbers in bookmarks; empty if headers have none.
         right: the end of the header.
 
     Raises:
-        ValueError: there are not as many keys, numbers or further keys as bodies.
+        ValueError: the number of keys, sequence numbers or further keys is not that of bodies.
     """

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The frames of records that have changed together, in C.
+"""Frames records that have changed together, in C.
 
-What differs from one header to the next are the SOW key, the body's length and the number in the
-bookmark. Their digits are counted before anything is written, so that each body is copied once.
+Headers differ only in the SOW key, the body's length and the number in the bookmark. Their digits
+are counted before anything is written, so that each body is copied once.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

@@ -1,4 +1,4 @@
-"""Why a message was not published."""
+"""The reason for which a message was not published."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 
 class Rejection(NamedTuple):
-    """A message that its topic could not take; those before and after it are not affected.
+    """A message that its topic rejected; those before and after it are not affected.
 
     Attributes:
-        position: which of the messages that were published together, counted from 0.
+        position: index of the message among those published together, from 0.
         reason: the phrase that clients know.
-        detail: what is wrong and what was expected.
+        detail: the error, and the expected input.
     """
 
     position: int

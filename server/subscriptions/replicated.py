@@ -1,4 +1,4 @@
-"""Messages from other instances as those see them who match, frame and conflate messages."""
+"""Messages from other instances, in the form that matching, framing and conflation use."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from server.subscriptions.envelope import Envelope
 
 
 class ReplicatedEnvelope(Envelope):
-    """What another instance said about messages that it has recorded.
+    """The properties of messages that another instance has recorded and sent.
 
-    Of their publisher the user is known, and of its name a hash, which is in their bookmarks.
+    Of their publisher only the user is known, and a hash of its name, which is in their bookmarks.
 
     Args:
-        user: as whom their publisher was authenticated, empty for nobody.
+        user: the authenticated user of their publisher, empty for none.
         received: when they were recorded here, in seconds since 1970.
-        correlation_id: the publisher's mark on them.
+        correlation_id: the publisher's correlation id.
     """
 
     __slots__ = ("_user",)

@@ -1,18 +1,17 @@
-"""The records of a topic that match a filter, in an order: what pages are cut from.
+"""Result sets: the ordered records of a topic that match a filter. Pages are cut from them.
 
-Theory of operation. A result set holds SOW keys, not records: each with what it sorts by, in a list
-that finds, inserts, removes and counts in logarithmic time. A change of a record takes its key from
-one position to another; a page learns these two positions, which tell whether anything has crossed
-one of its ends.
+Theory of operation. A result set holds SOW keys, not records: each with its sort key, in a list
+that finds, inserts, removes and counts in logarithmic time. A change of a record moves its key from
+one position to another; pages get these two positions, which tell whether a record has crossed one
+of their ends.
 
-A result set is filled by a query, which may take many slices and sees the state at its start. What
-changes meanwhile waits, at most once for each record, until everything has been found and the first
-page has been cut; then it is caught up with, again in slices. Once it is complete, a result set
-serves any number of pages, and another page costs no query (AMPS User Guide, Paginated SOW and
-Subscribe).
+A result set is filled by a query, which may take many slices and sees the state at its start.
+Changes wait meanwhile, at most one for each record, until all records have been found and the first
+page has been cut; then they are applied, again in slices. Once it is complete, a result set serves
+any number of pages, and another page costs no query (AMPS User Guide, Paginated SOW and Subscribe).
 
-What it takes is reckoned up, by rule of thumb, and counts as memory of its pages' clients, in equal
-parts (AMPS User Guide, Slow Client Management).
+Its memory is estimated, and charged to the clients of its pages in equal parts (AMPS User Guide,
+Slow Client Management).
 """
 
 from __future__ import annotations
@@ -33,29 +32,29 @@ if TYPE_CHECKING:
     from server.subscriptions.record_delivery import RecordMessage
 
 _Entry: TypeAlias = tuple[SortKey, int, str]
-"""What a record sorts by: its values, then its key as a number, which are in order of length."""
+"""The sort key of a record: its values, then its SOW key in numeric order, by length and digits."""
 
 
 _NUMBERS: Final = count(1)
 _SIZE: Final = 400
 """Bytes that an entry takes."""
 _SHARED_LATE: Final = 1000
-"""Entries that may come or go before what they take is shared out anew."""
+"""Entries that may be added or removed before the memory is charged anew."""
 
 
 class Move(NamedTuple):
-    """Where a change has taken a record.
+    """The old and new position of a changed record.
 
     Attributes:
-        before: its position, None if it was in no place.
-        now: its position now, None if it has left.
+        before: its old position, None if it had none.
+        now: its new position, None if it has left.
     """
 
     before: int | None
     now: int | None
 
     def crosses(self, boundary: int) -> bool:
-        """Whether any record has got from one side of a position to the other by this."""
+        """Return True if the move took any record from one side of a position to the other."""
         if self.before is None or self.now is None:
             position = self.now if self.before is None else self.before
             return position is not None and position < boundary
@@ -63,28 +62,28 @@ class Move(NamedTuple):
 
 
 class Window(Protocol):
-    """What is cut from a result set, and told of its changes: a page."""
+    """A page, as result sets see it: it is notified of their changes."""
 
     @property
     def is_live(self) -> bool:
-        """Whether its client is told of changes as they come."""
+        """True if changes are sent to the client immediately."""
 
     def hold(self, size: int) -> None:
-        """Let bytes count as memory of its client, instead of those that have counted so far."""
+        """Charge `size` bytes to the client's memory, in place of the bytes charged so far."""
 
     def keep(self, key: str, previous: Record | None) -> None:
-        """Keep what a record was before it is changed; asked for until the page is live."""
+        """Keep the state of a record before its change; called until the page is live."""
 
     def take(self, key: str, message: RecordMessage, move: Move) -> None:
-        """Follow a change of a record that matches, or did."""
+        """Apply a change of a record that matches, or did."""
 
 
 class _Waiting(NamedTuple):
-    """A change that has not been made yet.
+    """A change that is not applied yet.
 
     Attributes:
-        record: what the record is now; None if it does not match, or is gone.
-        message: what its subscribers are told.
+        record: the new state; None if it does not match, or the record was removed.
+        message: the change, as subscribers see it.
     """
 
     record: Record | None
@@ -92,7 +91,7 @@ class _Waiting(NamedTuple):
 
 
 class _Stage(Enum):
-    """How far the filling of a result set has got."""
+    """The stages of filling a result set."""
 
     FILLING = "records are being found"
     CATCHING_UP = "all have been found; what changed meanwhile is being made good"
@@ -100,14 +99,14 @@ class _Stage(Enum):
 
 
 class ResultSet:
-    """The keys of the records that match, in order.
+    """The keys of the matching records, in order.
 
     Args:
-        message_type: how bodies are read.
-        order_by: the order; without one it is that of the SOW keys.
+        message_type: parses bodies.
+        order_by: the order; if empty, that of the SOW keys.
 
     Attributes:
-        number: tells it from all others that there have been.
+        number: unique among all result sets of the process.
     """
 
     __slots__ = (
@@ -125,7 +124,7 @@ class ResultSet:
     def __init__(self, message_type: MessageType, order_by: Sequence[OrderTerm]) -> None:
         self.number: Final = next(_NUMBERS)
         self._pages: Final[list[Window]] = []
-        self._shared = 0  # entries that have been shared out
+        self._shared = 0  # entries charged to the pages
         self._ordering: Final = Ordering(order_by, message_type)
         self._extract: Final = message_type.extractor(self._ordering.fields)
         self._entries: Final[dict[str, _Entry]] = {}
@@ -138,28 +137,28 @@ class ResultSet:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it is what the topic is, so that pages can be cut from it."""
+        """True if it is in line with the topic, so that pages can be cut from it."""
         return self._stage is _Stage.COMPLETE
 
     # ---- its pages
 
     @property
     def memory(self) -> int:
-        """About how many bytes it takes."""
+        """Estimated bytes that it takes."""
         return _SIZE * len(self._entries)
 
     @property
     def has_pages(self) -> bool:
-        """Whether any page is cut from it."""
+        """True if any page is cut from it."""
         return bool(self._pages)
 
     def attach(self, page: Window) -> None:
-        """Let a page know of changes from now on."""
+        """Notify a page of changes from now on."""
         self._pages.append(page)
         self._share()
 
     def detach(self, page: Window) -> None:
-        """Let a page know of nothing more."""
+        """Stop notifying a page."""
         self._pages.remove(page)
         page.hold(0)
         self._share()
@@ -172,35 +171,35 @@ class ResultSet:
     # ---- reading
 
     def position(self, key: str) -> int | None:
-        """Where a record stands; None if it does not match."""
+        """Return the position of a record; None if it does not match."""
         entry = self._entries.get(key)
         return None if entry is None else self._order.bisect_left(entry)
 
     def around(self, boundary: int) -> Iterator[str]:
-        """The keys on both sides of a position, as far as there are any."""
+        """Yield the keys on both sides of a position, if they exist."""
         for position in (boundary - 1, boundary):
             if 0 <= position < len(self._order):
                 yield self._order[position][-1]
 
     def keys(self, start: int, stop: int) -> list[str]:
-        """The keys of some positions, in order."""
+        """Return the keys in a range of positions, in order."""
         return [entry[-1] for entry in self._order.islice(start, stop)]
 
     # ---- filling
 
     def fill(self, records: Sequence[Record]) -> None:
-        """Add records that match, as they were when the filling began."""
+        """Add matching records, in their states at the start of the filling."""
         entries = {record.key: self._entry(record) for record in records}
         self._entries.update(entries)
         self._order.update(entries.values())
         self._share()
 
     def filled(self) -> None:
-        """Take note that all records have been found."""
+        """Record that all records have been found, so that waiting changes can be applied."""
         self._stage = _Stage.CATCHING_UP
 
     def catch_up(self, most: int) -> bool:
-        """Make some of the changes that have waited; whether there are more."""
+        """Apply up to `most` waiting changes; return True if there are more."""
         for key in list(islice(self._waiting, most)):
             self._apply(key, self._waiting.pop(key))
         if not self._waiting:
@@ -210,12 +209,12 @@ class ResultSet:
     # ---- following
 
     def take(self, record: Record | None, previous: Record | None, message: RecordMessage) -> None:
-        """Follow a change, and let pages know.
+        """Apply a change, and notify pages.
 
         Args:
-            record: what the record is now; None if it does not match, or is gone.
-            previous: what it was.
-            message: what its subscribers are told.
+            record: the new state; None if it does not match, or the record was removed.
+            previous: the old state.
+            message: the change, as subscribers see it.
         """
         key = message.key
         for page in self._pages:

@@ -1,8 +1,8 @@
-"""Which filters the messages of a run match, decided together.
+"""Matching of filters for a whole run of messages at once.
 
-Where few filters are on a topic and each is a conjunction of comparisons, a message type may decide
-them for many bodies in one go (server/message_types/bulk.py). That is worth making when a set of
-filters stays as it is for a while. Bodies that it leaves undecided are matched one by one.
+If a topic has few filters and each is a conjunction of comparisons, a message type may decide them
+for many bodies in one call (server/message_types/bulk.py). Preparing that is worthwhile if a set of
+filters stays unchanged for a while. Bodies that it leaves undecided are matched one by one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from server.message_types.bulk import Decider, PlainTest
 
 _WORTH_MAKING: Final = 256
-"""Messages after which a set of filters is taken to last."""
+"""Messages after which a set of filters is expected to last."""
 
 
 _MOST_SETS: Final = 1024
-"""Sets of filters that are kept."""
+"""Cached sets of matching filters."""
 
 
 class Decidable(Protocol):
@@ -31,7 +31,7 @@ class Decidable(Protocol):
 
     @property
     def expr(self) -> Expr:
-        """Its tree."""
+        """Its expression tree."""
 
 
 F = TypeVar("F", bound=Decidable)
@@ -41,10 +41,10 @@ class RunMatching(Generic[F]):
     """Decides a set of filters for runs of messages, as long as the set stays the same.
 
     Args:
-        message_type: how bodies are read.
+        message_type: parses bodies.
 
     Attributes:
-        state: what stands for the set.
+        state: identifies the set of filters.
     """
 
     __slots__ = ("_decide", "_filters", "_matches", "_messages", "_type", "state")
@@ -52,18 +52,18 @@ class RunMatching(Generic[F]):
     def __init__(self, message_type: MessageType) -> None:
         self._type = message_type
         self.state: object = None
-        self._messages = 0  # that have come for it
+        self._messages = 0  # counted since `state` is current
         self._filters: Sequence[F] = ()
         self._decide: Decider | None = None
-        self._matches: dict[int, tuple[F, ...]] = {}  # by bits
+        self._matches: dict[int, tuple[F, ...]] = {}  # by bits of the matching filters
 
     def is_ready(self, state: object, filters: Collection[F], messages: int) -> bool:
-        """Whether runs of messages can be decided together.
+        """Count messages, prepare if worthwhile, and return True if `decide` can be called.
 
         Args:
-            state: another object when the filters are others.
+            state: identifies the set of filters: another object when the filters have changed.
             filters: the filters.
-            messages: how many are about to be decided.
+            messages: number of messages that are about to be decided.
         """
         if self.state is not state:
             self.state = state
@@ -76,11 +76,11 @@ class RunMatching(Generic[F]):
         return self._decide is not None
 
     def decide(self, bodies: Sequence[bytes]) -> Iterator[tuple[int, int, tuple[F, ...] | None]]:
-        """Decide the filters for messages, when that is ready.
+        """Decide the filters for messages, if `is_ready` has returned True.
 
         Returns:
-            Messages in a row with their filters, as begin, end and filters; None in place of these
-            for those that have to be matched one by one. Those that match nothing are left out.
+            Ranges of messages as begin, end and matching filters; None in place of the filters for
+            messages that have to be matched one by one. Messages without a match are omitted.
         """
         assert self._decide is not None  # noqa: S101 - see above
         for begin, end, bits in self._decide(bodies):

@@ -1,10 +1,10 @@
-"""How long the filters of a topic may search for one message, and for many.
+"""Limits on the searches of a topic's filters, per message and over many messages.
 
-Regular expressions that search for long hold up whoever publishes. So there is an allowance of long
+Regular expressions with long searches delay the publisher. So there is an allowance of long
 searches for all filters that a message is tested for, and one for each test over many messages,
-which grows with them (server/expressions/effort.py). A filter that wants more has failed. To find
-that out takes some time for each filter, too: when several of a connection have failed for one
-message, its others that search are not tried any more.
+which grows with their number (server/expressions/effort.py). A filter that exceeds it fails. To
+detect that takes some time for each filter, too: when several filters of a connection have failed
+for one message, its other searching filters are not tried any more.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Final
 from server.expressions.effort import LONG_SEARCHES, TooCostlyError
 
 _MESSAGES_PER_LONG_SEARCH: Final = 100
-"""After so many messages a test may do another one, beyond those that it may do at any time."""
+"""Messages that allow a test one more long search, beyond its allowance at any time."""
 
 _FOR_ALL: Final = LONG_SEARCHES + 1
 """Long searches for one message: one test cannot use up all of them."""
 
 
 class Searches:
-    """The long searches that the filters of a set have done.
+    """Counts the long searches of a set of filters.
 
     Attributes:
-        messages: how many messages have been matched.
+        messages: messages matched.
     """
 
     __slots__ = ("_left", "_message", "messages")
@@ -51,13 +51,13 @@ class Searches:
 
 
 class Hopeless:
-    """Whose filters are not tried any more for a message, because several have taken too long."""
+    """Tracks connections with several failed filters for a message: their others are skipped."""
 
     def __init__(self) -> None:
         self._failures = Counter[int]()
 
     def add(self, owners: Iterable[int]) -> None:
-        """Take note of a filter that has taken too long.
+        """Record that a filter has taken too long.
 
         Args:
             owners: the numbers of the connections that have it.
@@ -65,22 +65,22 @@ class Hopeless:
         self._failures.update(owners)
 
     def are(self, owners: Collection[int]) -> bool:
-        """Whether these are all connections of which several filters have taken too long."""
+        """Return True if several filters of each of these connections have taken too long."""
         return bool(owners) and all(self._failures[one] >= LONG_SEARCHES for one in owners)
 
 
 class TestEffort:
-    """Counts the long searches of one test: few at once, and one in many messages.
+    """Limits the long searches of one test: a few at once, then one per many messages.
 
     Args:
-        searches: those of all tests.
+        searches: the searches of all tests.
     """
 
     __slots__ = ("_counted", "_done", "_searches")
 
     def __init__(self, searches: Searches) -> None:
         self._searches = searches
-        self._done = 0.0  # of which some are forgotten with each message
+        self._done = 0.0  # decays with each message
         self._counted = searches.messages
 
     @property

@@ -1,7 +1,7 @@
 """Messages for clients inside the server.
 
-They stand where others have their connection: a message takes the same way to them, through the
-same filters, select lists and conflation.
+Such a client has a sink in place of a connection: its messages pass the same filters, select lists
+and conflation as those of other clients.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Sink(Protocol):
 
         Args:
             topic: the topic's name.
-            body: the message.
-            envelope: where it comes from.
+            body: the body.
+            envelope: the origin of the message.
         """
 
     def take_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
@@ -33,28 +33,28 @@ class Sink(Protocol):
 
         Args:
             topic: the topic's name.
-            body: its new state, or what is different.
-            message: what became of the record.
+            body: its new state, or a delta.
+            message: the change of the record.
         """
 
     def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
-        """Take note that a record matches no more, of a subscription that asked for that.
+        """Take the `oof` of a record, for a subscription that tracks focus.
 
         Args:
             topic: the topic's name.
-            body: its new state; of one that is gone, its last.
-            message: what became of the record.
+            body: its new state; for a removed record, the last one.
+            message: the change of the record.
         """
 
 
 class SinkDelivery:
-    """Hands messages of a topic without records to a sink.
+    """Passes messages of a topic without records to a sink.
 
     Args:
-        sink: takes them.
+        sink: takes the messages.
         topic: the topic's name.
-        presentation: the form in which they are wanted.
-        tally: counts them.
+        presentation: the form of the messages.
+        tally: counts the messages.
     """
 
     __slots__ = ("_presentation", "_sink", "_tally", "_topic")
@@ -66,20 +66,20 @@ class SinkDelivery:
         self._presentation = presentation
 
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
-        """Hand messages over."""
+        """Pass messages to the sink."""
         self._tally.add(len(bodies), sum(map(len, bodies)))
         for body in self._presentation.present(bodies):
             self._sink.take(self._topic, body, envelope)
 
 
 class SinkFramer:
-    """Hands messages about records to a sink.
+    """Passes messages about records to a sink.
 
     Args:
-        sink: takes them.
+        sink: takes the messages.
         topic: the topic's name.
-        presentation: the form in which they are wanted.
-        leaves: whether the records match no more.
+        presentation: the form of the messages.
+        leaves: whether the messages are `oof` messages.
     """
 
     __slots__ = ("_take", "_topic", "presentation")
@@ -90,5 +90,5 @@ class SinkFramer:
         self.presentation = presentation
 
     def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:  # noqa: ARG002 - see `RecordFramer.write`
-        """Hand a message over."""
+        """Pass a message to the sink."""
         self._take(self._topic, self.presentation.finish(body), message)

@@ -1,4 +1,4 @@
-"""What waits for clients that read more slowly than messages arrive for them, and its limits.
+"""Output buffers of slow clients, and their limits.
 
     online   bytes that the socket does not take wait in memory
       |  ^   over the client's share of the memory, or as the largest when all of it is used up
@@ -8,11 +8,11 @@
       v      or, in either state, when the oldest byte has waited too long
     disconnected
 
-Clients of a transport, or of all transports that set no limits of their own, share a pool. What
-waits is a stream of bytes that have already been framed, so that it may be cut anywhere. It goes to
-the file a piece at a time; what is still on its way there counts as if it had arrived. What else
-is held for a client in memory, like groups that it has aggregated, counts as well, but cannot go to
-a file: a client that holds too much is disconnected.
+The clients of a transport, or of all transports without limits of their own, share a pool. A
+backlog is a stream of bytes that are framed already, so that it may be cut anywhere. It is spilled
+to the file in pieces; bytes still on their way there count as written. Other memory that is held
+for a client, such as aggregated groups, counts as well, but cannot be spilled: a client that holds
+too much of it is disconnected.
 
 Source: AMPS User Guide, Slow Client Management and Capacity Limits.
 """
@@ -34,33 +34,33 @@ if TYPE_CHECKING:
     from server.base.log import Log
 
 _SLICE: Final = 256 * 1024
-"""Bytes handed to a socket at once."""
+"""Bytes passed to a socket at once."""
 
 _WRITTEN_AT_ONCE: Final = 1024 * 1024
-"""Bytes that go to the file before others have their turn, which takes below 1 ms."""
+"""Bytes spilled to the file before other tasks run; writing them takes below 1 ms."""
 
 _CLOSING: Final = DaemonThreads(1, "spill-close")
 """Closes spill files: the system takes 50 ms to free the pages of a file of 500 MB."""
 
 _MARKS_PER_LIFETIME: Final = 100
-"""How finely the age of what waits is kept, in parts of the age limit."""
+"""Resolution of the age of waiting bytes, in parts of the age limit."""
 
 _UNLIMITED_STEP: Final = 1.0
-"""The same in seconds, if there is no limit; then it is of interest to people only."""
+"""The same in seconds, if there is no limit; then the age is only displayed."""
 
 
 class Kept(NamedTuple):
-    """What is kept for a client, and within which limits.
+    """The bytes kept for a client, and the limits.
 
     Attributes:
         memory: bytes that wait in memory.
-        held: bytes that are held in memory besides.
+        held: other bytes that are held in memory.
         disk: bytes that wait on disk.
-        is_offline: whether what comes goes to disk.
-        stalled: seconds for which the socket has taken nothing; None if it takes something.
-        limits: those that the client's pool has.
-        pool_memory: bytes of memory that all clients of the pool take.
-        pool_disk: bytes of disk that they take.
+        is_offline: whether new bytes go to disk.
+        stalled: seconds since the socket stopped taking bytes; None if it takes some.
+        limits: the limits of the client's pool.
+        pool_memory: bytes of memory used by all clients of the pool.
+        pool_disk: bytes of disk used by them.
     """
 
     memory: int
@@ -82,7 +82,7 @@ class Pool:
     Attributes:
         memory_used: bytes that wait in memory, or are held there.
         disk_used: bytes that wait on disk.
-        kept: bytes that have ever waited, in memory or on disk.
+        kept: total of all bytes that have ever waited, in memory or on disk.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -93,7 +93,7 @@ class Pool:
         self.waiting: set[Backlog] = set()
 
     def enforce(self, client: Backlog) -> None:
-        """Offline or disconnect clients after more has been kept for one of them."""
+        """Offline or disconnect clients, after more bytes have been kept for `client`."""
         limits = self.limits
         if client.occupied > limits.memory * limits.share:
             client.free_memory()
@@ -108,20 +108,20 @@ class Pool:
 
 
 class Backlog:
-    """What waits for one client.
+    """The bytes that wait for one client.
 
     Args:
         pool: the clients that it shares limits with.
-        clock: tells the age of what waits.
-        log: where offlining and disconnecting is said.
-        client_name: the client, for the log.
+        clock: measures the age of waiting bytes.
+        log: gets the entries about offlining and disconnecting.
+        client_name: returns the client's name, for the log.
         write: takes bytes for the socket.
-        disconnect: closes the connection at once, dropping what waits.
-        tell: told `offline_start` when the client goes offline, `offline_stop` when it is back.
+        disconnect: closes the connection at once, dropping waiting bytes.
+        tell: called with `offline_start` when the client goes offline, `offline_stop` when back.
 
     Attributes:
         memory_used: bytes that wait in memory.
-        memory_held: bytes that are held in memory for the client besides.
+        memory_held: other bytes that are held in memory for the client.
         disk_used: bytes that wait on disk.
     """
 
@@ -147,7 +147,7 @@ class Backlog:
         self._tell = tell
         self._stalled_at: float | None = None
         self._is_closed = False
-        self._queue: deque[bytes | memoryview] = deque()  # what is not in the file, behind that
+        self._queue: deque[bytes | memoryview] = deque()  # bytes that follow those in the file
         self._file: IO[bytes] | None = None
         self._read_at = 0
         self._written = 0  # the bytes of the file
@@ -158,22 +158,22 @@ class Backlog:
 
     @property
     def occupied(self) -> int:
-        """Bytes of memory that the client takes."""
+        """Bytes of memory used by the client."""
         return self.memory_used + self.memory_held
 
     @property
     def is_behind(self) -> bool:
-        """Whether the client has not read everything that it was sent."""
+        """True if the client has not read everything that was sent to it."""
         return self._stalled_at is not None or self.is_waiting
 
     @property
     def is_waiting(self) -> bool:
-        """Whether anything is kept for the client besides what the socket has taken."""
+        """True if bytes are kept for the client that the socket has not taken."""
         return self.memory_used + self.disk_used > 0
 
     @property
     def waits(self) -> float:
-        """Seconds for which the oldest of what the socket has not taken has waited."""
+        """Seconds for which the oldest byte not taken by the socket has waited; 0 if none."""
         if not self.is_behind:
             return 0.0
         now = self._clock.attentive()
@@ -182,7 +182,7 @@ class Backlog:
 
     @property
     def kept(self) -> Kept:
-        """What is kept for the client."""
+        """The bytes kept for the client, and the limits."""
         stalled_at, pool = self._stalled_at, self._pool
         return Kept(
             self.memory_used,
@@ -196,7 +196,7 @@ class Backlog:
         )
 
     def send(self, data: bytes) -> None:
-        """Send bytes to the client, now or when it is ready for them."""
+        """Send bytes to the client, now or when its socket takes them."""
         if self._is_closed:
             return
         if not self.is_behind and len(data) <= _SLICE:
@@ -209,21 +209,21 @@ class Backlog:
             self._watch_age()
 
     def stall(self) -> None:
-        """The socket takes no more for now."""
+        """Pause writing: the socket takes no more for now."""
         self._stalled_at = self._clock.attentive()
 
     def resume(self) -> None:
-        """The socket takes more."""
+        """Resume writing: the socket takes more."""
         self._stalled_at = None
         self._pump()
 
     def hold(self, size: int) -> None:
-        """Take note of bytes that are held in memory for the client from now on.
+        """Charge bytes that are held in memory to the client.
 
-        Limits are enforced a moment later, when nobody is at work for the client any more.
+        Limits are enforced in a later callback, when no caller is at work for the client any more.
 
         Args:
-            size: how many; below zero if they are held no more.
+            size: bytes, negative to release.
         """
         if self._is_closed:
             return
@@ -236,14 +236,14 @@ class Backlog:
             self._cancel_enforcement = self._clock.call_later(0, self._enforce)
 
     def free_memory(self) -> None:
-        """Let what waits go to disk, or if nothing does, disconnect the client."""
+        """Spill waiting bytes to disk or, if none wait in memory, disconnect the client."""
         if self.memory_used:
             self.go_offline()
         else:
             self.give_up()
 
     def go_offline(self) -> None:
-        """Move what waits to disk, and let what follows wait there."""
+        """Move waiting bytes to disk, and keep the following ones there."""
         if self._file is None:
             self._log.emit("70-0011", client=self._client_name())
             self._tell("offline_start")
@@ -258,14 +258,14 @@ class Backlog:
         self._spill_soon()
 
     def give_up(self) -> None:
-        """Disconnect the client; what waits is dropped."""
+        """Disconnect the client, dropping waiting bytes."""
         if not self._is_closed:
             self._log.emit("70-0004", client=self._client_name())
             self.close()
             self._disconnect()
 
     def close(self) -> None:
-        """Drop what waits; the connection has ended."""
+        """Drop waiting bytes; the connection has ended."""
         self._is_closed = True
         if self._queue or self._file is not None:
             _CLOSING.submit(_release, self._queue, self._file)
@@ -300,7 +300,7 @@ class Backlog:
             self._cancel_spilling = self._clock.call_later(0, self._spill)
 
     def _spill(self) -> None:
-        """Write some of what is to go to the file."""
+        """Write a piece of the queue to the file."""
         self._cancel_spilling = None
         if self._file is None:
             return
@@ -319,7 +319,7 @@ class Backlog:
         self.give_up()
 
     def _pump(self) -> None:
-        """Hand what waits to the socket, oldest first, until it is stalled again."""
+        """Pass waiting bytes to the socket, oldest first, until it is stalled again."""
         while self._stalled_at is None and not self._is_closed:
             piece = self._take()
             if piece is None:
@@ -337,7 +337,7 @@ class Backlog:
         return piece
 
     def _take_offline(self, file: IO[bytes]) -> bytes | memoryview | None:
-        """Take from the file, and when that has been read, from what was to go there."""
+        """Take a piece from the file or, once that has been read, from the queue behind it."""
         piece: bytes | memoryview = b""
         if self._read_at < self._written:
             file.seek(self._read_at)
@@ -394,7 +394,7 @@ class Backlog:
 
 
 def _release(queue: deque[bytes | memoryview], file: IO[bytes] | None) -> None:
-    """Free what waited, and close the file; other threads run after each large piece."""
+    """Free waiting bytes and close the file; yield to other threads after each large piece."""
     while queue:
         if len(queue.popleft()) > _WRITTEN_AT_ONCE:
             time.sleep(0)
@@ -403,18 +403,18 @@ def _release(queue: deque[bytes | memoryview], file: IO[bytes] | None) -> None:
 
 
 class _Ages:
-    """Since when the oldest byte of a stream has been waiting, in coarse steps.
+    """Tracks the age of the oldest byte of a stream, in coarse steps.
 
     Args:
-        limit: the age at which it matters, in seconds; None if it never does.
+        limit: the age limit in seconds; None for no limit.
     """
 
     def __init__(self, limit: float | None) -> None:
         self._step = _UNLIMITED_STEP if limit is None else limit / _MARKS_PER_LIFETIME
-        self._marks: deque[tuple[float, int]] = deque()  # since when, bytes
+        self._marks: deque[tuple[float, int]] = deque()  # time added, bytes
 
     def add(self, size: int, now: float) -> None:
-        """Bytes have joined the end of the stream."""
+        """Add bytes at the end of the stream."""
         if self._marks and now - self._marks[-1][0] < self._step:
             since, waiting = self._marks.pop()
             self._marks.append((since, waiting + size))
@@ -422,7 +422,7 @@ class _Ages:
             self._marks.append((now, size))
 
     def remove(self, size: int) -> None:
-        """Bytes have left from the front of the stream."""
+        """Remove bytes from the front of the stream."""
         while self._marks and size:
             since, waiting = self._marks.popleft()
             if waiting > size:
@@ -431,5 +431,5 @@ class _Ages:
             size -= waiting
 
     def oldest(self, now: float) -> float:
-        """When the byte at the front joined; `now` for an empty stream."""
+        """Return the time at which the front byte was added; `now` for an empty stream."""
         return self._marks[0][0] if self._marks else now

@@ -1,4 +1,4 @@
-"""Whoever subscribes, as subscriptions see it: it takes bytes, and holds memory."""
+"""The interface of a client that subscriptions use: it takes bytes, and is charged for memory."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 class DeliveryWatcher(Protocol):
-    """Told of messages that have been delivered to a client."""
+    """Callback for messages that have been delivered to a client."""
 
     def __call__(
         self, client: Client, topic: str, bodies: Sequence[bytes], envelope: Envelope, /
     ) -> None:
-        """Take note of deliveries.
+        """Process delivered messages.
 
         Args:
-            client: to whom.
-            topic: of which topic.
+            client: the recipient.
+            topic: the topic's name.
             bodies: the messages, as they were published.
-            envelope: what they have in common.
+            envelope: their common properties.
         """
 
 
@@ -35,37 +35,37 @@ class Subscriber(Client, Protocol):
 
     @property
     def outbox(self) -> Outbox:
-        """What is on its way to it."""
+        """Its output buffer."""
 
     @property
     def log(self) -> Log:
-        """Where is said what becomes of its subscriptions."""
+        """The log for events of its subscriptions."""
 
     @property
     def is_open(self) -> bool:
-        """Whether it is still served."""
+        """True if it is still served."""
 
     def is_behind(self) -> bool:
-        """Whether it has not read everything yet."""
+        """Return True if it has not read everything yet."""
 
     def hold(self, size: int, /) -> None:
-        """Take note of bytes that are kept in memory for it from now on, or no more.
+        """Charge bytes that are kept in memory to this client.
 
         Args:
-            size: how many; below zero if they are kept no more.
+            size: bytes, negative to release.
         """
 
     def permit_to_read(self, topic: str) -> Permit:
-        """What its user may see of a topic; a refusal is counted."""
+        """Return its user's permit for reading a topic; a refusal is counted."""
 
     def delivery_watchers(self, topic: str) -> Sequence[DeliveryWatcher]:
-        """Who is told of what it is sent of a topic."""
+        """Return the callbacks for messages of a topic that are delivered to it."""
 
     def subscription_failed(self, sub_id: str, topic: str, error: Exception) -> None:
-        """Take note that something has failed on behalf of one of its subscriptions.
+        """Report a failure on behalf of one of its subscriptions.
 
         Args:
             sub_id: the subscription's id.
-            topic: the topics that it is for, as its client named them.
-            error: what has failed.
+            topic: its topics, as the client named them.
+            error: the failure.
         """

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PageTerms:
-    """Which page a subscriber asked for.
+    """The page options of a subscription.
 
     Attributes:
         order_by: the order of the records; none if empty.
-        start: how many records come before it.
-        stop: how many records come before it and on it.
+        start: number of records before the page.
+        stop: number of records before it and on it.
     """
 
     order_by: tuple[OrderTerm, ...]
@@ -40,44 +40,44 @@ class PageTerms:
 
 
 class Source(Protocol):
-    """What sends the messages of a subscription that does not get them from its topics."""
+    """Sends the messages of a subscription that does not get them from its topics."""
 
     def cancel(self) -> None:
-        """Send nothing more, for ever."""
+        """Stop sending, permanently."""
 
 
 class Subscription(msgspec.Struct, frozen=True, eq=False):
-    """What a subscriber asked for. Replacing a subscription makes a new one with the same id.
+    """A client's subscription. Replacing a subscription makes a new one with the same id.
 
-    There may be a million, so it is of a kind that is made quickly.
+    There may be a million, so it is a struct, which is fast to create.
 
-    Where its user may see some messages only, or some of their fields, a topic has it in another
-    form, in which filter, order and presentation are what is permitted of these (entitled.py).
+    If its user may see only some messages, or some of their fields, a topic has it in another
+    form, in which filter, order and presentation are limited by the permit (entitled.py).
 
     Attributes:
-        subscriber: who subscribed.
+        subscriber: the client.
         sub_id: its id, unique among those of the subscriber.
-        selector: the topics that it is for.
-        filter: what messages must match, None for all.
-        presentation: the form in which messages are wanted.
-        conflater: lets messages wait for later ones with the same key; None to send them at once.
-        delta: of records that change, only the fields that differ are wanted.
-        no_empties: messages in which no field differs are not wanted.
-        tracks_focus: wants to hear of records that match no more.
-        replay: what sends the messages, if they come from the transaction log.
-        began_with_query: its client got all records that matched when it was placed.
+        selector: selects its topics.
+        filter: the filter that messages must match, None for all.
+        presentation: the form of its messages.
+        conflater: holds messages for later ones of the same key to replace; None to send at once.
+        delta: whether changes of records are sent as deltas, with only the differing fields.
+        no_empties: whether messages in which no field differs are suppressed.
+        tracks_focus: whether `oof` messages are sent for records that match no more.
+        replay: sends the messages, if they come from the transaction log.
+        began_with_query: whether its client got all matching records when it was placed.
         sink: takes the messages of a client inside the server; None for a client's connection.
         options: the options of the command, as sent.
         consumer: its part in queues, None where there are none.
-        max_backlog: messages of queues that it asks to have at one time; None if it does not say.
-        memory: bytes that are kept for it as long as it is there; see server/commands/memory.py.
-        held_in: where its messages wait, None if they go to the connection at once.
-        page: which records of the topic it is for, if it is paginated; None for all.
-        aggregation: what is made of the topic's records; None if they are sent as they are.
-        deletions: of the log, deletions of records are wanted as well, and how long they live.
-        bookmark: from where messages of the log are wanted, as sent; None for none of them.
-        permit: what its user may see of the topic that has it in this form.
-        number: tells it from all others that there have been.
+        max_backlog: messages of queues that it requests at one time; None if unspecified.
+        memory: bytes that are held for it as long as it exists; see server/commands/memory.py.
+        held_in: the outbox where its messages wait, None if they go to the connection at once.
+        page: the page of the topic's records, if it is paginated; None for all records.
+        aggregation: how the topic's records are aggregated; None if they are sent as they are.
+        deletions: whether deletions and lifetimes of records are sent from the log as well.
+        bookmark: where messages of the log begin, as sent; None for no messages of the log.
+        permit: its user's permit for the topic that has it in this form.
+        number: unique among all subscriptions of the process.
     """
 
     subscriber: Subscriber
@@ -106,20 +106,20 @@ class Subscription(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def outbox(self) -> Outbox:
-        """Where its messages go."""
+        """The outbox that its messages go to."""
         return self.held_in or self.subscriber.outbox
 
     def is_for(self, topic: str, effort: Effort) -> bool:
-        """Whether it is for the messages of a topic, as far as the name goes.
+        """Return True if a topic's name matches the subscription.
 
-        Where that takes too many steps to tell, it is not, and the log says so.
+        If matching takes too many steps, the result is False, and is logged.
 
         Args:
             topic: the topic's name.
             effort: counts long searches; see `TopicSelector.decide`.
 
         Raises:
-            TooCostlyError: there have been enough of them.
+            TooCostlyError: the allowance of long searches is used up.
         """
         decided = self.selector.decide(topic, effort)
         if decided is None:
@@ -133,7 +133,7 @@ class Subscription(msgspec.Struct, frozen=True, eq=False):
         return bool(decided)
 
     def close(self) -> None:
-        """Let go of what waits for it."""
+        """Drop messages that wait for it, and cancel its replay."""
         if self.conflater is not None:
             self.conflater.close()
         if self.replay is not None:

@@ -1,7 +1,7 @@
-"""What leaves for clients, by where it comes from, for statistics.
+"""Counters of the output to clients, by origin, for statistics.
 
-What most messages are, deliveries of a publish to plain subscriptions, is not counted here: it is
-what is left of all that outboxes count.
+Most messages are deliveries of a publish to plain subscriptions. They are not counted here: they
+are the rest of the outboxes' totals.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from server.base.tally import Tally
 
 
 class Traffic:
-    """What leaves for clients.
+    """Counters of the output to clients.
 
     Attributes:
-        answers: acks, heartbeats, and what else is no message.
+        answers: acks, heartbeats, and other frames that are no messages.
         bookmark: messages from the transaction log.
-        detached: what was held back to be conflated, cut into pages or aggregated.
+        detached: messages of conflated, paginated and aggregated subscriptions.
         internal: messages for clients inside the server, which get them without a frame.
         queue: messages of queues.
         sow: results of queries.

@@ -1,7 +1,7 @@
-"""Writes what a client is sent to the log, for logs that ask for it (level trace).
+"""Writes all frames sent to a client to the log, if a log is configured for that (level trace).
 
-It stands where all frames pass on their way to the connection, whoever made them, so that the log
-has what was sent, with the headers that were sent. Without such a log it is not there at all.
+It wraps the connection's write, which all frames pass independent of their origin, so that the log
+has them with their final headers. Without such a log nothing is wrapped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MESSAGE: Final = "17-0001"
 _ACK: Final = "17-0002"
 _IS_ACK: Final = b'{"c":"ack"'
 _PASSWORD: Final = re.compile(rb'(,"pw":")(?:[^"\\]|\\.)*"')
-"""In acks of logons: a challenge, or what proves to the client who has let it in."""
+"""In acks of logons: a challenge, or the proof by which the client authenticates the server."""
 _HIDDEN: Final = rb'\1***"'
 _COMMAND_START: Final = len('{"c":"')
 
@@ -29,7 +29,7 @@ _COMMAND_START: Final = len('{"c":"')
 def with_transcript(
     client: Client, log: Log, send: Callable[[bytes], None]
 ) -> Callable[[bytes], None]:
-    """What takes frames for a client, and writes them to the log if that is asked for.
+    """Wrap `send`, so that frames are logged as well; return `send` itself if no log wants them.
 
     Args:
         client: the client.

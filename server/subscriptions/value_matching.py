@@ -1,9 +1,9 @@
-"""Which filters many messages match, where each filter is found by the value of one field.
+"""Matching for many messages at once, if each filter is found by the value of one field.
 
-Of a hundred thousand filters hardly one is in the processor's caches, and nearly all that a message
-takes is waiting for memory: for the entry of the dictionary, for the filter, for its subscription.
-Message by message, one waits after the other. So all messages of a run take each step together: the
-waits for one step do not depend on each other, and pass at the same time.
+Of a hundred thousand filters hardly any is in the processor's caches, and nearly all the time per
+message is memory latency: for the entry of the dictionary, for the filter, for its subscription.
+Message by message, these latencies add up. So all messages of a run take each step together: the
+cache misses of one step are independent, and overlap.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from server.message_types.bulk import BulkExtractor
 
 MOST_AT_ONCE: Final = 64
-"""Messages for which what has been fetched stays in the caches until it is used."""
+"""Messages per step, so that prefetched entries stay in the caches until they are used."""
 
 _UNDECIDED: Final = object()
 
 
 class ValueMatching:
-    """Finds what messages match by the value of a field.
+    """Finds the matches of messages by the value of a field.
 
     Args:
         read: reads that field.
-        find: gives what is found by a value. Raises TypeError for an array.
-        find_all: gives what is found by each of many, and has it fetched; raises the same.
+        find: returns the matches of a value. Raises TypeError for an array.
+        find_all: returns the matches of each of many values, and prefetches them; raises the same.
     """
 
     __slots__ = ("_find", "_find_all", "_read")
@@ -43,10 +43,10 @@ class ValueMatching:
         self._find_all = find_all
 
     def find(self, bodies: Sequence[bytes]) -> Sequence[object]:
-        """Find what messages match, at least one.
+        """Return the matches of messages, at least one.
 
         Returns:
-            For each what its value leads to; if that is an array, nothing that anybody knows.
+            The matches of each message's value; for an array, a private placeholder object.
         """
         values = self._read(bodies)[0]
         try:

@@ -1,6 +1,6 @@
-"""Deliveries that somebody inside the server is told of.
+"""Deliveries with callbacks inside the server.
 
-They are built in when the deliveries of a topic that is watched are prepared.
+They replace plain ones when the deliveries of a watched topic are prepared.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class WatchedDelivery:
-    """A delivery that somebody inside the server is told of.
+    """A delivery that notifies watchers.
 
     Args:
         delivery: delivers the messages.
-        watchers: are told.
-        client: to whom the messages go.
+        watchers: called after each delivery.
+        client: the recipient of the messages.
         topic: the topic's name.
     """
 
@@ -40,7 +40,7 @@ class WatchedDelivery:
         self._topic = topic
 
     def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
-        """Deliver, and tell."""
+        """Deliver messages, and notify the watchers."""
         self._delivery.deliver(bodies, envelope)
         if self._client.is_open:
             for watcher in self._watchers:
@@ -48,12 +48,12 @@ class WatchedDelivery:
 
 
 class WatchedFramer:
-    """A framer of messages about records that somebody inside the server is told of.
+    """A framer of messages about records that notifies watchers.
 
     Args:
         framer: sends the messages.
-        watchers: are told.
-        client: to whom the messages go.
+        watchers: called after each message.
+        client: the recipient of the messages.
         topic: the topic's name.
     """
 
@@ -73,7 +73,7 @@ class WatchedFramer:
         self._topic = topic
 
     def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:
-        """Send a message, and tell."""
+        """Send a message, and notify the watchers."""
         self._framer.write(message, body, received)
         if self._client.is_open:
             for watcher in self._watchers:
