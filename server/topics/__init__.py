@@ -1,1 +1,1 @@
-"""What a topic is, and how names and patterns meet."""
+"""Topics, their names, and the patterns that match names."""

@@ -1,4 +1,4 @@
-"""What comes from another instance, on its way into one topic."""
+"""Entries of another instance, on their way into one topic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MICROSECONDS: Final = 1_000_000
 
 AT_ONCE: Final = 1024
-"""Entries that are appended in one step, at most."""
+"""The most entries that are appended in one step."""
 
 _FOR_GOOD: Final = (
     BodyError,
@@ -32,18 +32,18 @@ _FOR_GOOD: Final = (
     RecordTooLarge,
     msgspec.MsgspecError,
 )
-"""What is wrong with a message itself: nothing that could pass."""
+"""Permanent errors: a defect of the message itself."""
 
 
 class Entries:
-    """What entries say.
+    """The contents of entries.
 
     Args:
         run: the entries.
 
     Attributes:
         run: see above.
-        has_extras: whether any of them has.
+        has_extras: whether any entry has extras.
         bodies: the messages.
     """
 
@@ -53,20 +53,20 @@ class Entries:
         self.bodies: Final = _without_extras(run) if self.has_extras else run.data
 
     def bookmark(self, position: int) -> str:
-        """The name of a message."""
+        """Return the bookmark of a message."""
         return f"{self.run.clients[position]}|{self.run.sequences[position]}|"
 
     def extras(self, position: int) -> tuple[bytes, bytes]:
-        """The correlation id of a message, and the SOW key that its publisher gave."""
+        """Return the correlation id of a message, and the SOW key that its publisher gave."""
         length = self.run.name(position).extras_length if self.has_extras else 0
         return unpack_extras(self.run.data[position][-length:]) if length else (b"", b"")
 
     def have_extras(self, positions: Sequence[int]) -> bool:
-        """Whether any of some messages has extras."""
+        """Return whether any of some messages has extras."""
         return self.has_extras and any(self.run.name(place).extras_length for place in positions)
 
     def sow_key(self, position: int) -> str | None:
-        """The SOW key of a message; None if it was recorded without one."""
+        """Return the SOW key of a message; None if it was recorded without one."""
         given = self.extras(position)[1]
         if given:
             return decode_text(given)
@@ -74,22 +74,22 @@ class Entries:
         return str(number) if number else None
 
     def correlation_id(self, position: int) -> str:
-        """The correlation id of a message."""
+        """Return the correlation id of a message."""
         return decode_text(self.extras(position)[0]) if self.has_extras else ""
 
     def correlation_ids(self, positions: Sequence[int]) -> Sequence[str]:
-        """The correlation ids of some messages; empty if none of them has any."""
+        """Return the correlation ids of some messages; empty if none of them has any."""
         if not self.have_extras(positions):
             return ()
         marks = [self.correlation_id(position) for position in positions]
         return marks if any(marks) else ()
 
     def envelope(self, position: int, timestamp: int) -> ReplicatedEnvelope:
-        """What is known of a message besides its body.
+        """Return a message's metadata.
 
         Args:
-            position: of the message.
-            timestamp: when it was recorded, in microseconds since 1970.
+            position: the position of the message.
+            timestamp: the time of recording, in microseconds since 1970.
         """
         envelope = self.common_envelope(position, timestamp, self.correlation_id(position))
         envelope.bookmark = self.bookmark(position)
@@ -98,12 +98,12 @@ class Entries:
     def common_envelope(
         self, position: int, timestamp: int, correlation_id: str = ""
     ) -> ReplicatedEnvelope:
-        """What is known of all messages with the name of one of them, but for its extras."""
+        """Return the metadata shared by all messages with a message's name, except for extras."""
         user = self.run.name(position).origin.auth_id
         return ReplicatedEnvelope(user, timestamp / _MICROSECONDS, correlation_id or None)
 
     def alike(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Messages in a row that differ in numbers and bodies only, as first and end."""
+        """Yield runs of messages that differ in numbers and bodies only, as first and end."""
         run = self.run
         if self.has_extras:
             yield from ((position, position + 1) for position in range(start, stop))
@@ -124,20 +124,20 @@ class Entries:
 
 
 class Arrivals(Entries):
-    """Entries of one name and one kind, which are taken in from the front.
+    """Entries of one name and one kind, which are taken from the front.
 
     Args:
         run: the entries.
-        source: the hash of the instance that they come from.
+        source: the hash of the instance that sent them.
 
     Attributes:
-        topic: where they were published.
+        topic: the topic that they were published to.
         origin: user and path.
-        kind: what all of them stand for; deltas come merged, and are publishes like others.
-        position: of the first that has not been dealt with.
+        kind: the kind of all of them; deltas arrive merged, and count as publishes.
+        position: of the first entry that has not been handled.
         problem: why that one has to wait; None if it has not been tried.
-        refused: those that can never be taken in, each with the reason.
-        unapplied: those that are in the log and could not be applied, each with the reason.
+        refused: entries that can never be recorded, each with the reason.
+        unapplied: entries that are in the log and could not be applied, each with the reason.
     """
 
     def __init__(self, run: Columns, source: int) -> None:
@@ -154,18 +154,18 @@ class Arrivals(Entries):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether some are left that can be dealt with now."""
+        """True if entries are left that can be handled now."""
         return self.problem is None and self.position < len(self.run.data)
 
     @property
     def outcome(self) -> Recorded:
-        """What has become of them."""
+        """The outcome: entries handled, and their first and last txid."""
         return Recorded(self.position, *self._txids)
 
-    # What has become of them.
+    # Outcome of the entries.
 
     def took(self, appended: AppendedRun) -> None:
-        """Entries have been appended to the log, from the position on, as far as that came."""
+        """Advance past entries that have been appended to the log, and note a problem if any."""
         if appended.txids:
             self._txids = self._txids[0] or appended.txids[0], appended.txids[-1]
             self.position += len(appended.txids)
@@ -173,31 +173,31 @@ class Arrivals(Entries):
             self.cannot(appended.problem)
 
     def cannot(self, problem: Exception) -> None:
-        """The next one cannot be taken in: never, or not at the moment."""
+        """Note that the next entry cannot be recorded: never, or not at the moment."""
         if isinstance(problem, _FOR_GOOD):
             self.refuse(problem)
         else:
             self.problem = problem
 
     def refuse(self, problem: Exception) -> None:
-        """The next one can never be taken in."""
+        """Skip the next entry, which can never be recorded."""
         self.refused.append((self.position, problem))
         self.position += 1
 
     def refuse_all(self, problem: Exception) -> None:
-        """None of them can ever be taken in."""
+        """Skip all entries, of which none can ever be recorded."""
         self.refused = [(position, problem) for position in range(len(self.run.data))]
         self.position = len(self.run.data)
 
-    # How they are recorded.
+    # Content for the journal.
 
     def content(self, most: int = AT_ONCE) -> Content:
-        """Those that are next, as the journal appends them."""
+        """Return the next entries in the form that the journal appends."""
         stop = min(self.position + most, len(self.run.data))
         return self._content.part(self.position, stop)
 
     def with_key(self, number: int, given: bytes) -> Content:
-        """The next one as the journal appends it, with another SOW key.
+        """Return the next entry in the form that the journal appends, with another SOW key.
 
         Args:
             number: the key, if it is a number.

@@ -1,10 +1,10 @@
-"""/AMPS/Audit: who has logged on, what was refused, and who has had what done.
+"""/AMPS/Audit: logons, refusals, and actions on the instance, with the users responsible.
 
-Each event is an entry of the log, too. Refusals can be caused by anybody, in any number: of each
-user at each host only some are said in a minute, in both places.
+Each event is also an entry of the log. Any peer can cause refusals, in any number. They are
+therefore rate-limited per minute for each user at each host, in both places.
 
-An extension: AMPS does not have this topic. Where the same is meant, fields are called as those of
-/AMPS/ClientStatus are.
+An extension: AMPS does not have this topic. Fields with the same meaning as those of
+/AMPS/ClientStatus have the same names.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _FIELDS: Final = (
 
 
 class Party(NamedTuple):
-    """Who is concerned.
+    """The peer concerned.
 
     Attributes:
-        user: the user, as whom somebody is known or claims to be; empty for nobody in particular.
-        address: the peer's.
+        user: the user that the peer is known as or claims to be; empty if none in particular.
+        address: the peer's address.
         transport: the name of the transport.
-        client_name: the name that the client gives itself; empty where there is none.
-        module: what decides on logons there.
+        client_name: the name that the client gives itself; empty if there is none.
+        module: the module that decides on logons there.
     """
 
     user: str
@@ -54,17 +54,17 @@ class Party(NamedTuple):
 
 
 NOBODY: Final = Party("", "", "")
-"""What the instance does of its own accord is done by nobody."""
+"""The party of actions that the instance takes of its own accord."""
 
 
 class Audit:
-    """Says what those must know who answer for an instance.
+    """Publishes the events that operators responsible for an instance have to know.
 
     Args:
-        topics: where subscribers are found.
-        types: what events are built in.
-        clock: tells when.
-        log: where the same is written.
+        topics: finds subscribers.
+        types: the message types to build events in.
+        clock: the clock.
+        log: receives the same events.
     """
 
     def __init__(self, topics: TopicTable, types: EventTypes, clock: Clock, log: Log) -> None:
@@ -74,43 +74,43 @@ class Audit:
         self._complaints = Complaints(log, clock.call_later)
 
     def logged_on(self, party: Party, reason: str) -> None:
-        """Somebody has logged on.
+        """Report a logon.
 
         Args:
-            party: who.
-            reason: what the module has said of that.
+            party: the client.
+            reason: the module's explanation.
         """
         fields = _fields(party, reason=reason)
         self._log.emit("25-0080", **fields)
         self._publish("logon", fields)
 
     def logon_refused(self, party: Party, reason: str) -> None:
-        """Somebody must not log on.
+        """Report a refused logon.
 
         Args:
-            party: who.
-            reason: why; it may be what the client is not told.
+            party: the client.
+            reason: the reason; it may contain details that the client does not get.
         """
         self._complain("25-0081", "logon_refused", party, reason=reason)
 
     def refused(self, party: Party, action: str, resource: str, rule: str) -> None:
-        """A user must not do something.
+        """Report a refused action of a user.
 
         Args:
-            party: who.
-            action: what they wanted to do.
-            resource: to what: a topic, a path.
-            rule: what says so.
+            party: the user.
+            action: the attempted action.
+            resource: the object of the action: a topic, a path.
+            rule: the rule that forbids it.
         """
         self._complain("25-0082", "refused", party, action=action, resource=resource, reason=rule)
 
     def acted(self, party: Party, action: str, resource: str) -> None:
-        """Something is done to the instance.
+        """Report an action on the instance.
 
         Args:
-            party: who has that done; no address if it is the instance itself.
-            action: what is done.
-            resource: what for, or to what.
+            party: the initiator; no address if it is the instance itself.
+            action: the action.
+            resource: the purpose or the object of the action.
         """
         fields = _fields(party, action=action, resource=resource)
         self._log.emit("25-0083", **fields)
@@ -121,7 +121,7 @@ class Audit:
 
         Args:
             message_id: its id in the catalogue.
-            party: who causes it; they need not have logged on.
+            party: its cause; it need not have logged on.
             fields: its fields.
         """
         self._complaints.emit(message_id, host_of(party.address), **fields)

@@ -1,13 +1,14 @@
-"""In which order topics that are made from others work off what happens there.
+"""Scheduling of topics that are derived from others, when changes occur there.
 
-A change of a topic is told to those that follow it, which tell those that follow them in turn. What
-is made from several topics may hear of one change from each of them. So nobody acts upon hearing:
-they ask for a turn here, and get it in the order of the configuration, in which everything stands
-after what it is made from. Thus each has heard all that it will hear of a change before its turn
-comes, and one change of a record makes at most one change of any record that depends on it.
+A change of a topic is announced to its followers, which announce their own changes to theirs in
+turn. A topic with several sources may receive one change from each of them. So a follower does not
+act on receipt. It requests a turn here, and gets it in the order of the configuration, in which
+every topic comes after its sources. Thus each follower has received everything about a change
+before its turn comes, and one change of a record makes at most one change of any record that
+depends on it.
 
-All this is done before whoever made the change goes on. What fails in it is said in the log: it is
-not the fault of that client, nor does it keep the other topics from following.
+All this completes before the source of the change continues. Failures in it are logged: they are
+not the fault of the publishing client, nor do they keep the other topics from following.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class Cascade:
-    """Gives turns to the topics that are made from others.
+    """Schedules the topics that are derived from others.
 
     Args:
-        log: where failures are said.
+        log: receives failures.
     """
 
     __slots__ = ("_enrolled", "_log", "_waiting", "_works")
@@ -39,25 +40,25 @@ class Cascade:
         self._works = False
 
     def enrol(self) -> int:
-        """Give the next topic of the configuration its rank."""
+        """Assign a rank to the next topic of the configuration, and return it."""
         self._enrolled += 1
         return self._enrolled
 
     def tell(
         self, followers: Iterable[Follower], change: Change, envelope: Envelope, reason: str
     ) -> None:
-        """Tell followers of a change, and see all its consequences through.
+        """Notify followers of a change, and process all its consequences.
 
         Args:
-            followers: who is told.
-            change: what happened to a record. See `RecordAudience.announce`.
-            envelope: where it comes from.
-            reason: why the record is gone, if it is.
+            followers: the followers to notify.
+            change: the change of a record. See `RecordAudience.announce`.
+            envelope: its origin.
+            reason: the reason why the record is gone, if it is.
         """
         for follower in followers:
             try:
                 follower.take(change, envelope, reason)
-            except Exception as error:  # whatever it is, whoever made the change must not pay
+            except Exception as error:  # of any kind: the source of the change is not affected
                 self._report(change.topic, error)
         if self._waiting and not self._works:
             self._works = True
@@ -70,7 +71,7 @@ class Cascade:
     def _take_turn(self, origin: str, turn: Callable[[], None]) -> None:
         try:
             turn()
-        except Exception as error:  # whatever it is, whoever made the change must not pay
+        except Exception as error:  # of any kind: the source of the change is not affected
             self._report(origin, error)
 
     def _report(self, origin: str, error: Exception) -> None:
@@ -78,10 +79,10 @@ class Cascade:
         self._log.emit("01-0004", text=text, error=repr(error))
 
     def ask(self, rank: int, turn: Callable[[], None]) -> None:
-        """Ask for a turn.
+        """Request a turn.
 
         Args:
             rank: the rank of the topic, which does not ask again before its turn has come.
-            turn: called once it has come.
+            turn: called when it has come.
         """
         heappush(self._waiting, (rank, turn))

@@ -1,4 +1,4 @@
-"""/AMPS/ClientStatus: what clients do.
+"""/AMPS/ClientStatus: the actions of clients.
 
 Source: AMPS User Guide, Client Status Events.
 """
@@ -42,29 +42,29 @@ _FIELDS_OF_CONNECTIONS: Final = (
 
 
 class Watchers(Protocol):
-    """Those inside the server who are told of what clients do."""
+    """Observers inside the server that are notified of clients' actions."""
 
     def watches_clients(self, event: str) -> bool:
-        """Whether anybody is to be told of an event."""
+        """Return whether any observer is to be notified of an event."""
 
     def tell(self, event: str, client: Client, details: Mapping[str, str | None]) -> None:
-        """Tell them.
+        """Notify the observers.
 
         Args:
-            event: what the client has done.
+            event: the client's action.
             client: the client.
             details: the event's further fields, by their names in JSON.
         """
 
 
 class ClientStatus:
-    """Publishes what clients do.
+    """Publishes the actions of clients.
 
     Args:
-        topics: where subscribers are found.
-        types: what events are built in.
-        clock: tells when.
-        watchers: told of the same.
+        topics: finds subscribers.
+        types: the message types to build events in.
+        clock: the clock.
+        watchers: notified of the same events.
     """
 
     def __init__(
@@ -75,17 +75,17 @@ class ClientStatus:
         self._clock = clock
 
     def concerns_anybody(self, event: str) -> bool:
-        """Whether anybody hears of an event: worth asking before its fields are made."""
+        """Return whether an event has any recipient: worth testing before its fields are made."""
         return self._events.is_heard or self._watchers.watches_clients(event)
 
     def publish(self, event: str, client: Client, **details: str | Expr | None) -> None:
-        """Say that a client has done something.
+        """Publish an action of a client.
 
         Args:
-            event: what it has done: a command, `connect` or `disconnect`.
+            event: the action: a command, `connect` or `disconnect`.
             client: the client.
-            **details: further fields, by their names in JSON. Expressions are written out if
-                anybody listens.
+            **details: further fields, by their names in JSON. Expressions are written out if the
+                event has a recipient.
         """
         if not self.concerns_anybody(event):
             return

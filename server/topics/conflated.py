@@ -1,8 +1,8 @@
-"""Conflated topics: copies of topics with records, in which each record changes once an interval.
+"""Conflated topics: copies of topics with records, in which each record changes once per interval.
 
-The interval of a record begins with the first change that has not been copied, and ends with the
-copying of what the record is by then. All intervals of a topic are equal, so that records fall due
-in the order in which they began to wait.
+The interval of a record begins with the first change that has not been copied, and ends with
+copying the record's state at that time. All intervals of a topic are equal, so that records fall
+due in the order in which they began to wait.
 
 Source: AMPS User Guide, Conflated Topics.
 """
@@ -37,13 +37,13 @@ _NAME: Final = "%n"
 
 
 class _Pending(NamedTuple):
-    """A change that is to be copied.
+    """A change that waits to be copied.
 
     Attributes:
-        due: when, in seconds since 1970.
-        record: the record by now, None if it is gone.
-        envelope: where its last change came from.
-        reason: why it is gone.
+        due: the time to copy it, in seconds since 1970 on the steady clock.
+        record: the record's present state, None if it is gone.
+        envelope: the origin of its last change.
+        reason: the reason why it is gone.
     """
 
     due: float
@@ -58,11 +58,11 @@ class ConflatedTopic:
     Args:
         spec: its description.
         source: the topic that it is a copy of.
-        functions: what its filter and enrichment call.
+        functions: the functions that its filter and enrichment call.
         stores: numbers its changes.
-        clock: tells when.
-        announce: tells subscribers about its changes.
-        flush: called after something has been announced.
+        clock: the time, and timers.
+        announce: notifies subscribers of its changes.
+        flush: called after changes have been announced.
 
     Attributes:
         name: its name in the configuration.
@@ -70,10 +70,10 @@ class ConflatedTopic:
         is_container: whether it is a copy of many logical topics.
         key_fields: the fields that its SOW keys are made from, which are those of the source.
         table: its records.
-        changes: changes of the source that it has heard of.
-        copies: changes that have been copied.
-        rounds: how often it was looked at what is due.
-        seconds: how long that took.
+        changes: count of changes received from the source.
+        copies: count of changes that have been copied.
+        rounds: count of checks for due changes.
+        seconds: the total duration of these checks.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class ConflatedTopic:
                 self._copy(self.table.identity(record.key, self._copied_name(record.topic)), record)
 
     def _copied_name(self, topic: str) -> str:
-        """The name under which the records of a topic are copied."""
+        """Return the name under which the records of a topic are copied."""
         if not self.is_container:
             return self.name
         return (self._spec.topic_format or _NAME).replace(_NAME, topic)
@@ -164,7 +164,7 @@ class ConflatedTopic:
             if change is not None:
                 self.copies += 1
                 reason, envelope = first.reason, first.envelope
-                if first.record is not None:  # the envelope is that of a run of messages
+                if first.record is not None:  # a run of messages shares the envelope
                     reason = MATCH
                     envelope = envelope.held_since(envelope.received, first.record.bookmark)
                 self._announce(self.type_name, [change], envelope, reason)
@@ -172,7 +172,7 @@ class ConflatedTopic:
         self._flush()
 
     def _copy(self, identity: str, record: Record | None) -> Change | None:
-        """Make the copy what the record is; None if it is so already."""
+        """Update the copy of a record; return None if it is up to date already."""
         sequence = self._stores.next_sequence()
         if record is not None and self._test(record):
             copied = record._replace(
@@ -194,7 +194,7 @@ class ConflatedTopic:
 
 
 def _table_options(spec: ConflatedTopicSpec, source: Keeper, functions: Functions) -> TableOptions:
-    """How records are indexed: by the fields of the source's key, and as configured."""
+    """Return options with indexes on the fields of the source's key, and as configured."""
     of_source = source.table.options
     return TableOptions(
         hash_indexes=tuple(

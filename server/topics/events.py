@@ -1,8 +1,8 @@
-"""Event topics: what the server says of its own accord, as messages in each client's own type.
+"""Event topics: messages that the server itself publishes, in each client's own message type.
 
 An event is a message like any other: it can be filtered, a regular expression may match its topic,
-and a topic with records of its name keeps it. It is built once for each message type that somebody
-listens in.
+and a topic with records of its name stores it. It is built once for each message type with a
+subscriber.
 
 Source: AMPS User Guide, Event Topics.
 """
@@ -26,11 +26,11 @@ class EventField(NamedTuple):
     """A field of an event.
 
     Attributes:
-        name: its name in JSON and its like.
+        name: its name in JSON and similar types.
         xml_name: its name in XML.
         tag: its tag in FIX.
-        unified_tag: its tag in FIX where the configuration asks for those that all event topics
-            share (AMPSVersionCompliance 5); the same if empty.
+        unified_tag: its tag in FIX if the configuration selects the tags that all event topics
+            share (AMPSVersionCompliance 5); `tag` if empty.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Listener(NamedTuple):
     """An event topic of one message type.
 
     Attributes:
-        topic: where its events are published.
+        topic: the topic that events are published to.
         module: the type's module, which decides on field names.
         unified_tags: whether FIX tags are those that all event topics share.
     """
@@ -57,10 +57,10 @@ class EventTopic:
     """Publishes the events of one name.
 
     Args:
-        topics: where subscribers are found.
-        types: what events are built in.
+        topics: finds subscribers.
+        types: the message types to build events in.
         name: the topic's name.
-        root: the name of what holds the fields, in types that have such a thing.
+        root: the name of the element that holds the fields, in types that have one.
     """
 
     def __init__(self, topics: TopicTable, types: EventTypes, name: str, root: str) -> None:
@@ -73,18 +73,18 @@ class EventTopic:
 
     @property
     def is_heard(self) -> bool:
-        """Whether somebody listens, in whatever message type, or events are kept."""
+        """True if a client of any message type has subscribed, or events are stored."""
         topics = self._topics
         if self._generation != topics.generation:
             self._generation = topics.generation
             self._found = [topics.find(one.name, self._name) for one in self._types.message_types]
-        for topic in self._found:  # noqa: SIM110 - asked at each subscribe, with one topic or two
+        for topic in self._found:  # noqa: SIM110 - tested at each subscribe, with one topic or two
             if topic.has_subscriptions or topic.keeps_messages:
                 return True
         return False
 
     def listeners(self) -> list[Listener]:
-        """The message types in which somebody listens, or that keep events."""
+        """Return the message types that have a subscriber, or store events."""
         found = []
         for message_type in self._types.message_types:
             topic = self._topics.find(message_type.name, self._name)
@@ -103,17 +103,17 @@ class EventTopic:
         """Publish an event in one message type.
 
         Args:
-            listener: where.
+            listener: the event topic of that type.
             fields: the event's fields, in order.
             values: their values, by their names in JSON; NULL where there is none.
-            moment: when it happened, in seconds since 1970.
+            moment: the time of the event, in seconds since 1970.
         """
         topic, named = listener.topic, list(self._named(listener, fields, values))
         try:
             body = topic.message_type.build(named)
             self._types.published.add(1, len(body))
             topic.publish([body], Envelope(None, moment))
-        except Exception as error:  # whatever it is, the client that is told of must not pay
+        except Exception as error:  # of any kind: the client concerned must not be affected
             topic.give_up(error)
 
     def _named(
@@ -132,12 +132,12 @@ class EventTopic:
 
 
 class EventTypes:
-    """What events are built in.
+    """The message types to build events in.
 
     Args:
         message_types: the message types that clients speak, by name.
         modules: the module of each of these types, by the type's name.
-        with_unified_tags: the names of the types whose FIX tags are the same in all event topics.
+        with_unified_tags: the names of the types that use the same FIX tags in all event topics.
 
     Attributes:
         message_types: those of them that can hold events.

@@ -1,7 +1,7 @@
-"""What time does to topics with records: records expire, and past states leave their windows.
+"""Time-based removal in topics with records: records expire, and past states leave their windows.
 
-One timer is set for whatever is due next. Then all that is due goes, in slices (see
-server/core/turns.py): very many records may expire in the same moment.
+One timer is set for the earliest due time. Then everything due is removed, in time slices (see
+server/core/turns.py): very many records may expire at the same moment.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from server.sow.topic import SowTopic
 
 _AT_ONCE: Final = 50
-"""Records that are removed in a slice."""
+"""Records that are removed in one time slice."""
 _LEAST_DELAY: Final = 0.001
-"""Seconds; what expires sooner than that after something else is removed together with it."""
+"""Seconds; records that expire within this delay of each other are removed together."""
 _RETRY_SECONDS: Final = 1.0
-"""Until expiring is tried again after a store could not write it down."""
+"""Delay before expiration is retried after a store could not write it."""
 
 
 class Aging(Protocol):
@@ -40,24 +40,24 @@ class Aging(Protocol):
 
     @property
     def announce(self) -> Callable[[str, list[Change], Envelope, str], None]:
-        """Tells subscribers of a message type about changes, and why records are gone."""
+        """Notifies subscribers of changes, by message type, with the reason for removals."""
 
     def expiry_sequence(self, sow: SowTopic) -> int:
-        """The number of an expiration."""
+        """Return the number of an expiration."""
 
     def keep(self, sow: SowTopic) -> None:
-        """Let a topic be put on stable storage soon."""
+        """Schedule a topic to be put on stable storage soon."""
 
 
 class Expiration:
-    """Removes what has expired.
+    """Removes expired records.
 
     Args:
-        stores: the topics; told of what changes.
-        clock: tells the time.
-        log: where failures are said.
-        start: begins work that is done in slices; see `Turns.start`.
-        flush: called after subscribers have been told.
+        stores: the topics; notified of changes.
+        clock: the clock.
+        log: receives failures.
+        start: starts work that is done in time slices; see `Turns.start`.
+        flush: called after subscribers have been notified.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Expiration:
         self._flush = flush
         self._expires_at: WallSeconds | None = None
         self._cancel: Callable[[], None] = _nothing
-        self._due: deque[SowTopic] = deque()  # those of which something has to go now
-        self._failed: set[SowTopic] = set()  # those of which it is said that it could not go
+        self._due: deque[SowTopic] = deque()  # topics with something to remove now
+        self._failed: set[SowTopic] = set()  # topics with a logged failure to remove
 
     def watch(self, sow: SowTopic) -> None:
-        """Take note that a topic has changed, or is new."""
+        """Schedule a check of a topic that has changed, or is new."""
         moment = sow.next_expiry()
         if moment is not None:
             self._look_at(WallSeconds(to_seconds(moment)))
@@ -90,7 +90,7 @@ class Expiration:
         return "", "expiration"
 
     def step(self) -> bool:
-        """Remove some of what is due. See `Sliced.step`."""
+        """Remove some due records and past states. See `Sliced.step`."""
         if self._due:
             sow, now = self._due[0], self._now()
             if not self._expire_some(sow, now):
@@ -102,21 +102,21 @@ class Expiration:
         return bool(self._due)
 
     def _now(self) -> WallSeconds:
-        """Return the wall-clock time; after a pause, that of its beginning.
+        """Return the wall-clock time; after a pause, the time at which the pause began.
 
-        The steady clock stands still until what came in the pause has been read, which may publish
-        records again. At other times the two are apart by less than a step.
+        The steady clock stands still until the input received during the pause has been read, which
+        may publish records again. At other times the two differ by less than a step.
         """
         latest = self._clock.steady() + self._clock.ahead + MIN_STEP_S
         return WallSeconds(min(self._clock.now(), latest))
 
     def clock_was_set(self, seconds: float) -> None:
-        """Keep the moments at which to look, which are of the wall clock as it is set now."""
+        """Shift the time of the next check, which is on the wall clock, with that clock."""
         if self._expires_at is not None:
             self._expires_at = WallSeconds(self._expires_at + seconds)
 
     def _look_at(self, moment: WallSeconds) -> None:
-        """Look for what has expired at a moment, unless that will be done earlier."""
+        """Schedule a check for expired records, unless an earlier one is scheduled."""
         if self._expires_at is None or moment < self._expires_at:
             self._cancel()
             self._expires_at = moment
@@ -143,7 +143,7 @@ class Expiration:
         return moment is not None and moment <= to_nanoseconds(now)
 
     def _expire_some(self, sow: SowTopic, now: WallSeconds) -> bool:
-        """Remove what has expired in a topic; False if that cannot be written down."""
+        """Remove a batch of a topic's expired records; return False if that cannot be written."""
         stores = self._stores
         moment, sequence = to_nanoseconds(now), stores.expiry_sequence(sow)
         envelope = Envelope(None, now)

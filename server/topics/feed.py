@@ -1,4 +1,4 @@
-"""Who is told of what the log has recorded: queues take their messages from there."""
+"""Feeds of recorded messages: queues get their messages from the log through them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Recorded(NamedTuple):
     """Messages of one publisher that the log has just recorded, in its order.
 
     Attributes:
-        topic: where they were published.
-        bodies: what was recorded.
-        envelope: what their publisher said about them.
-        txids: their numbers in the log.
-        moment: when they were recorded, in microseconds since 1970.
-        client: what stands for the publisher in their bookmarks.
+        topic: the topic that they were published to.
+        bodies: the recorded bodies.
+        envelope: the publisher's metadata of the messages.
+        txids: their txids.
+        moment: the time of recording, in microseconds since 1970.
+        client: the publisher's identity in their bookmarks.
         sequences: the numbers in their bookmarks.
         sow_keys: the SOW keys of their records as numbers; empty if they have none.
-        lifetime: seconds that they live, 0 for ever.
-        path: the instances that they have been through, as in the log; empty if they were
+        lifetime: their lifetime in seconds, 0 for ever.
+        path: the instances that they have passed through, as in the log; empty if they were
             published here.
     """
 
@@ -42,7 +42,7 @@ class Recorded(NamedTuple):
 
 
 class Feed(Protocol):
-    """Takes what has been recorded of a topic."""
+    """Takes recorded messages of a topic."""
 
     def take(self, recorded: Recorded) -> None:
         """Take messages. They have not been applied or delivered yet."""
@@ -50,11 +50,11 @@ class Feed(Protocol):
     def published_twice(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
-        """Take note of messages that were published at two instances, by their bookmarks."""
+        """Note messages that were published at two instances, by their bookmarks."""
 
 
 def recorded_of(entry: Entry) -> Recorded:
-    """What an entry of the log says, as it was said when it was recorded."""
+    """Return an entry of the log in the form that feeds got when it was recorded."""
     return Recorded(
         entry.topic.name,
         (entry.body,),

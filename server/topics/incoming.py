@@ -1,13 +1,13 @@
-"""Takes in what other instances send: appended as it is, then applied and delivered.
+"""Records the entries that other instances send: appended unchanged, then applied and delivered.
 
     Receiver (server/replication/) --new entries--> Incoming.record
         messages of several topics --> the journal --> each topic (`interleaved`)
         of one topic, by kind --> the topic --> the journal --> records, subscribers, views, queues
 
-An entry whose topic is not recorded here, or may not be, or that can never be recorded, is left
-out, and that is said in the log. One that cannot be recorded at the moment (a disk is full) waits,
-and so does what comes after it from the same instance: an instance that acknowledged what it has
-not got would make others forget it.
+An entry is skipped, and the skip is logged, if its topic is not recorded here, if it is not
+permitted, or if it can never be recorded. An entry that cannot be recorded at the moment (a disk is
+full) waits, and so do later entries of the same instance: an acknowledgement of entries that are
+not here would let other instances discard them.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ _MOST_SECONDS: Final = (1 << 32) - 1
 
 
 class NotRecordedError(Exception):
-    """A topic's messages are not recorded by this instance; the text says why."""
+    """A topic's messages are not recorded by this instance; the text gives the reason."""
 
 
 class Incoming:
-    """Records what comes from other instances; see `server.replication.Recorder`.
+    """Records entries of other instances; see `server.replication.Recorder`.
 
     Args:
-        topics: where it goes.
-        message_types: the names of the message types that there are.
-        transaction_log: where it is recorded.
-        known: what there is of each publisher.
-        permits: what may be recorded.
+        topics: the topics that receive the entries.
+        message_types: the names of the existing message types.
+        transaction_log: the log that records the entries.
+        known: the messages present of each publisher.
+        permits: the permissions to record.
         clock: the time, and timers.
-        log: is told of what cannot be recorded.
+        log: is notified of entries that cannot be recorded.
     """
 
     def __init__(
@@ -87,9 +87,9 @@ class Incoming:
         return {client: sequence for client, (sequence, _) in table.items()}
 
     def record(self, entries: Columns, source: Peer) -> Recorded:
-        """See `Recorder.record`. Outboxes are to be flushed by whoever calls this.
+        """See `Recorder.record`. The caller has to flush outboxes.
 
-        Raises nothing: what is wrong with an entry concerns that entry.
+        Raises nothing: an error in an entry concerns that entry.
         """
         if max(entries.expirations) > _MOST_SECONDS:
             lifetimes = [min(lifetime, _MOST_SECONDS) for lifetime in entries.expirations]
@@ -107,7 +107,7 @@ class Incoming:
         return done
 
     def _record_together(self, entries: Columns, source: Peer) -> Recorded:
-        """Record messages of several topics in one step, as far as nothing is the matter."""
+        """Record messages of several topics in one step, up to the first problem."""
         names = entries.used()
         if len(names) == 1 or entries.kinds[0] not in MESSAGES:
             return Recorded(0)
@@ -116,7 +116,7 @@ class Incoming:
         try:
             topics = {number: self._participant(name.topic) for number, name in names.items()}
             together = Interleaved(entries, topics, client_hash(source.name))
-        except Exception:  # whatever it is: one by one it is found out whose it is
+        except Exception:  # of any kind: one by one, the entry at fault is found
             return Recorded(0)
         recorded = together.record(self._transaction_log.journal)
         if recorded.done:
@@ -127,7 +127,7 @@ class Incoming:
         return recorded
 
     def _came(self, entries: Columns) -> None:
-        """What publishers have to be told of as missing has come after all."""
+        """Note the arrival of messages that publishers would have been told of as missing."""
         refusals = self._transaction_log.refusals
         for client, places in by_client(entries.clients) if refusals.is_any else ():
             refusals.came(client, [entries.sequences[place] for place in places])
@@ -153,7 +153,7 @@ class Incoming:
     def published_twice(
         self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
-        """See `Recorder.published_twice`: queues have to know, what is not recorded matters not."""
+        """See `Recorder.published_twice`: queues need it; unrecorded topics do not matter."""
         with suppress(NotRecordedError):
             self._find(topic, Kind.PUBLISH).published_twice(marks, publishers)
 
@@ -179,14 +179,14 @@ class Incoming:
             position = arrivals.position
             try:
                 topic.take_in(arrivals)
-            except Exception as error:  # whatever it is, what comes after it must not pay
+            except Exception as error:  # of any kind: later entries must not be affected
                 if arrivals.position == position:
                     arrivals.refuse(error)
                 else:
                     arrivals.unapplied.append((arrivals.position - 1, error))
 
     def _find(self, named: Topic, kind: Kind) -> _Taker:
-        """The topic that entries of a kind are for.
+        """Return the topic for entries of a kind.
 
         Raises:
             NotRecordedError: they are not recorded here.
@@ -207,13 +207,13 @@ class Incoming:
 
 
 def _both(one: Recorded, other: Recorded) -> Recorded:
-    """What has become of some entries, and of those behind them."""
+    """Return the joint outcome of some entries, and of later ones."""
     first, last = one.first_txid or other.first_txid, other.last_txid or one.last_txid
     return Recorded(one.done + other.done, first, last)
 
 
 def _parts(entries: Columns) -> Iterator[Columns]:
-    """Entries in rows, as many as can be recorded in one step: messages, and what is none."""
+    """Yield parts that one step can record, with either messages or other entries only."""
     kinds = entries.kinds
     if _are_alike(kinds):
         parts = iter([(0, len(kinds))])
@@ -225,12 +225,12 @@ def _parts(entries: Columns) -> Iterator[Columns]:
 
 
 def _are_alike(kinds: Column) -> bool:
-    """Whether all entries are messages, or all of one other kind."""
+    """Return whether all entries are messages, or all of one other kind."""
     return isinstance(kinds, Same) or MESSAGES.issuperset(kinds)
 
 
 def _runs(entries: Columns) -> Iterator[Columns]:
-    """Entries in rows, each of one name and one kind; see `Arrivals`."""
+    """Yield consecutive entries of one name and one kind; see `Arrivals`."""
     if isinstance(entries.numbers, Same) and _are_alike(entries.kinds):
         yield entries
         return

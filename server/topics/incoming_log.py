@@ -1,4 +1,4 @@
-"""Says what cannot be taken in from other instances: at once, and then once a minute."""
+"""Logs entries of other instances that cannot be recorded: at once, and then once a minute."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from server.topics.interleaved import Failure
 
 _SECONDS: Final = 60.0
-"""Between two entries about the same."""
+"""Interval between two log messages about the same subject."""
 
 _MOST_SUBJECTS: Final = 1000
-"""Of which it is known when they were mentioned; those beyond are one."""
+"""The most subjects rate-limited separately; those beyond share one per message type."""
 
 _REFUSED: Final = "1D-0022"
 _UNAPPLIED: Final = "1D-0023"
@@ -29,11 +29,11 @@ _RESUMED: Final = "1D-0025"
 
 @dataclass(slots=True)
 class _Subject:
-    """Something that is said now and then.
+    """A rate-limited subject.
 
     Attributes:
-        count: entries concerned that have not been mentioned.
-        last: what is to be said of the last of them.
+        count: entries concerned that have not been reported.
+        last: the log fields of the last of them.
     """
 
     count: int = 0
@@ -41,11 +41,11 @@ class _Subject:
 
 
 class IncomingLog:
-    """Writes log entries about what cannot be taken in.
+    """Writes log messages about entries that cannot be recorded.
 
     Args:
         clock: the time, and timers.
-        log: where they are written.
+        log: receives the messages.
     """
 
     def __init__(self, clock: Clock, log: Log) -> None:
@@ -55,11 +55,11 @@ class IncomingLog:
         self._waiting: set[str] = set()
 
     def say(self, arrivals: Arrivals, source: str) -> None:
-        """Say what could not be taken in, if it is time to.
+        """Report entries that could not be recorded, unless the rate limit applies.
 
         Args:
-            arrivals: what has come.
-            source: the name of the instance that it came from.
+            arrivals: the entries received.
+            source: the name of the instance that sent them.
         """
         if arrivals.problem is not None:
             self._waiting.add(source)
@@ -71,11 +71,11 @@ class IncomingLog:
         self.could_not_apply(arrivals, arrivals.unapplied, source)
 
     def could_not_apply(self, entries: Entries, failures: Sequence[Failure], source: str) -> None:
-        """Say which entries of one topic are in the log and could not be applied."""
+        """Report entries of one topic that are in the transaction log but could not be applied."""
         self._mention(_UNAPPLIED, entries, failures, source)
 
     def went_on(self, source: str) -> None:
-        """Say that what comes from an instance is taken in again, if it was not."""
+        """Report that entries of an instance are recorded again, if they were waiting."""
         if source in self._waiting:
             self._waiting.discard(source)
             self._log.emit(_RESUMED, source=source)
@@ -106,7 +106,7 @@ class IncomingLog:
             self._emit(key)
 
     def _emit(self, key: tuple[str, str, Topic]) -> None:
-        """Say what there is to say of a subject, and forget it when there is nothing."""
+        """Report the pending count of a subject, or forget the subject if that is 0."""
         subject = self._subjects[key]
         if not subject.count:
             del self._subjects[key]

@@ -1,7 +1,6 @@
-"""What other instances may have recorded here, as the transports say that they connect to.
+"""Permissions for entries of other instances, as set by the transports that they connect to.
 
-An instance that this one has connected to by itself is there because the configuration says so, and
-nothing is asked.
+For an instance that this one itself connects to, as the configuration says, nothing is checked.
 
 Source: AMPS User Guide, Entitlement Resource and Permission Types; Permissions Document Format,
 replicated-topics.
@@ -19,21 +18,21 @@ if TYPE_CHECKING:
     from server.replication import Columns
 
 Judge: TypeAlias = "Callable[[Topic], str | None]"
-"""Says why nothing may be recorded of a topic; None if it may be."""
+"""Returns the reason why a topic must not be recorded; None if it may be."""
 
 
 class IncomingPermits:
-    """Who judges what comes, by the name of the instance that it comes from."""
+    """The judges of received entries, by the name of the instance that sent them."""
 
     def __init__(self) -> None:
         self._judges: dict[str, Judge] = {}
 
     def begin(self, source: str, judge: Judge | None) -> None:
-        """Something comes from an instance from now on.
+        """Set the judge of an instance, whose entries arrive from now on.
 
         Args:
             source: its name.
-            judge: says what of it may be recorded; None for everything.
+            judge: decides which topics may be recorded; None for all.
         """
         if judge is None:
             self._judges.pop(source, None)
@@ -41,15 +40,15 @@ class IncomingPermits:
             self._judges[source] = judge
 
     def problem(self, source: str, topic: Topic) -> str | None:
-        """Why what comes from an instance for a topic must not be recorded; None if it may be.
+        """Return why an instance's entries for a topic must not be recorded; None if they may be.
 
-        What is said about numbers of publishers has no topic, and is always taken.
+        Notes about numbers of publishers have no topic, and are always accepted.
         """
         judge = self._judges.get(source)
         return None if judge is None or topic == NO_TOPIC else judge(topic)
 
     def allow_all(self, source: str, entries: Columns) -> bool:
-        """Whether nothing of some entries must be left out."""
+        """Return whether all of some entries may be recorded."""
         return source not in self._judges or not any(
             self.problem(source, name.topic) for name in entries.used().values()
         )

@@ -1,7 +1,7 @@
-"""Takes in what other instances say of numbers that publishers have to be told of.
+"""Records other instances' notes on refused or lost numbers that publishers have to be told of.
 
-Where a publisher has moved, one instance may have refused what another one has. So of what is said
-to be missing elsewhere, it is noted what is here.
+When a publisher has moved, one instance may have refused a number that another one has recorded. So
+for numbers reported missing elsewhere, this instance records a note of those that it has.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class IncomingRefusals:
-    """Takes in notes.
+    """Records and applies notes.
 
     Args:
-        log: where they are recorded.
-        known: what there is of each publisher.
+        log: the log that records them.
+        known: the messages present of each publisher.
     """
 
     def __init__(self, log: TransactionLog, known: Known) -> None:
@@ -37,11 +37,11 @@ class IncomingRefusals:
         self._journal: Final = TopicJournal(log, NOTES.message_type, NOTES.name)
 
     def take_in(self, arrivals: Arrivals) -> None:
-        """Record and apply some of what has come, from the front."""
+        """Record and apply some of the received entries, from the front."""
         start = arrivals.position
         appended = self._journal.append_copies(arrivals, arrivals.content())
         for place in range(start, start + len(appended.txids)):
-            with suppress(msgspec.MsgspecError):  # what is no note for this version says nothing
+            with suppress(msgspec.MsgspecError):  # not a note in this version: ignore it
                 self._take(arrivals.run.source_txids[place], decode_note(arrivals.bodies[place]))
 
     def _take(self, client: int, note: Note) -> None:
@@ -52,7 +52,7 @@ class IncomingRefusals:
             refusals.are_here(client, there)
 
     def lost(self, client: int, sequences: Pairs) -> None:
-        """Numbers that a source could not read do not come, unless they have come another way.
+        """Record that numbers a source could not read are lost, unless they arrived another way.
 
         Raises:
             JournalUnavailable: that cannot be recorded at the moment.
@@ -64,4 +64,4 @@ class IncomingRefusals:
     def published_twice(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
-        """Nothing: these are no messages."""
+        """Do nothing: notes are not messages."""

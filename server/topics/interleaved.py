@@ -1,12 +1,12 @@
-"""Messages of topics that take turns: recorded together, then applied by each topic.
+"""Interleaved messages of several topics: recorded together, then applied by each topic.
 
-What comes from another instance is in the order of its log, where a message is seldom of the same
-topic as the one before. So all topics work out what theirs come to, then the log gets all of it in
-one step, and then each topic applies and tells its own.
+Messages from another instance arrive in the order of its log, where consecutive messages seldom
+have the same topic. So all topics draft their messages, the log records all of them in one step,
+and then each topic applies and announces its own.
 
 Subscribers see the order of the log across topics (AMPS User Guide, Message Ordering), and so do
-views and queues over several. So topics that somebody hears of do theirs in that order; where
-nobody does, or of one topic only, each does all of its own at once, whoever they are from.
+views and queues over several topics. So topics with recipients apply their messages in that order.
+If no topic has any, or only one has, each topic applies all its messages at once, of any origin.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 class OneByOneError(Exception):
-    """Messages cannot be recorded together: something is the matter with one of them."""
+    """Messages cannot be recorded together, because of a problem with one of them."""
 
 
 class Drafts(NamedTuple):
-    """What messages of one topic come to: records, or nothing if the topic has none.
+    """The records that messages of one topic become; none if the topic has no records.
 
-    These have no moment yet, and no place in the order of changes; where it says when they expire,
-    it is how long they live.
+    Drafts have no timestamp yet, and no number in the order of changes; their expiry field is a
+    lifetime.
 
     Attributes:
         run: the records.
@@ -53,21 +53,21 @@ class Drafts(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return len(self.records) if self.run is None else len(self.run.bodies)
 
     def each(self) -> Sequence[Record]:
-        """The records one by one."""
+        """Return the records one by one."""
         run = self.run
         return self.records if run is None else [*map(run.record, range(len(run.bodies)))]
 
     def part(self, start: int, end: int) -> Drafts:
-        """Those of some of the messages, in a row."""
+        """Return the drafts of some consecutive messages."""
         run = None if self.run is None else self.run.part(start, end)
         return Drafts(run, self.records[start:end], self.sow_keys[start:end])
 
     def make_room(self, table: RecordTable) -> None:
-        """Make sure that they can be put next, one after the other.
+        """Reserve room for the records, which are put next, one after the other.
 
         Raises:
             StoreError: there is no room; nothing has changed.
@@ -82,25 +82,25 @@ class Drafts(NamedTuple):
 NO_DRAFTS: Final = Drafts()
 
 Failure: TypeAlias = tuple[int, Exception]
-"""The position of a message that has been recorded and could not be applied, and the reason."""
+"""The position of a message that has been recorded but could not be applied, and the reason."""
 
 
 class Participant(Protocol):
-    """A topic whose messages are recorded together with those of others."""
+    """A topic with messages that are recorded together with those of other topics."""
 
     @property
     def is_heard(self) -> bool:
-        """Whether anybody is told of what is published to it."""
+        """True if its messages have any recipient."""
 
     @property
     def table(self) -> RecordTable | None:
         """Its records; None if it has none."""
 
     def handles(self, origin: Origin) -> tuple[TopicHandle, OriginHandle]:
-        """What a journal wants to be given for its messages."""
+        """Return the handles that a journal needs for its messages."""
 
     def draft(self, entries: Entries, positions: Sequence[int]) -> Drafts:
-        """Work out what messages come to.
+        """Draft the records of messages.
 
         Raises:
             OneByOneError: see there.
@@ -109,27 +109,27 @@ class Participant(Protocol):
     def apply(
         self, entries: Entries, positions: Sequence[int], drafts: Drafts, appended: AppendedRun
     ) -> Sequence[Failure]:
-        """Apply and tell of messages that have been recorded; if it is heard, they are in a row."""
+        """Apply and announce recorded messages; if the topic is heard, they are consecutive."""
 
     def applied(self) -> None:
-        """All that have been recorded have been applied."""
+        """Note that all recorded messages have been applied."""
 
 
 class _Share:
-    """The messages of one name, or of one topic that nobody hears of.
+    """The messages of one name, or of one topic without recipients.
 
     Args:
-        topic: where they go.
-        entries: in which they are.
-        positions: where they are there.
-        places: where they are among all that are recorded.
+        topic: their topic.
+        entries: the entries that contain them.
+        positions: their positions in `entries`.
+        places: their places among all messages to record.
 
     Attributes:
         topic: see above.
         entries: see above.
         places: see above.
-        drafts: what they come to.
-        failed: those that could not be applied, each with the reason.
+        drafts: their records.
+        failed: messages that could not be applied, each with the reason.
     """
 
     __slots__ = ("_done", "_positions", "drafts", "entries", "failed", "places", "topic")
@@ -150,7 +150,7 @@ class _Share:
         self._done = 0
 
     def apply_all(self, start: int, step: AppendedRun) -> None:
-        """Apply all that have been recorded in a step, which began at a place."""
+        """Apply all messages recorded in a step that began at a place."""
         places = self.places[self._done : bisect_left(self.places, step.end)]
         if places:
             flags = step.flags
@@ -159,14 +159,14 @@ class _Share:
             self.apply([step.txids[place - start] for place in places], flags, step.timestamp)
 
     def apply(self, txids: Sequence[int], flags: Field, timestamp: int) -> None:
-        """Apply the next ones; whatever is wrong with that, others must not pay for it."""
+        """Apply the next messages; an error must not affect other topics."""
         start, end = self._done, self._done + len(txids)
         self._done = end
         positions, drafts = self._positions[start:end], self.drafts.part(start, end)
         appended = AppendedRun(end - start, txids, timestamp, None, flags)
         try:
             self.failed += self.topic.apply(self.entries, positions, drafts, appended)
-        except Exception as error:  # whatever it is, see above
+        except Exception as error:  # of any kind, see above
             self.failed.append((positions[-1], error))
 
 
@@ -175,12 +175,12 @@ class Interleaved:
 
     Args:
         run: the messages, as many as can be recorded in one step.
-        topics: where they go, by the numbers of their names.
-        source: the hash of the instance that they come from.
+        topics: their topics, by the numbers of their names.
+        source: the hash of the instance that sent them.
 
     Raises:
-        OneByOneError: something is the matter with one of them; nothing has happened.
-        StoreError: there is no room for all records; nothing has happened.
+        OneByOneError: one of them has a problem; nothing has changed.
+        StoreError: there is no room for all records; nothing has changed.
     """
 
     def __init__(self, run: Columns, topics: Mapping[int, Participant], source: int) -> None:
@@ -212,7 +212,7 @@ class Interleaved:
         _make_room(tables)
         self._tables: Final = list(tables)
         self._content: Final = self._with_own_keys(run.content(source))
-        # Room for records has been made in the order in which they are put.
+        # Room was reserved in this order, so tables with several shares must apply in it.
         of_one_table = {share for shares in tables.values() if len(shares) > 1 for share in shares}
         self._in_order: Final = {
             number: share
@@ -221,7 +221,7 @@ class Interleaved:
         }
 
     def _by_table(self) -> dict[RecordTable, list[_Share]]:
-        """The tables that messages become records of, each with the shares."""
+        """Return the tables that store the messages, each with the shares."""
         tables: dict[RecordTable, list[_Share]] = {}
         for share in self._shares:
             if (table := share.topic.table) is not None:
@@ -229,7 +229,7 @@ class Interleaved:
         return tables
 
     def _with_own_keys(self, content: Content) -> Content:
-        """What is recorded, with the SOW keys that the messages have here."""
+        """Return the content to record, with the SOW keys that the messages have here."""
         keys: list[int] = []
         for share in self._shares:
             if own := share.drafts.sow_keys:
@@ -240,11 +240,11 @@ class Interleaved:
 
     @property
     def failures(self) -> Iterator[tuple[Entries, Sequence[Failure]]]:
-        """What could not be applied of each topic."""
+        """The messages of each topic that could not be applied."""
         return ((share.entries, share.failed) for share in self._shares if share.failed)
 
     def record(self, journal: Journal) -> Recorded:
-        """Record, apply and tell of as many as the journal takes."""
+        """Record, apply and announce as many messages as the journal accepts."""
         place = first = last = 0
         with ExitStack() as stack:
             for table in self._tables:
@@ -262,7 +262,7 @@ class Interleaved:
         return Recorded(place, first, last)
 
     def _apply(self, start: int, step: AppendedRun) -> None:
-        """Apply what has been recorded in one step, which began at a place."""
+        """Apply the messages recorded in one step that began at a place."""
         in_order = {*self._in_order.values()}
         for share in self._shares:
             if share not in in_order:
@@ -279,7 +279,7 @@ class Interleaved:
 
 
 def _make_room(tables: Mapping[RecordTable, Sequence[_Share]]) -> None:
-    """Make sure that all records can be put, in the order in which they will be.
+    """Reserve room for all records, in the order in which they are put.
 
     Raises:
         StoreError: there is no room.

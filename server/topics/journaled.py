@@ -1,7 +1,7 @@
-"""Topics in the transaction log: the journal is the truth.
+"""Topics in the transaction log: the journal is authoritative.
 
-Append precedes apply, apply precedes deliver. What is recorded is the message as subscribers get
-it: after preprocessing, enrichment and merging.
+Append precedes apply, apply precedes deliver. A message is recorded in the form that subscribers
+get: after preprocessing, enrichment and merging.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 _LEAST_RUN: Final = 8
-"""Messages from which on recording them together is worth its while."""
+"""The fewest messages for which recording them together pays."""
 
 
 class JournaledTopic(Topic):
@@ -52,7 +52,7 @@ class JournaledTopic(Topic):
     Args:
         message_type: the type that it is scoped to.
         name: its name.
-        functions: what filters may call.
+        functions: the functions that filters may call.
         journal: records its messages.
     """
 
@@ -66,7 +66,7 @@ class JournaledTopic(Topic):
     ) -> None:
         super().__init__(message_type, name, functions)
         self._journal = journal
-        self._one_by_one: set[Subscription] = set()  # those that no run may be handed on to
+        self._one_by_one: set[Subscription] = set()  # subscriptions that cannot take a run
 
     def _attach(self, subscription: Subscription) -> None:
         """See `Audience.attach`."""
@@ -91,7 +91,7 @@ class JournaledTopic(Topic):
         return self._publish_one_by_one(bodies, envelope)
 
     def _needs_bookmarks(self, subscription: Subscription) -> bool:
-        """Whether somebody wants each message of a run with a bookmark of its own."""
+        """Return whether a subscription needs each message of a run with its own bookmark."""
         return (
             subscription.presentation.bookmark
             or subscription.sink is not None
@@ -139,37 +139,37 @@ class JournaledTopic(Topic):
     def published_twice(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
-        """Tell queues of messages that were published at another instance, too."""
+        """Notify queues of messages that were published at another instance, too."""
         self._journal.published_twice(marks, publishers)
 
     @property
     def takes_marks(self) -> bool:
-        """See `Topic.takes_marks`; queues are told of them one by one."""
+        """See `Topic.takes_marks`; queues need messages with marks one by one."""
         return not self._journal.has_feeds
 
     @property
     def is_heard(self) -> bool:
-        """Whether anybody is told of what is published here."""
+        """True if messages published here have any recipient."""
         return bool(self._subscriptions) or self._journal.has_feeds
 
     @property
     def table(self) -> None:
-        """There are no records."""
+        """None: there are no records."""
         return
 
     def handles(self, origin: Origin) -> tuple[TopicHandle, OriginHandle]:
-        """What the journal wants to be given for messages of other instances."""
+        """Return the handles that the journal needs for messages of other instances."""
         return self._journal.handles(origin)
 
     def take_in(self, arrivals: Arrivals) -> None:
-        """Record some of what has come from another instance as it is, and deliver it."""
+        """Record some received entries of another instance unchanged, and deliver them."""
         start = arrivals.position
         run = self._journal.append_copies(arrivals, arrivals.content())
         if arrivals.kind in MESSAGES and self._subscriptions and run.txids:
             self._deliver(arrivals, start, start + run.end, run.timestamp)
 
     def draft(self, entries: Entries, positions: Sequence[int]) -> Drafts:  # noqa: ARG002 - the same for all
-        """Nothing has to be worked out for messages of another instance."""
+        """Return no drafts: messages of another instance need none here."""
         return NO_DRAFTS
 
     def apply(
@@ -179,7 +179,7 @@ class JournaledTopic(Topic):
         drafts: Drafts,  # noqa: ARG002 - there are no records
         appended: AppendedRun,
     ) -> Sequence[Failure]:
-        """Deliver messages of another instance, in a row, which have been recorded."""
+        """Deliver recorded, consecutive messages of another instance."""
         start = positions[0]
         if self._journal.has_feeds:
             self._journal.feed(entries, start, appended, picked(entries.run.sow_keys, positions))
@@ -188,7 +188,7 @@ class JournaledTopic(Topic):
         return ()
 
     def applied(self) -> None:
-        """Nothing has to be noted."""
+        """Do nothing: without records there is nothing to note."""
 
     def _deliver(self, entries: Entries, start: int, end: int, timestamp: int) -> None:
         """Deliver messages of another instance, which have been recorded."""
@@ -211,8 +211,8 @@ class JournaledStoredTopic(StoredTopic):
     Args:
         sow: the records.
         name: the topic's name.
-        functions: what filters may call.
-        stores: is told of every change.
+        functions: the functions that filters may call.
+        stores: is notified of every change.
         journal: records its messages.
     """
 
@@ -233,7 +233,7 @@ class JournaledStoredTopic(StoredTopic):
         self._receiving = Receiving(sow, name, journal, self)
 
     def _is_plain(self, bodies: Sequence[bytes], envelope: Envelope) -> bool:
-        """See `StoredTopic`; and there are several, which are new."""
+        """See `StoredTopic`; in addition, there must be several messages, all new."""
         return (
             len(bodies) > 1
             and super()._is_plain(bodies, envelope)
@@ -246,7 +246,7 @@ class JournaledStoredTopic(StoredTopic):
         try:
             sow.table.make_room_for_run(self.name, bodies, envelope.correlation_ids)
         except StoreError:
-            return self._publish_one_by_one(bodies, envelope)  # some of them may find room
+            return self._publish_one_by_one(bodies, envelope)  # there may be room for some of them
         rejections: list[Rejection] = []
         with sow.table.store.undisturbed():
             self._keep(bodies, envelope, rejections)
@@ -256,7 +256,7 @@ class JournaledStoredTopic(StoredTopic):
     def _keep(
         self, bodies: Sequence[bytes], envelope: Envelope, rejections: list[Rejection]
     ) -> None:
-        """Append, apply and announce a run, as many messages at a time as get one moment."""
+        """Append, apply and announce a run, in batches of messages with the same timestamp."""
         sow, journal = self._sow, self._journal
         keys, lifetimes = sow.key_numbers(bodies, self.name), self._expire(envelope, 0)
         entries = as_recorded(bodies, envelope, made_of(lifetimes, _in_seconds))
@@ -286,7 +286,7 @@ class JournaledStoredTopic(StoredTopic):
             start = end
 
     def _apply(self, record: Record, txid: int, moment: int, bookmark: str) -> Change:
-        """Store a draft as what was recorded: a message and its record have one time."""
+        """Store a draft as it was recorded: a message and its record have the same timestamp."""
         key, body, topic, timestamp, expires, _, correlation_id, _, _ = record
         if expires:
             expires += moment - timestamp
@@ -307,7 +307,7 @@ class JournaledStoredTopic(StoredTopic):
             correlation_id=envelope.correlation_id or "",
             context=envelope.context(self.name, body) if sow.asks_for_context else None,
         )
-        sow.table.make_room((record,))  # what the log says must not fail to come true
+        sow.table.make_room((record,))  # applying must not fail once the message is in the log
         txid, moment = self._journal.append(
             envelope,
             record.body,
@@ -324,17 +324,17 @@ class JournaledStoredTopic(StoredTopic):
         return super()._reject(position, error, envelope)
 
     def publish_again(self, record: Record, publisher: Client, now: float) -> None:
-        """Record, store and announce a record once more as it is.
+        """Record, store and announce a record once more, unchanged.
 
         Args:
             record: the record.
-            publisher: who does so.
+            publisher: the publisher to record it for.
             now: the time, in seconds since 1970.
 
         Raises:
             StoreError: it cannot be stored.
             JournalUnavailable: it cannot be recorded.
-            EntryTooLarge: there is no journal that it fits in.
+            EntryTooLarge: it does not fit in any journal.
         """
         draft = record._replace(timestamp=to_nanoseconds(now))
         envelope = Envelope(publisher, now, record.correlation_id or None)
@@ -349,18 +349,18 @@ class JournaledStoredTopic(StoredTopic):
 
     @property
     def takes_marks(self) -> bool:
-        """See `TopicWithRecords.takes_marks`; queues are told of them one by one."""
+        """See `TopicWithRecords.takes_marks`; queues need messages with marks one by one."""
         return super().takes_marks and not self._journal.has_feeds
 
     def published_twice(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
-        """Tell queues of messages that were published at another instance, too."""
+        """Notify queues of messages that were published at another instance, too."""
         self._journal.published_twice(marks, publishers)
 
     @property
     def is_heard(self) -> bool:
-        """Whether anybody is told of what is published here."""
+        """True if messages published here have any recipient."""
         return self.has_subscriptions or self.has_followers or self._journal.has_feeds
 
     @property
@@ -369,21 +369,21 @@ class JournaledStoredTopic(StoredTopic):
         return self._sow.table
 
     def handles(self, origin: Origin) -> tuple[TopicHandle, OriginHandle]:
-        """What the journal wants to be given for messages of other instances."""
+        """Return the handles that the journal needs for messages of other instances."""
         return self._journal.handles(origin)
 
     def take_in(self, arrivals: Arrivals) -> None:
-        """Record some of what has come from another instance, apply and announce it."""
+        """Record, apply and announce some received entries of another instance."""
         try:
             self._receiving.take_in(arrivals)
         finally:
             self._stores.touched(self._sow)
 
     def draft(self, entries: Entries, positions: Sequence[int]) -> Drafts:
-        """Work out what messages of another instance come to.
+        """Draft the records of messages of another instance.
 
         Raises:
-            OneByOneError: they cannot be taken in all at once.
+            OneByOneError: they cannot be recorded all at once.
         """
         return self._receiving.draft(entries, positions)
 
@@ -394,13 +394,14 @@ class JournaledStoredTopic(StoredTopic):
         return self._receiving.apply(entries, positions, drafts, appended)
 
     def applied(self) -> None:
-        """Take note that there have been changes."""
+        """Note that records have changed."""
         self._stores.touched(self._sow)
 
     def _place_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
-        """Record a deletion; its txid is its place in the instance's order of changes.
+        """Record a deletion; its txid is its number in the instance's order of changes.
 
-        Since the command was found to be a new one, it may have come from another instance.
+        The command may have arrived from another instance since it was found to be new, so this
+        checks for a duplicate again.
         """
         self._journal.refuse_duplicate(envelope)
         self._sow.table.make_room_to_remove(records)
@@ -417,5 +418,5 @@ def _rejection(position: int, problem: Exception) -> Rejection:
 
 
 def _in_seconds(lifetime: int) -> int:
-    """How long a record lives, as entries say it: nanoseconds as full seconds."""
+    """Return a record's lifetime as entries store it: nanoseconds as seconds, rounded up."""
     return -(-lifetime // NANOSECONDS)

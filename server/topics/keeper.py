@@ -1,4 +1,4 @@
-"""What all topics with records have in common, whether clients or other topics fill them."""
+"""The interfaces of all topics with records, filled by clients or by other topics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Keeper(Protocol):
 
     @property
     def is_container(self) -> bool:
-        """Whether it has the records of many logical topics."""
+        """True if it has the records of many logical topics."""
 
     @property
     def key_fields(self) -> Sequence[Path]:
@@ -37,30 +37,30 @@ class Keeper(Protocol):
         """Its records."""
 
     def keeps(self, name: str) -> bool:
-        """Whether it has the records of a topic."""
+        """Return whether it has the records of a topic."""
 
     def query(self, spec: QuerySpec, now: int) -> OpenQuery:
         """Begin a query of the state at this moment.
 
         Args:
-            spec: what is asked.
+            spec: the query.
             now: the time in nanoseconds since 1970.
         """
 
 
 class Follower(Protocol):
-    """A topic that is made from the records of another one."""
+    """A topic that is derived from the records of another one."""
 
     def take(self, change: Change, envelope: Envelope, reason: str) -> None:
-        """Take note of a change there. See `RecordAudience.announce`."""
+        """Take a change there. See `RecordAudience.announce`."""
 
 
 class DerivedKeeper(Keeper, Protocol):
-    """A topic that has records, made from those of other ones."""
+    """A topic with records that are derived from those of other topics."""
 
     @property
     def inputs(self) -> Sequence[tuple[Keeper, Follower]]:
-        """What it is made from, each with what takes note of the changes there."""
+        """Its sources, each with the receiver of the changes there."""
 
     def begin(self) -> None:
-        """Make its records from those that there are, telling nobody. Called once, at the start."""
+        """Create its records from existing ones, unannounced. Called once, at the start."""

@@ -1,14 +1,14 @@
-"""Which of many regular expressions match a topic's name, at a cost that follows those that may.
+"""Matches regular expressions to a topic's name, at a cost that grows with candidates only.
 
-A new topic is matched inside the command of whoever is the first to use it, who should not pay for
-all that others have subscribed to. So equal expressions are decided once. And most contain a text
-that all names which they match contain, too, as `orders/` in `^orders/.*\\.eu$`: such an expression
-is tried for names only that have three characters of this text, those that the fewest others are
-found by. Expressions without such a text are tried for every name; there is a limit to how many a
-connection may have (`MOST_PATTERNS`).
+A new topic is matched within the command of its first user, which should not pay for all
+subscriptions of other clients. So equal expressions are decided once. And most expressions contain
+a text that every matching name contains, too, as `orders/` in `^orders/.*\\.eu$`. Such an
+expression is tried only for names that contain three characters of this text, those that the fewest
+other expressions are found by. Expressions without such a text are tried for every name; there is a
+limit on them per connection (`MOST_PATTERNS`).
 
-What takes many steps is limited for each name, and for each connection whose expressions it are:
-see server/expressions/effort.py.
+Expensive matching is limited for each name, and for each connection with the expressions: see
+server/expressions/effort.py.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from server.subscriptions.subscription import Subscription
 
 _GRAM: Final = 3
-"""How many characters an expression is found by."""
+"""Number of characters that an expression is found by."""
 
 _LOOKED_AT: Final = 64
-"""From how many characters of a text these are chosen."""
+"""Length of the part of a text that these are chosen from."""
 
 
 @dataclass(slots=True, eq=False)
 class _Pattern:
-    """An expression, with those who have it.
+    """An expression, with its subscriptions.
 
     Attributes:
         selector: the expression.
-        gram: what it is found by; empty if it has to be tried for every name.
-        users: who subscribed to it, with their places among all.
+        gram: the characters that it is found by; empty if it has to be tried for every name.
+        users: its subscriptions, with their places among all.
     """
 
     selector: TopicSelector
@@ -48,11 +48,11 @@ class _Pattern:
 
 
 class NamePatterns:
-    """The subscriptions to regular expressions."""
+    """The subscriptions to regular expressions, by expression."""
 
     def __init__(self) -> None:
         self._patterns: dict[str, _Pattern] = {}
-        self._by_gram: dict[str, dict[str, _Pattern]] = {}  # the empty one has all without a text
+        self._by_gram: dict[str, dict[str, _Pattern]] = {}  # "": expressions without a text
         self._added = 0
 
     def add(self, subscription: Subscription) -> None:
@@ -67,7 +67,7 @@ class NamePatterns:
         pattern.users[subscription] = self._added
 
     def remove(self, subscription: Subscription) -> None:
-        """Match it no more, if it is here."""
+        """Stop matching a subscription's expression, if it is here."""
         text = subscription.selector.text
         pattern = self._patterns.get(text)
         if pattern is None or pattern.users.pop(subscription, None) is None or pattern.users:
@@ -79,9 +79,9 @@ class NamePatterns:
             del self._by_gram[pattern.gram]
 
     def subscriptions_for(self, name: str) -> list[Subscription]:
-        """The subscriptions that are for a topic, as far as its name goes, in order.
+        """Return the subscriptions with expressions that match a topic's name, in order.
 
-        Those end for which that takes too many steps to tell.
+        Subscriptions with expressions that take too many steps to match are ended.
         """
         places: dict[Subscription, int] = {}
         efforts = defaultdict[int, Allowance](Allowance)  # by number of the session
@@ -99,7 +99,7 @@ class NamePatterns:
         return min(crowds, key=crowds.__getitem__, default="")
 
     def candidates(self, name: str) -> Iterator[_Pattern]:
-        """The expressions that have to be tried for a name, each once."""
+        """Yield the expressions that have to be tried for a name, each once."""
         yield from self._by_gram.get("", {}).values()
         if self._by_gram:
             for size in range(1, _GRAM + 1):
@@ -115,7 +115,7 @@ def _grams(needle: str) -> Iterator[str]:
 
 
 def _who_has_effort_left(pattern: _Pattern, efforts: dict[int, Allowance]) -> Subscription:
-    """One of those who have an expression, of whose connection many steps may still be asked."""
+    """Return a subscription to an expression, preferably of a connection with steps left."""
     first = next(iter(pattern.users))
     left = (one for one in pattern.users if efforts[one.subscriber.number].left)
     return next(left, first)

@@ -1,9 +1,9 @@
-"""What replication has to know of what is recorded because of this instance's own clients.
+"""The register of entries recorded for this instance's own clients, for replication.
 
 Publishes of clients are checked against the highest number of their publisher, and nothing else. So
-what they leave out is told to `Known`: it may still come from another instance. And what is
-recorded is told to `Recent`, so that a message of the same name that says something else is seen.
-Without replication there are no notes, and nobody does anything for them.
+the numbers that they skip are passed to `Known`: these may still come from another instance. And
+recorded entries are passed to `Recent`, to detect a message with the same name but other content.
+Without replication there are no notes, and they cost nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Notes:
-    """Takes note of what has just been recorded.
+    """Registers entries that have just been recorded.
 
     Args:
-        known: what this instance has of each publisher.
-        recent: what it recorded last.
-        unsettled: up to which of their numbers publishers' messages are settled.
-        settled: tells the txid up to which everything is.
-        identity: makes the identity of a publisher that gives no numbers from its client hash.
+        known: the messages of each publisher that this instance has.
+        recent: the entries that it recorded last.
+        unsettled: the number up to which each publisher's messages are settled.
+        settled: returns the txid up to which everything is settled.
+        identity: returns the identity of a publisher without numbers, from its client hash.
 
     Attributes:
         unsettled: see above.
@@ -48,7 +48,7 @@ class Notes:
         self._identity: Final = identity
 
     def lacks(self, client: int, sequence: int) -> bool:
-        """Whether a message may still come that is not above its publisher's highest number."""
+        """Return whether a number not above its publisher's highest may still arrive."""
         return bool(self._known.gaps(client)) and bool(self._known.unknown(client, (sequence,)))
 
     def take(
@@ -61,15 +61,15 @@ class Notes:
         topic: Topic,
         origin: Origin,
     ) -> None:
-        """Messages of one client, or other events that it has caused, have been recorded.
+        """Register recorded messages of one client, or other events that it has caused.
 
         Args:
             client: its hash.
             before: the highest number that it had given before.
             sequences: its numbers for them; empty if it gives none.
-            checksums: of what was recorded, with extras.
-            txids: their numbers in the log, which follow on one another.
-            topic: where they were published.
+            checksums: checksums of the recorded data, with extras.
+            txids: their txids, which are consecutive.
+            topic: the topic that they were published to.
             origin: their user.
         """
         if sequences:
@@ -88,7 +88,7 @@ class Notes:
         topic: Topic,
         origin: Origin,
     ) -> None:
-        """The same for a single message, whose number is 0 if its client gives none."""
+        """Register a single message, whose number is 0 if its client gives none. See `take`."""
         identity = client
         if sequence:
             self.take_numbers(client, before, (sequence,), txid)
@@ -97,7 +97,7 @@ class Notes:
         self._recent.note_one(identity, sequence, crc32c(data), txid, topic, origin)
 
     def take_numbers(self, client: int, before: int, sequences: Sequence[int], txid: int) -> None:
-        """A client has used numbers, which ascend, up to that of an entry. See `take`."""
+        """Register a client's numbers, which ascend, up to that of an entry. See `take`."""
         self.unsettled.note(client, before, sequences[-1], txid, self._settled())
         if sequences[-1] - before != len(sequences):
             self._known.noted(client, before, sequences)

@@ -1,14 +1,14 @@
-"""Takes in what other instances have recorded of a topic with records.
+"""Records, applies and announces other instances' entries for a topic with records.
 
-It is recorded as it is, but for SOW keys: where queries find records by the fields that keys are
-made from, this topic's own `Key` decides. Nothing is preprocessed, enriched or merged again, and a
-message lives as long as it says.
+Entries are recorded unchanged except for SOW keys: where queries find records by the fields that
+keys are made from, this topic's own `Key` decides. Nothing is preprocessed, enriched or merged
+again, and a message keeps its lifetime.
 
-A message that comes late, behind later ones of its publisher, does not undo these: it is recorded,
-and the record stays as it is.
+A message that arrives late, behind later ones of its publisher, does not undo these: it is
+recorded, and the record stays unchanged.
 
-Records whose keys are numbers are put in runs, as those of messages that are published here: that
-is most of what comes.
+Records with numeric keys are put in runs, like those of messages published here. That covers most
+entries.
 
 Source: AMPS User Guide, Replicating Messages Between Instances; Message Enrichment; Replication and
 Expiration.
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
 
 
 class Records(Protocol):
-    """Puts records, and tells of changes; see `StoredTopic`."""
+    """Puts records, and announces changes; see `StoredTopic`."""
 
     def apply_run(self, run: RecordRun, envelope: Envelope) -> Sequence[tuple[int, StoreError]]:
-        """Put the records of a run; returns the places of those that cannot be stored."""
+        """Put the records of a run; return the places of those that cannot be stored."""
 
     def apply_each(
         self, records: Iterable[Record], envelope: Envelope
@@ -57,17 +57,17 @@ class Records(Protocol):
         """Put records one by one."""
 
     def announce(self, change: Change, envelope: Envelope, reason: str) -> None:
-        """Tell of a change."""
+        """Announce a change."""
 
 
 class Receiving:
-    """Records, applies and announces what has come for one topic.
+    """Records, applies and announces received entries for one topic.
 
     Args:
         sow: the records.
         name: the topic's name.
         journal: records its messages.
-        records: puts records, and tells of changes.
+        records: puts records, and announces changes.
     """
 
     __slots__ = ("_journal", "_name", "_own_keys", "_records", "_sow")
@@ -80,7 +80,7 @@ class Receiving:
         self._own_keys: Final = bool(sow.table.options.key_fields)
 
     def take_in(self, arrivals: Arrivals) -> None:
-        """Take in some of what has come, from the front."""
+        """Record and apply some of the received entries, from the front."""
         if arrivals.kind in MESSAGES:
             self._take_in_messages(arrivals)
         elif arrivals.kind is Kind.SOW_DELETE:
@@ -89,10 +89,10 @@ class Receiving:
             self._journal.append_copies(arrivals, arrivals.content())
 
     def draft(self, entries: Entries, positions: Sequence[int]) -> Drafts:
-        """What messages come to, which are recorded together with those of other topics.
+        """Return drafts of messages that are recorded together with those of other topics.
 
         Raises:
-            OneByOneError: not all of them can be taken in at once.
+            OneByOneError: not all of them can be recorded at once.
         """
         drafts, problem = self._drafts_of(entries, positions)
         if problem is not None:
@@ -136,9 +136,9 @@ class Receiving:
                 arrivals.unapplied += self._apply(arrivals, positions[:count], drafts, appended)
 
     def _next_of(self, arrivals: Arrivals) -> range:
-        """The positions of the next messages that may be recorded in one step.
+        """Return the positions of the next messages that may be recorded in one step.
 
-        One that does not keep the key which its publisher gave is alone: it gets other extras.
+        A message that loses the key which its publisher gave is alone: its extras change.
         """
         start = arrivals.position
         end = min(start + AT_ONCE, len(arrivals.bodies))
@@ -151,7 +151,7 @@ class Receiving:
     def _drafts_of(
         self, entries: Entries, positions: Sequence[int]
     ) -> tuple[Drafts, Exception | None]:
-        """What messages come to, as many as can be recorded in one step, and why not the next."""
+        """Return drafts of as many messages as one step can record, and the next one's problem."""
         run, bodies = entries.run, [entries.bodies[position] for position in positions]
         numbers = self._numbers_of(bodies, picked(run.sow_keys, positions))
         if not numbers:
@@ -172,11 +172,11 @@ class Receiving:
         return Drafts(drafts, sow_keys=numbers if self._own_keys else ()), None
 
     def _numbers_of(self, bodies: Sequence[bytes], recorded: Sequence[int]) -> Sequence[int]:
-        """The SOW keys of messages as numbers; empty if they have to be looked at one by one.
+        """Return SOW keys as numbers; empty if messages have to be examined one by one.
 
         Args:
             bodies: the messages.
-            recorded: the keys that they came with, 0 for none that is a number.
+            recorded: the keys that they came with, 0 for a key that is no number.
         """
         if self._own_keys:
             return self._sow.key_numbers(bodies, self._name)
@@ -185,7 +185,7 @@ class Receiving:
     def _records_of(
         self, entries: Entries, positions: Sequence[int]
     ) -> tuple[list[Record], Exception | None]:
-        """The same as records, whatever their keys are."""
+        """Do the same as `_drafts_of`, for any keys: return records, not a run."""
         bodies, sow, name = entries.bodies, self._sow, self._name
         key_of = sow.key_source(name).key
         lifetimes = picked(entries.run.expirations, positions)
@@ -205,7 +205,7 @@ class Receiving:
         return drafts, None
 
     def _with_room(self, drafts: Drafts, arrivals: Arrivals) -> Drafts:
-        """The first of some records, as many as there is room for: what is recorded comes true."""
+        """Return the first drafts that there is room for: a recorded message must not fail."""
         while drafts.size:
             try:
                 drafts.make_room(self._sow.table)
@@ -218,9 +218,10 @@ class Receiving:
         return drafts
 
     def _content_of(self, arrivals: Arrivals, drafts: Drafts) -> Content:
-        """The next messages as they are recorded, with the SOW keys that they have here.
+        """Return the next messages as they are recorded, with the SOW keys that they have here.
 
-        Those end where one needs other extras than those that it came with, which is alone then.
+        They end before a message that needs other extras than it came with. Such a message is
+        returned alone.
         """
         run = drafts.run
         if run is None:
@@ -234,7 +235,7 @@ class Receiving:
         return content if content.sow_keys == keys else content._replace(sow_keys=keys)
 
     def _numbers_with_extras(self, arrivals: Arrivals, records: Sequence[Record]) -> list[int]:
-        """The SOW keys as numbers of the first records whose messages keep their extras."""
+        """Return the numeric SOW keys of the first records with messages that keep their extras."""
         numbers: list[int] = []
         for place, record in enumerate(records, arrivals.position):
             number, text = split_key(record.key)
@@ -250,7 +251,7 @@ class Receiving:
         drafts: Drafts,
         appended: AppendedRun,
     ) -> list[Failure]:
-        """Apply and announce messages that have been recorded; returns what has gone wrong."""
+        """Apply and announce recorded messages; return the failures."""
         envelope = entries.common_envelope(positions[0], appended.timestamp)
         moment = appended.timestamp * NANOSECONDS_IN_MICROSECOND
         failed: list[Failure] = []
@@ -278,9 +279,9 @@ class Receiving:
         return failed
 
     def _standing(self, run: RecordRun, flags: Field) -> Iterator[tuple[int, int]]:
-        """The first and the end of records in a row that are put.
+        """Yield the start and end of each row of records to put.
 
-        Late ones are asked about one by one: what has been put before them counts.
+        Late records are checked one by one: records put before them count.
         """
         if flags == 0:
             yield 0, len(run.bodies)
@@ -297,11 +298,11 @@ class Receiving:
             start = end
 
     def _is_superseded(self, key: str, client: int, sequence: int) -> bool:
-        """Whether a record is of a later message of the same publisher already.
+        """Return whether a record is already of a later message of the same publisher.
 
         Args:
             key: the record's SOW key.
-            client: what stands for the publisher in bookmarks.
+            client: the publisher's identity in bookmarks.
             sequence: the number of its message.
         """
         table = self._sow.table

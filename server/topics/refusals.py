@@ -1,8 +1,8 @@
-"""Numbered commands that were refused: their publishers must not take them for carried out.
+"""Numbered commands that were refused: their publishers must not assume that they were executed.
 
-Whoever refuses one says so here (`refused`). Before anything behind it is recorded, the log is told
-(`before`); what a publisher has to be told again at its logon is `untold`, and `heard` when it goes
-on after that. See `server.journal.missing`.
+The code that refuses a command reports it here (`refused`). Before a later number is recorded, the
+log gets a note (`before`). At its logon, a publisher has to be told of `untold` numbers again;
+`heard` records that it has continued after that. See `server.journal.missing`.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from server.topics.notes import Notes
 
 NOTES: Final[Topic] = NO_TOPIC
-"""The topic of the entries that say so: none."""
+"""The topic of the entries for such notes: none."""
 
 
 class RefusedBeforeError(Exception):
-    """A command was refused when it came first, and others behind it have been carried out."""
+    """A command was refused when it came first, and later ones have been executed."""
 
 
 class Refusals:
-    """What has been refused, and what else publishers have to be told of.
+    """The refused numbers, and other missing ones, that publishers have to be told of.
 
     Args:
         journal: the log.
-        notes: tells who takes note of what is recorded, for replication; None if nobody does.
+        notes: returns the register of recorded entries for replication; None without replication.
     """
 
     def __init__(self, journal: Journal, notes: Callable[[], Notes | None]) -> None:
@@ -43,40 +43,40 @@ class Refusals:
 
     @property
     def is_any(self) -> bool:
-        """Whether there is anything to be kept in mind of what is recorded."""
+        """True if recorded numbers have to be compared with refused or missing ones."""
         return bool(self._missing.refused or self._missing.missing)
 
     def begin(self, client: int) -> None:
-        """A connection of a publisher begins, or has ended. See `Missing.begin`."""
+        """Note that a connection of a publisher begins, or has ended. See `Missing.begin`."""
         self._missing.begin(client)
 
     def refused(self, client: int, sequence: int) -> None:
-        """A command has been refused.
+        """Note that a command has been refused.
 
         Args:
             client: the hash of its sender's name.
-            sequence: its number; of one that is not above all of its sender's, it is not known
-                whether it was carried out before.
+            sequence: its number; if the number is not above all of its sender's, the command may
+                have been executed before, so nothing is noted.
         """
         if sequence > self._journal.last_sequence(client):
             self._missing.refuse(client, sequence)
 
     def failed(self, client: int, sequence: int) -> None:
-        """A command that is not in the log has failed; others behind it may be there."""
+        """Note that a command that is not in the log has failed; later ones may be in the log."""
         self._missing.refuse(client, sequence)
         if sequence <= self._journal.last_sequence(client):
             with suppress(JournalUnavailable):
                 self.before(client, sequence + 1)
 
     def before(self, client: int, sequence: int) -> None:
-        """A number of a publisher is about to be recorded.
+        """Record the refused numbers below a publisher's number that is about to be recorded.
 
         Args:
             client: the publisher's hash.
             sequence: the highest of the numbers.
 
         Raises:
-            JournalUnavailable: it must not, or the log cannot be told what it has to be told.
+            JournalUnavailable: the number must not be recorded, or the note cannot be.
         """
         if client not in self._missing.refused:
             return
@@ -90,38 +90,38 @@ class Refusals:
             self._record(client, Note(missing=list(missing)))
 
     def came(self, client: int, sequences: Sequence[int]) -> None:
-        """Numbers of a publisher have been recorded."""
+        """Note that numbers of a publisher have been recorded."""
         if client in self._missing.missing or client in self._missing.refused:
             for sequence in sequences:
                 self._missing.came(client, sequence, sequence)
 
     def take(self, client: int, note: Note) -> None:
-        """Another instance has said something, which has been recorded."""
+        """Apply another instance's note, which has been recorded."""
         self._missing.take(client, note, is_own=False)
 
     def are_here(self, client: int, sequences: Pairs) -> None:
-        """Numbers are in this log that another instance lacks."""
-        with suppress(JournalUnavailable):  # then the publisher is told without need
+        """Record a note of numbers that are in this log and that another instance lacks."""
+        with suppress(JournalUnavailable):  # then the publisher is told unnecessarily
             self._record(client, Note(here=list(sequences)))
 
     def lacks(self, client: int, sequence: int) -> bool:
-        """Whether a number is known not to be in the log, though higher ones may be."""
+        """Return whether a number is known to be missing in the log, though it has higher ones."""
         return self._missing.lacks(client, sequence)
 
     def untold(self, client: int, sequence: int) -> Pairs:
-        """What a publisher has to be told of before it is told that all is well up to a number."""
+        """Return missing numbers to report to a publisher before a number is confirmed to it."""
         return self._missing.upto(client, sequence)
 
     def heard(self, client: int, told: Pairs) -> None:
-        """A publisher has been told of something, and has gone on."""
-        with suppress(JournalUnavailable):  # then it is told again another time
+        """Record that a publisher has been told of missing numbers, and has continued."""
+        with suppress(JournalUnavailable):  # then it is told again later
             self._record(client, Note(heard=list(told)))
 
     def lost(self, client: int, missing: Pairs) -> None:
-        """Numbers of a publisher will not come, though what is behind them does.
+        """Record that numbers of a publisher will not arrive, though later ones do.
 
         Raises:
-            JournalUnavailable: the log cannot be told so.
+            JournalUnavailable: the note cannot be recorded.
         """
         self._record(client, Note(missing=list(missing)))
 

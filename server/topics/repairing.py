@@ -1,8 +1,8 @@
-"""Publishes a record once more as it is, where two instances show different ones.
+"""Repair: publishes a record once more, unchanged, where two instances have different ones.
 
-It is recorded, announced and replicated like any other publish; nothing is preprocessed, enriched
-or merged, for that has been done. Its publisher is the server itself, under a name of its own, by
-which repairs can be told from what clients have published.
+It is recorded, announced and replicated like any other publish, but not preprocessed, enriched or
+merged: that has been done. Its publisher is the server itself, under a name of its own, which
+distinguishes repairs from publishes of clients.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from server.topics.table import TopicTable
 
 REPAIR_NAME: Final = "amperage-repair"
-"""The client name of what repairs publish."""
+"""The client name of repairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Repair:
-    """Who publishes; see `server.subscriptions.client.Client`."""
+    """The publisher of repairs; see `server.subscriptions.client.Client`."""
 
     number: int = -1
     client_name: str = REPAIR_NAME
@@ -42,7 +42,7 @@ class RepairPublisher:
 
     Args:
         topics: all topics.
-        clock: the time.
+        clock: the clock.
     """
 
     def __init__(self, topics: TopicTable, clock: Clock) -> None:
@@ -52,20 +52,20 @@ class RepairPublisher:
 
     @property
     def client_hash(self) -> int:
-        """The hash of the client name under which it does."""
+        """The hash of the client name that it publishes under."""
         return self._client.client_hash
 
     def publish_again(self, topic: SowTopic, identity: str) -> bool:
-        """Publish a record once more as it is; whether that was done.
+        """Publish a record once more, unchanged; return whether that was done.
 
-        Outboxes are to be flushed after that.
+        The caller has to flush outboxes after that.
 
         Args:
             topic: the topic with records.
-            identity: what tells the record from all others of the topic.
+            identity: the record's identity, unique in the topic.
 
         Raises:
-            StoreError: the record cannot be read, or not be stored.
+            StoreError: the record cannot be read or stored.
         """
         record = topic.table.get(identity)
         if record is None:

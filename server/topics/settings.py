@@ -1,4 +1,4 @@
-"""What of an instance's configuration topics and commands go by."""
+"""The part of an instance's configuration that topics and commands use."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """See above.
+    """Settings of an instance for topics and commands.
 
     Attributes:
         instance_name: the instance's name.
         message_types: the message types that clients may speak, by name.
         message_type_modules: the module of each of these types, by the type's name.
-        unified_fix_tags: the names of the types whose events have the FIX tags that all event
-            topics share.
-        functions: what expressions may call.
+        unified_fix_tags: the names of the types with events that have the FIX tags shared by all
+            event topics.
+        functions: the functions that expressions may call.
         regex_topics: whether topics with regular expression characters are expressions.
     """
 

@@ -31,10 +31,10 @@ class SowStats:
     """Publishes the number of records of every topic.
 
     Args:
-        topics: where subscribers are found.
-        types: what events are built in.
-        stores: the topics that are counted.
-        clock: tells when.
+        topics: finds subscribers.
+        types: the message types to build events in.
+        stores: the topics to count.
+        clock: the clock.
         flush: called after events have been published.
     """
 
@@ -52,7 +52,7 @@ class SowStats:
         self._flush = flush
 
     def start(self, interval: float) -> None:
-        """Publish from now on.
+        """Start publishing.
 
         Args:
             interval: seconds between two rounds.

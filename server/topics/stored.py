@@ -1,6 +1,6 @@
-"""A topic with records: what is published to it is stored, and what that changes is told.
+"""A topic with records: stores the messages published to it, and announces the changes.
 
-Of a `<Topic>` with a Pattern there is one of these for each name in use; they share the records.
+A `<Topic>` with a Pattern has one of these for each name in use; they share the records.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REASONS: Final[dict[type[Exception], str]] = {
     RefusedBeforeError: "not stored",
     DuplicateError: DUPLICATE,
 }
-"""What can be wrong with a single message -> the phrase for its publisher."""
+"""Errors that can affect a single message -> the phrase for its publisher."""
 
 
 class TopicWithRecords(RecordAudience):
@@ -48,17 +48,17 @@ class TopicWithRecords(RecordAudience):
     Args:
         keeper: the records.
         name: the topic's name.
-        functions: what filters may call.
-        stores: knows the topics that are made from this one.
+        functions: the functions that filters may call.
+        stores: knows the topics derived from this one.
     """
 
     __slots__ = ("_cascade", "_followers")
 
     keeps_messages = True
     takes_places = False
-    """Whether messages go on stable storage."""
+    """True if messages go to stable storage."""
     is_journaled = False
-    """Whether messages are in the transaction log."""
+    """True if messages are in the transaction log."""
 
     def __init__(self, keeper: Keeper, name: str, functions: Functions, stores: Stores) -> None:
         table = keeper.table
@@ -74,23 +74,26 @@ class TopicWithRecords(RecordAudience):
 
     @property
     def has_followers(self) -> bool:
-        """Whether other topics are made from this one."""
+        """True if other topics are derived from this one."""
         return bool(self._followers)
 
     @property
     def takes_marks(self) -> bool:
-        """Whether messages of a run may have correlation ids and lifetimes of their own."""
+        """True if messages of a run may have correlation ids and lifetimes of their own."""
         return False
 
     def announce(self, change: Change, envelope: Envelope, reason: str) -> None:
-        """Tell subscribers, and the topics that follow this one. See `RecordAudience.announce`."""
+        """Notify subscribers, and the topics that follow this one.
+
+        See `RecordAudience.announce`.
+        """
         super().announce(change, envelope, reason)
         if self._followers:
             self._cascade.tell(self._followers, change, envelope, reason)
 
 
 class DerivedTopic(TopicWithRecords):
-    """A topic whose records are made from those of another one; nobody can publish to it."""
+    """A topic whose records are derived from those of another one; clients cannot publish to it."""
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:  # noqa: ARG002 - see above
         """Refuse messages (AMPS User Guide, Conflated Topics; Understanding Views)."""
@@ -98,21 +101,21 @@ class DerivedTopic(TopicWithRecords):
         return [Rejection(position, "invalid topic", detail) for position in range(len(bodies))]
 
     def when_stored(self, then: Settled) -> None:
-        """Call back at once: there is nothing to be stored."""
+        """Call back at once: nothing has to be stored."""
         then(None)
 
 
 class StoredTopic(TopicWithRecords):
-    """A topic whose records are what is published to it.
+    """A topic that stores the messages published to it as records.
 
-    Messages that come together and are plain become records together (`record_run.py`). Who wants
-    to know what a record was before is told of one change after the other all the same.
+    Plain messages that arrive together become records together (`record_run.py`). Recipients that
+    need a record's previous state are still notified of one change after the other.
 
     Args:
         sow: the records.
         name: the topic's name.
-        functions: what filters may call.
-        stores: is told of every change.
+        functions: the functions that filters may call.
+        stores: is notified of every change.
     """
 
     __slots__ = ("_keeps_plainly", "_sow", "_stores")
@@ -129,11 +132,11 @@ class StoredTopic(TopicWithRecords):
         return self._keeps_plainly
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
-        """Store messages, and tell subscribers about the records that change.
+        """Store messages, and notify subscribers of the records that change.
 
         Args:
             bodies: the bodies of one or more messages, in order.
-            envelope: what they have in common.
+            envelope: the metadata that they share.
 
         Returns:
             The messages that could not be stored, each with the reason.
@@ -142,8 +145,8 @@ class StoredTopic(TopicWithRecords):
             return self._publish_run(bodies, envelope)
         return self._publish_one_by_one(bodies, envelope)
 
-    def _is_plain(self, bodies: Sequence[bytes], envelope: Envelope) -> bool:  # noqa: ARG002 - for topics that are recorded
-        """Whether messages are records as they are, and what comes together is a run."""
+    def _is_plain(self, bodies: Sequence[bytes], envelope: Envelope) -> bool:  # noqa: ARG002 - for recorded topics
+        """Return whether messages are stored unchanged, so that a batch is a run."""
         return self._keeps_plainly and not envelope.delta and not envelope.correlation_id
 
     def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
@@ -162,21 +165,21 @@ class StoredTopic(TopicWithRecords):
         return [self._reject(place, problem, envelope) for place, problem in problems]
 
     def _expire(self, envelope: Envelope, now: int) -> Field:
-        """When messages expire, in nanoseconds since 1970, or since another moment; 0 for never."""
+        """Return expiry times in nanoseconds since 1970, or since another moment; 0 for never."""
         sow, lifetimes = self._sow, envelope.lifetimes
         if not lifetimes:
             return sow.expires(envelope.expiration, now)
         return [sow.expires(lifetime, now) for lifetime in lifetimes]
 
     def apply_run(self, run: RecordRun, envelope: Envelope) -> Sequence[tuple[int, StoreError]]:
-        """Put the records of a run, and announce what that changes.
+        """Put the records of a run, and announce the changes.
 
         Args:
             run: the records.
-            envelope: where they come from.
+            envelope: their origin.
 
         Returns:
-            The places of those that cannot be stored, each with the reason.
+            The places of the records that cannot be stored, each with the reason.
         """
         if not self._sow.takes_runs or self._followers or self.asks_for_changes:
             return self.apply_each(map(run.record, range(len(run.bodies))), envelope)
@@ -195,11 +198,11 @@ class StoredTopic(TopicWithRecords):
     def apply_each(
         self, records: Iterable[Record], envelope: Envelope
     ) -> Sequence[tuple[int, StoreError]]:
-        """The same, one change after the other: for those who hear of changes, not of new states.
+        """Put records and announce them one by one, for recipients of changes, not of new states.
 
         Args:
             records: the records.
-            envelope: where they come from; it has the bookmark of one of them in the end.
+            envelope: their origin; it has the bookmark of one of them in the end.
 
         Returns:
             See `apply_run`.
@@ -233,25 +236,25 @@ class StoredTopic(TopicWithRecords):
         self._stores.touched(self._sow)
         return rejections
 
-    def _reject(self, position: int, error: Exception, envelope: Envelope) -> Rejection:  # noqa: ARG002 - for topics that are recorded
-        """Refuse a message."""
+    def _reject(self, position: int, error: Exception, envelope: Envelope) -> Rejection:  # noqa: ARG002 - for recorded topics
+        """Return the rejection of a message."""
         return Rejection(position, REASONS[type(error)], str(error))
 
     @property
     def keeper(self) -> SowTopic:
-        """Its records, which it may share with other names."""
+        """The records, which other names may share."""
         return self._sow
 
     def delete(self, states: Sequence[tuple[str, int]], envelope: Envelope) -> int:
-        """Delete records, and tell subscribers about each before the next one goes.
+        """Delete records, and notify subscribers of each before the next one is deleted.
 
         Args:
-            states: which ones, by their SOW keys and the sequences of their states; those that
-                are gone already, or have another state by now, are passed over.
-            envelope: where the command comes from.
+            states: the records, by their SOW keys and the sequences of their states; records that
+                are gone already, or have another state by now, are skipped.
+            envelope: the origin of the command.
 
         Returns:
-            How many are gone now.
+            The number of records deleted.
 
         Raises:
             StoreError: the deletions cannot be stored; none has been made.
@@ -271,7 +274,7 @@ class StoredTopic(TopicWithRecords):
         return deleted
 
     def _place_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
-        """Give a deletion its place in the instance's order of changes, and its moment."""
+        """Return a deletion's number in the instance's order of changes, and its time."""
         self._sow.table.make_room_to_remove(records)
         return self._stores.next_sequence(), to_nanoseconds(envelope.received)
 
@@ -290,5 +293,5 @@ class StoredTopic(TopicWithRecords):
         )
 
     def when_stored(self, then: Settled) -> None:
-        """Call back when everything published so far is on stable storage, or may not get there."""
+        """Call back after putting everything published so far on stable storage, or failing to."""
         self._stores.when_stored((self._sow,), then)

@@ -1,12 +1,11 @@
-"""The topics of the configuration that have records.
+"""The configured topics that have records.
 
-They stand in the order of the configuration: where a name fits several, the first one has it
-(AMPS User Guide, Configuration File Precedence). All changes of an instance have one order; the
-sequence numbers are given here.
+They are in the order of the configuration: where a name fits several, the first one has it
+(AMPS User Guide, Configuration File Precedence). All changes of an instance have one order; this
+module assigns the sequence numbers.
 
-Two things happen without anybody asking. Records expire (server/topics/expiration.py). And what was
-written is put on stable storage, at the latest a second after it was written, also if no publisher
-waits for that.
+Two things happen without a command. Records expire (server/topics/expiration.py). And written data
+is put on stable storage within a second of the write, even if no publisher waits for it.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ if TYPE_CHECKING:
 _COMMIT_SECONDS: Final = 1.0
 
 Announce = Callable[["str", "list[Change]", Envelope, str], None]
-"""Tells subscribers of a message type about changes, and why records are gone."""
+"""Notifies subscribers of a message type of changes, and of the reason why records are gone."""
 
 
 class Commit(Protocol):
-    """Asks for everything that was written so far to be put on stable storage."""
+    """Requests that everything written so far be put on stable storage."""
 
     def __call__(self, then: Settled | None = None) -> None:
-        """Do not wait; `then` is called, on the engine's thread, when it has been tried."""
+        """Return without waiting; `then` is called, on the engine's thread, after the attempt."""
 
 
 class Selected(NamedTuple):
@@ -53,8 +52,8 @@ class Selected(NamedTuple):
 
     Attributes:
         keeper: the topic.
-        names: which of its logical topics are meant, None for all.
-        permit: what somebody may do with its records, or see of them.
+        names: tells which of its logical topics are selected, None for all.
+        permit: the permission on its records, with the filter on those that a user may see.
     """
 
     keeper: Keeper
@@ -66,16 +65,16 @@ class Stores:
     """The topics with records of one instance.
 
     Args:
-        clock: tells the time.
-        log: where failures are said.
-        announce: tells subscribers about what expires.
-        start: begins work that is done in slices; see `Turns.start`.
-        flush: called after something has been announced.
+        clock: the clock.
+        log: receives failures.
+        announce: notifies subscribers of expirations.
+        start: starts work that is done in time slices; see `Turns.start`.
+        flush: called after changes have been announced.
 
     Attributes:
         announce: see above.
         transaction_log: see `TopicTable`.
-        cascade: gives turns to the topics that are made from others.
+        cascade: schedules the topics that are derived from others.
     """
 
     def __init__(
@@ -102,24 +101,24 @@ class Stores:
         self._sequence = 0
         self._unwritten: set[SowTopic] = set()
 
-    # ---- which there are
+    # ---- the topics
 
     @property
     def keepers(self) -> Iterable[Keeper]:
-        """All of them, in the order of the configuration."""
+        """All topics, in the order of the configuration."""
         return self._keepers
 
     @property
     def topics(self) -> Iterable[SowTopic]:
-        """Those that clients publish to."""
+        """The topics that clients publish to."""
         return self._topics
 
     def add(self, sow: SowTopic, commit: Commit) -> None:
-        """Add a topic that has been recovered; what has expired meanwhile goes at once.
+        """Add a topic that has been recovered; records that have expired meanwhile go at once.
 
         Args:
             sow: the topic.
-            commit: asks for its files to be put on stable storage.
+            commit: requests that its files be put on stable storage.
         """
         self._add(sow)
         self._topics.append(sow)
@@ -130,7 +129,7 @@ class Stores:
         self._expiration.watch(sow)
 
     def _steps_of(self, sow: SowTopic) -> Sequence[tuple[int, int]]:
-        """Return where the wall clock was set, in the order of changes of a topic's records."""
+        """Return the steps of the wall clock, placed in the order of a topic's changes."""
         log = self.transaction_log
         if log is None or not self.is_journaled(sow):
             return ()
@@ -142,18 +141,18 @@ class Stores:
         self._expiration.clock_was_set(seconds)
 
     def add_derived(self, topic: DerivedKeeper) -> None:
-        """Add a topic that is made from the records of others, which have been added before."""
+        """Add a topic that is derived from the records of others, which must be added before."""
         self._add(topic)
         self._derived.append(topic)
         for source, follower in topic.inputs:
             self.followers(source).append(follower)
 
     def add_queue(self, messages: Keeper) -> None:
-        """Add the messages of a queue, which are queried, and nothing else."""
+        """Add the messages of a queue, which can only be queried."""
         self._add(messages)
 
     def begin_derived(self) -> None:
-        """Let those topics make their records. Called once all others have been recovered."""
+        """Make derived topics create their records. Called once all others have been recovered."""
         for topic in self._derived:
             topic.begin()
 
@@ -162,15 +161,15 @@ class Stores:
         self._has_containers |= keeper.is_container
 
     def followers(self, keeper: Keeper) -> list[Follower]:
-        """The topics that are made from the records of a topic; the list grows with them."""
+        """Return the topics derived from a topic's records; the list grows as more are added."""
         return self._followers.setdefault(keeper, [])
 
     def find(self, message_type: str, name: str) -> Keeper | None:
-        """The topic that has the records of a name; None if none are kept.
+        """Return the topic that has the records of a name; None if none are kept.
 
         The first of the configuration counts. But the copy of a container has the names that it
-        makes, also where the container's pattern covers them: it could not be reached otherwise,
-        and its changes would be taken for changes of what it copies.
+        creates, also where the container's pattern covers them: otherwise it could not be reached,
+        and its changes would be attributed to the topic that it copies.
         """
         for keeper in self._keepers:
             if keeper.type_name == message_type and keeper.keeps(name):
@@ -178,7 +177,7 @@ class Stores:
         return None
 
     def _copy_with(self, container: Keeper, name: str) -> Keeper:
-        """The topic that has the records of a name, of a container and what is made from it."""
+        """Return the topic that has the records of a name: a container, or one derived from it."""
         found = container
         for topic in self._derived:
             if topic.keeps(name) and any(source is found for source, _ in topic.inputs):
@@ -186,7 +185,7 @@ class Stores:
         return found
 
     def resource(self, message_type: str, name: str) -> str:
-        """What an entitlement module is asked about when somebody wants to use a topic.
+        """Return the resource that an entitlement module checks for the use of a topic.
 
         All logical topics of a container have the permissions of the container's name (AMPS User
         Guide, Entitlements for Logical Topics).
@@ -197,14 +196,14 @@ class Stores:
         return name if keeper is None else keeper.name
 
     def configured(self, ref: TopicRef) -> Keeper | None:
-        """The topic that the configuration calls so."""
+        """Return the topic that a reference of the configuration names, None if there is none."""
         for keeper in self._keepers:
             if (keeper.name, keeper.type_name) == (ref.name, ref.message_type):
                 return keeper
         return None
 
     def select(self, message_type: str, selector: TopicSelector) -> list[Selected]:
-        """The topics with records that a query or deletion is for, in their order."""
+        """Return the topics with records that a query or deletion selects, in their order."""
         if not selector.is_regex:
             keeper = self.find(message_type, selector.text)
             chosen = [] if keeper is None else [keeper]
@@ -220,7 +219,7 @@ class Stores:
         ]
 
     def differ(self, keeper: Keeper) -> Differ:
-        """What makes deltas of a topic's records."""
+        """Return the object that computes deltas of a topic's records."""
         differ = self._differs.get(keeper)
         if differ is None:
             differ = Differ(keeper.table.message_type, keeper.key_fields)
@@ -230,34 +229,34 @@ class Stores:
     # ---- changes
 
     def is_journaled(self, sow: SowTopic) -> bool:
-        """Whether what is published to a topic is in the transaction log."""
+        """Return whether messages published to a topic are in the transaction log."""
         log = self.transaction_log
         return log is not None and log.records(sow.type_name, sow.name)
 
     def next_sequence(self) -> int:
-        """The number of the next change of a topic that is not in the transaction log."""
+        """Return the number of the next change of a topic that is not in the transaction log."""
         return self.next_sequences(1)[0]
 
     def next_sequences(self, count: int) -> range:
-        """The numbers of the next changes of such a topic."""
+        """Return the numbers of the next changes of such a topic."""
         first = self._sequence + 1
         self._sequence += count
         return range(first, first + count)
 
     def expiry_sequence(self, sow: SowTopic) -> int:
-        """The number of an expiration, which is not in the log: it follows from what is."""
+        """Return the number of an expiration, which is not in the log: it follows from entries."""
         if self.transaction_log is not None and self.is_journaled(sow):
             return self.transaction_log.last_txid
         return self.next_sequence()
 
     def touched(self, sow: SowTopic) -> None:
-        """Take note that a topic has changed."""
+        """Note that a topic has changed."""
         self.keep(sow)
         if sow.ages:
             self._expiration.watch(sow)
 
     def keep(self, sow: SowTopic) -> None:
-        """Let a topic be put on stable storage soon."""
+        """Schedule a topic to be put on stable storage soon."""
         if not self._unwritten:
             self._clock.call_later(_COMMIT_SECONDS, self._commit)
         self._unwritten.add(sow)
@@ -268,7 +267,7 @@ class Stores:
             self._put_away(sow, _no_matter)
 
     def _put_away(self, sow: SowTopic, then: Settled) -> None:
-        """Have a topic put on stable storage; where that fails, it is tried again soon."""
+        """Put a topic on stable storage; retry soon if that fails."""
 
         def tried(problem: StoreError | None) -> None:
             if problem is not None:
@@ -278,12 +277,11 @@ class Stores:
         self._commits[sow](tried)
 
     def when_stored(self, topics: Iterable[SowTopic], then: Settled) -> None:
-        """Call back when everything written to some topics so far is on stable storage, or may not
-        get there.
+        """Call back after putting data written to some topics on stable storage, or failing to.
 
         Args:
-            topics: which topics.
-            then: the call; made at once if there is nothing to wait for.
+            topics: the topics.
+            then: the callback; called at once if there is nothing to wait for.
         """
         all_settled(
             [partial(self._put_away, sow) for sow in dict.fromkeys(topics)],
@@ -296,7 +294,7 @@ def all_settled(waits: Sequence[Callable[[Settled], None]], then: Settled) -> No
 
     Args:
         waits: each calls back when one thing is settled.
-        then: the call; made at once if there is nothing to wait for.
+        then: the callback; called at once if there is nothing to wait for.
     """
     missing, problem = len(waits), None
 
@@ -313,4 +311,4 @@ def all_settled(waits: Sequence[Callable[[Settled], None]], then: Settled) -> No
 
 
 def _no_matter(_problem: StoreError | None) -> None:
-    """Do nothing: it has been said, and is tried again."""
+    """Do nothing: the failure has been reported, and is retried."""

@@ -1,11 +1,10 @@
-"""All topics that are in use, and who subscribes to them.
+"""All topics in use, and their subscriptions.
 
-A topic comes into being when it is first published or subscribed to, and is found again with one
-dictionary access. Subscriptions to a regular expression are matched against a topic's name once,
-when one of the two appears (server/topics/name_patterns.py). Topics to which nobody subscribes by
-name cost memory, as do their subscriptions by regular expressions, and can be made again as they
-were: when there are too many they are forgotten, some hundreds at a time, which `generation` tells
-those who hold on to topics.
+A topic is created when it is first published or subscribed to; later one dictionary access finds
+it. Subscriptions to a regular expression are matched against a topic's name once, when one of the
+two appears (server/topics/name_patterns.py). Topics without a subscription by name cost memory, as
+do their subscriptions by regular expressions, and can be recreated as they were. When there are too
+many, they are forgotten, some hundreds at a time. `generation` notifies holders of topics of that.
 """
 
 from __future__ import annotations
@@ -42,20 +41,20 @@ _MOST_KEPT: Final = 64 * 1024 * 1024
 _TOPIC_BYTES: Final = 8_192
 _CHARACTER_BYTES: Final = 8
 _ATTACHMENT_BYTES: Final = 1_024
-"""What is kept for a topic, a character of its name and a subscription to it, at most."""
+"""The most bytes kept for a topic, a character of its name and a subscription to it."""
 _AD_HOC: Final = (Topic, JournaledTopic)
-"""Topics that are nothing but their subscribers."""
+"""Topics that have no state except their subscribers."""
 _ATTACHED_AT_ONCE: Final = 200
-"""Topics that a subscription is attached to, or detached from, in a slice."""
+"""Topics that a subscription is attached to, or detached from, in one time slice."""
 _LOOKED_AT_ONCE: Final = 500
-"""Topics of which it is found out in a slice whether they may be forgotten."""
+"""Topics checked in one time slice for whether they may be forgotten."""
 
 
 class _Left(NamedTuple):
-    """What is left to be done for a subscription that has been attached to ad hoc topics.
+    """The rest of the work for a subscription that has been attached to ad hoc topics.
 
     Attributes:
-        topics: the topics that have not been looked at.
+        topics: the topics that have not been examined.
         effort: counts long searches in names.
     """
 
@@ -68,16 +67,16 @@ class TopicTable:
 
     Args:
         message_types: the types that topics are scoped to, by name.
-        functions: what filters may call.
+        functions: the functions that filters may call.
         stores: the topics that have records.
-        queue: has work wait for its slices; see `Turns.queue`.
-        most_kept: bytes that topics may take before idle ones are forgotten.
+        queue: queues work for its time slices; see `Turns.queue`.
+        most_kept: bytes that topics may use before idle ones are forgotten.
 
     Attributes:
-        transaction_log: records what is published to some of them; None if there is none. It is
-            set before the first topic that it records is used.
+        transaction_log: records publishes to some of the topics; None if there is none. It is set
+            before the first topic that it records is used.
         queues: the queues, None if there are none. They are set before any topic is used.
-        generation: grows when topics have been forgotten, or may have to be asked for again; a
+        generation: increases when topics have been forgotten, or may have to be looked up again; a
             topic found before may then be stale.
     """
 
@@ -97,36 +96,36 @@ class TopicTable:
         self._stores = stores
         self._queue = queue
         self._most_kept = most_kept
-        self._kept = 0  # bytes that topics take, or took before subscriptions ended
-        self._unlooked: list[tuple[str, str]] = []  # topics that may have to be forgotten
+        self._kept = 0  # bytes that topics use, or used before subscriptions ended
+        self._unlooked: list[tuple[str, str]] = []  # topics to check for being idle
         self._topics: dict[tuple[str, str], AnyTopic] = {}
         self._behind_queues: dict[tuple[str, str], AnyTopic] = {}
         self._patterns = defaultdict[str, NamePatterns](NamePatterns)  # by message type
-        # the topics that those are for
+        # the topics that subscriptions by regular expression are attached to
         self._attached: dict[Subscription, set[AnyTopic]] = {}
-        self._left: dict[Subscription, _Left] = {}  # what is left to `subscribe`
+        self._left: dict[Subscription, _Left] = {}  # the rest of the work for `subscribe`
 
     def __len__(self) -> int:
         return len(self._topics)
 
     def use_queues(self, queues: Queues) -> None:
-        """Let some names be those of queues. Called before any topic is used."""
+        """Reserve the names of queues for them. Called before any topic is used."""
         self.queues = queues
         for queue in queues:
             self.find(queue.message_type.name, queue.name)
 
     def find(self, message_type: str, name: str) -> AnyTopic:
-        """Find a topic, making it if need be."""
+        """Return a topic, creating it if necessary."""
         topic = self._topics.get((message_type, name))
         return topic if topic is not None else self._add(message_type, name)
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Attach a subscription to all topics that it is for, present and future.
+        """Attach a subscription to all topics that it selects, present and future.
 
-        Should that fail, it is attached to none.
+        If that fails, the subscription is attached to none.
 
         Raises:
-            TooCostlyError: it takes too many steps to tell which topics it is for.
+            TooCostlyError: matching topic names takes too many steps.
         """
         message_type = subscription.subscriber.message_type
         selector = subscription.selector
@@ -140,7 +139,7 @@ class TopicTable:
             left = self._left.pop(subscription)
             for topic in left.topics:
                 self._attach(topic, subscription, left.effort)
-        except Exception:  # whatever it is, later topics must not meet half a subscription
+        except Exception:  # of any kind: later topics must not find half a subscription
             self.unsubscribe(subscription)
             raise
 
@@ -149,23 +148,24 @@ class TopicTable:
 
         Args:
             subscription: the subscription, which is no replay.
-            permit: what its user, who may read the topic, may see of it.
+            permit: its user's permission to read the topic, and the filter that comes with it.
         """
         try:
             topic = self.find(subscription.subscriber.message_type, subscription.selector.text)
             topic.attach(subscription, permit)
-        except Exception:  # whatever it is, nothing may be left of it
+        except Exception:  # of any kind: nothing of the subscription may remain
             self.unsubscribe(subscription)
             raise
 
     def attach_in_steps(self, subscription: Subscription) -> Iterator[None]:
         """Attach a subscription by regular expression to ad hoc topics, some in each step.
 
-        These need not be attached at the same moment; the others are left to `subscribe`, which
-        has to follow. If there are few, there is no step but the last one, which gives nothing.
+        Ad hoc topics need not be attached at the same moment; the others are left to `subscribe`,
+        which has to follow. If there are few topics, the only step is the last, which yields
+        nothing.
 
         Raises:
-            TooCostlyError: it takes too many steps to tell which topics it is for.
+            TooCostlyError: matching topic names takes too many steps.
         """
         left = self._left[subscription] = _Left([], Allowance())
         self._attached[subscription] = set()
@@ -181,11 +181,11 @@ class TopicTable:
                 yield
 
     def _attach(self, topic: AnyTopic, subscription: Subscription, effort: Allowance) -> None:
-        """Attach a subscription to a topic if its regular expression is for that."""
+        """Attach a subscription to a topic if its regular expression matches the topic's name."""
         if not subscription.is_for(topic.name, effort):
             return
         attached = self._attached[subscription]
-        attached.add(topic)  # whatever happens, it is detached from this
+        attached.add(topic)  # in any case, `unsubscribe` detaches it from this topic
         if _attach_if_entitled(topic, subscription):
             self._kept += _ATTACHMENT_BYTES
         else:
@@ -194,10 +194,10 @@ class TopicTable:
     def detach_some(self, subscription: Subscription) -> bool:
         """Detach a subscription from some topics, before `unsubscribe`, if it has very many.
 
-        If it has very many messages of a queue, some of these come back.
+        If it holds very many messages of a queue, some of these return to the queue.
 
         Returns:
-            Whether there is still much.
+            Whether much is left to detach.
         """
         consumer = subscription.consumer
         if consumer is not None and consumer.subscription is subscription:
@@ -213,9 +213,9 @@ class TopicTable:
         return True
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Detach a subscription from all its topics; of queues it has nothing left after that.
+        """Detach a subscription from all its topics; it then holds no messages of queues.
 
-        One that has been replaced leaves what it has of queues to the one in its place.
+        A subscription that has been replaced leaves its queue messages to its replacement.
         """
         consumer = subscription.consumer
         if consumer is not None and consumer.subscription is subscription:
@@ -234,7 +234,7 @@ class TopicTable:
             topic.detach(subscription)
 
     def attached_to(self, subscription: Subscription) -> Collection[AnyTopic]:
-        """The topics that a subscription gets messages from without a replay."""
+        """Return the topics that a subscription gets messages from without a replay."""
         selector = subscription.selector
         if selector.is_regex:
             return self._attached.get(subscription, ())
@@ -242,11 +242,11 @@ class TopicTable:
         return () if topic is None else (topic,)
 
     def names(self, message_type: str) -> Iterator[str]:
-        """The names of the topics of a message type."""
+        """Return the names of the topics of a message type."""
         return (name for type_name, name in self._topics if type_name == message_type)
 
     def invalidate(self) -> None:
-        """Have everybody who holds on to topics ask for them, and for permission, once more."""
+        """Make all holders of topics look them up, and check permissions, once more."""
         self.generation += 1
 
     def _of_type(self, message_type: str) -> list[AnyTopic]:
@@ -257,13 +257,13 @@ class TopicTable:
     def announce(
         self, message_type: str, changes: Iterable[Change], envelope: Envelope, reason: str
     ) -> None:
-        """Tell subscribers about changes of records that did not come from a publish.
+        """Notify subscribers of changes of records that did not come from a publish.
 
         Args:
             message_type: the type of the topics concerned.
-            changes: what happened to records.
-            envelope: where that comes from.
-            reason: why those hear of it whose subscription matches no more.
+            changes: the changes of records.
+            envelope: their origin.
+            reason: the reason sent to subscriptions that no longer match.
         """
         for change in changes:
             topic = self.find(message_type, change.topic)
@@ -276,13 +276,13 @@ class TopicTable:
             try:
                 if _attach_if_entitled(topic, subscription):
                     self._attached[subscription].add(topic)
-            except Exception as error:  # whatever it is, whoever uses the topic must not pay
+            except Exception as error:  # of any kind: the user of the topic must not be affected
                 give_up_on((subscription,), error)
         self._topics[message_type, name] = topic
         self._kept += _size_of(topic)
         if self._kept > self._most_kept and not self._unlooked:
             self._unlooked = list(self._topics)
-            self._kept = 0  # of those that have been looked at
+            self._kept = 0  # counts the topics that have been checked
             self._queue(self)
         return topic
 
@@ -293,10 +293,10 @@ class TopicTable:
         return self._make_plain(message_type, name, self._stores.find(message_type, name))
 
     def behind_queue(self, message_type: str, queue: str, name: str) -> AnyTopic:
-        """The topic that takes what is published to a queue; it may have the queue's own name.
+        """Return the topic that takes messages published to a queue; its name may be the queue's.
 
-        Then it is none that anybody else finds: what has records under that name is what can be
-        seen of the queue.
+        In that case only this method finds it: lookups of that name in the registry find the
+        queue, and the records under that name show the queue's messages.
         """
         if name != queue:
             return self.find(message_type, name)
@@ -307,23 +307,23 @@ class TopicTable:
         return topic
 
     def has_lost(self, message_type: str, queue: str, topic: str, letters: str) -> bool:
-        """Whether a message may have left a queue, and have a letter. See `Topics`."""
+        """Return whether a message may have moved from a queue to a dead letter. See `Topics`."""
         found = None if self.queues is None else self.queues.find(message_type, queue)
         if found is None or found.spec.dead_letter_topic != letters:
             return False
         return found.source.matches(topic)
 
     def lookers_at(self, messages: Keeper) -> TopicWithRecords:
-        """Make what tells those who look at a queue, and take nothing."""
+        """Create the topic that notifies readers of a queue's records, and refuses publishes."""
         return DerivedTopic(messages, messages.name, self._functions, self._stores)
 
     def _make_plain(self, message_type: str, name: str, keeper: Keeper | None) -> AnyTopic:
-        """Make a topic that is no queue.
+        """Create a topic that is no queue.
 
         Args:
             message_type: the type that it is scoped to.
             name: its name.
-            keeper: has its records, None if it has none.
+            keeper: the owner of its records, None if it has none.
         """
         functions, log = self._functions, self.transaction_log
         if name == FOR_NOBODY:
@@ -346,7 +346,7 @@ class TopicTable:
         return "", "idle topics"
 
     def step(self) -> bool:
-        """Forget topics that can be made again as they were: those without literal subscriptions.
+        """Forget topics that can be recreated as they were: those without literal subscriptions.
 
         See `Sliced.step`.
         """
@@ -365,24 +365,24 @@ class TopicTable:
 
     def _forget(self, topic: AnyTopic) -> None:
         for subscription in topic.subscriptions:
-            self._attached[subscription].discard(topic)  # it is none of a literal name
+            self._attached[subscription].discard(topic)  # by regular expression, not by name
 
 
 def _size_of(topic: AnyTopic) -> int:
-    """About how many bytes are kept of a topic."""
+    """Return the approximate number of bytes kept for a topic."""
     return _TOPIC_BYTES + _CHARACTER_BYTES * len(topic.name) + _ATTACHMENT_BYTES * topic.size
 
 
 def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> bool:
-    """Attach a subscription to one of the topics that it is for; whether that was done.
+    """Attach a subscription to one of the topics that it selects; return whether it was attached.
 
     A bookmark subscription is for topics in the transaction log only (AMPS User Guide, Content and
     Topic Filtering).
 
-    Which of those that a regular expression matches the user may read is asked topic by topic (AMPS
-    User Guide, Entitlement, Regular Expression Subscriptions). A replacement may also name a single
-    one that the user may not read (Replacing the Topic on a Subscription). What of the messages
-    they may see becomes a part of the subscription there (server/subscriptions/entitled.py).
+    The permission to read is checked for each topic that a regular expression matches (AMPS User
+    Guide, Entitlement, Regular Expression Subscriptions). A replacement may also name a single
+    topic that the user may not read (Replacing the Topic on a Subscription). The entitlement filter
+    on messages becomes part of the subscription there (server/subscriptions/entitled.py).
     """
     if subscription.replay is not None and not topic.is_journaled:
         return False

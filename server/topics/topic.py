@@ -1,10 +1,11 @@
-"""An ad hoc topic: what is published to it goes to whoever is subscribed, and nowhere else.
+"""An ad hoc topic: delivers messages to its current subscribers, and stores nothing.
 
 Deliveries are prepared. Connections whose subscriptions have no filter get every message, so their
 deliveries are known as long as subscriptions do not change. The others depend on the set of filters
-that a message matches; the deliveries for such sets are kept from one message to the next. Where
-very many have a filter each, there are more sets than can be kept, most of them of a single one: a
-message for one subscription that wants nothing special is framed with its id, and nothing is kept.
+that a message matches; the deliveries for such sets are cached between messages. With very many
+filters of one subscription each, there are more sets than can be cached, most of them of a single
+filter. A message for one such subscription without special options is therefore framed with its
+subscription id directly, and nothing is cached.
 """
 
 from __future__ import annotations
@@ -46,44 +47,44 @@ if TYPE_CHECKING:
     from server.subscriptions.run_matching import RunMatching
 
 FOR_NOBODY: Final = "/AMPS/devnull"
-"""The topic that takes what is published to it, and that nobody hears of."""
+"""The topic that accepts all messages and delivers none."""
 
 _LEAST_RUN: Final = 4
-"""Messages for which it pays to decide filters together."""
+"""The fewest messages for which deciding filters together pays."""
 
 RESERVED_TOPICS: Final = "/AMPS"
-"""What the names begin with of topics that the server publishes to."""
+"""Name prefix of the topics that the server publishes to."""
 
 
 def is_reserved(name: str) -> bool:
-    """Whether nobody but the server may publish to a topic."""
+    """Return whether only the server may publish to a topic."""
     return name.startswith(RESERVED_TOPICS) and name != FOR_NOBODY
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Topic(Audience):
-    """One topic of one message type; it is nothing but its audience.
+    """One topic of one message type, with no state but its audience.
 
     Args:
         message_type: the type that it is scoped to.
         name: its name.
-        functions: what filters may call.
+        functions: the functions that filters may call.
     """
 
     __slots__ = ("_beside_filtered", "_left", "_to_all", "_to_matching")
 
     keeps_messages = False
-    """Whether messages go on stable storage."""
+    """True if messages go to stable storage."""
     takes_places = True
-    """Whether bodies may be places in what was read, of which nothing is kept."""
+    """True if bodies may be places in the bytes read from a client, which are not retained."""
     is_journaled = False
-    """Whether messages are in the transaction log."""
+    """True if messages are in the transaction log."""
 
     def __init__(self, message_type: MessageType, name: str, functions: Functions) -> None:
         super().__init__(message_type, name, functions)
         self._to_all: list[Recipient] | None = []  # None when subscriptions have changed
         self._to_matching = PreparedSets[tuple[Filter, ...], Recipient]()
-        # the unfiltered ones of connections that have any filter here, with their places
+        # unfiltered subscriptions on connections that also have a filter here, with their places
         self._beside_filtered: dict[Subscription, int] = {}
         self._left: Final = header_start(name)
 
@@ -95,10 +96,10 @@ class Topic(Audience):
 
         Args:
             bodies: the bodies of one or more messages, in order.
-            envelope: what they have in common.
+            envelope: the metadata that they share.
 
         Returns:
-            What was not published; here that is nothing.
+            The messages that were not published; none here.
         """
         to_all = self._to_all
         if to_all is None:
@@ -110,11 +111,11 @@ class Topic(Audience):
 
     @property
     def takes_marks(self) -> bool:
-        """Whether messages of a run may have correlation ids and lifetimes of their own."""
+        """True if messages of a run may have correlation ids and lifetimes of their own."""
         return False
 
     def recipients(self, body: bytes, envelope: Envelope) -> Sequence[Recipient]:
-        """Whom a message is for, as `publish` finds them."""
+        """Return the recipients of a message, as `publish` finds them."""
         to_all = self._to_all
         if to_all is None:
             to_all = self._prepare()
@@ -127,11 +128,11 @@ class Topic(Audience):
         return [*to_all, *self._recipients_of(self._filters.match(body, context))]
 
     def when_stored(self, then: Settled) -> None:
-        """Call back at once: there is nothing to be stored."""
+        """Call back at once: nothing has to be stored."""
         then(None)
 
     def _publish_filtered(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
-        """Deliver messages to those whose filters they match."""
+        """Deliver messages to the subscriptions with matching filters."""
         filters = self._filters
         filters.expect(len(bodies))
         if len(bodies) < _LEAST_RUN:
@@ -147,7 +148,7 @@ class Topic(Audience):
             if finder is not None and self._to_all is not None:
                 start = self._deliver_found(finder, bodies, start, envelope)
                 continue
-            # One of them may be looked at closely, or make the set another one.
+            # A message may need more than matching, or change the filter set.
             end = start + 1 if filters.is_diverted else len(bodies)
             self._match_each(bodies[start:end], envelope)
             start = end
@@ -155,10 +156,10 @@ class Topic(Audience):
     def _deliver_run(
         self, runs: RunMatching[Filter], bodies: Sequence[bytes], start: int, envelope: Envelope
     ) -> int:
-        """Deliver messages from one on whose filters are decided together.
+        """Deliver messages from a position on, deciding their filters together.
 
         Returns:
-            Up to which it has done so, which is all of them unless the filters have become others.
+            The position reached: the end, unless the filters have changed.
         """
         done = start
         for begin, end, matched in runs.decide(bodies[start:]):
@@ -177,10 +178,12 @@ class Topic(Audience):
     def _deliver_found(
         self, finder: ValueMatching, bodies: Sequence[bytes], start: int, envelope: Envelope
     ) -> int:
-        """Deliver messages from one on whose filters are found together, and to nobody besides.
+        """Deliver messages from a position on, looking up their filters together by value.
+
+        There are no other recipients.
 
         Returns:
-            Up to which it has done so: not very many, and fewer if the audience has changed.
+            The position reached: at most `MOST_AT_ONCE` further, less if the audience has changed.
         """
         some = bodies[start : start + MOST_AT_ONCE]
         found = finder.find(some)
@@ -222,21 +225,21 @@ class Topic(Audience):
             recipients = prepared(matched)
             if recipients is None:
                 recipients = self._recipients_of(matched)
-            for delivery, subscriptions in recipients:  # as `hand_over`, whose call would be dear
+            for delivery, subscriptions in recipients:  # `hand_over`, inlined: the call is costly
                 try:
                     delivery.deliver((body,), envelope)
-                except Exception as error:  # whatever it is, whoever published must not pay for it
+                except Exception as error:  # of any kind: the publisher must not be affected
                     give_up_on(subscriptions, error)
 
     def _is_sent_to(self, filter_: Filter, body: bytes, envelope: Envelope) -> bool:
-        """Send a message to a filter's only user, if it needs but an id; whether that is so."""
+        """Send a message to a filter's only user if it needs just an id; return whether it was."""
         if filter_.writer is None:
             return False
         filter_.writer.write(framed_for(filter_.sub_id, body, self._left, envelope.keys))
         return True
 
     def _recipients_of(self, matched: tuple[Filter, ...]) -> Sequence[Recipient]:
-        """Those with some filters, and whoever gets every message on the same connections."""
+        """Return the users of some filters, and unfiltered subscriptions on their connections."""
         recipients = self._to_matching.get(matched)
         if recipients is None:
             found = self._with_users(self._beside_filtered, matched)
@@ -291,7 +294,7 @@ class Topic(Audience):
         return subscription.outbox if is_plain else None
 
     def _writer_for(self, subscription: Subscription) -> Writer:
-        """Where the messages of a subscription go, and are counted."""
+        """Return the writer that sends and counts the messages of a subscription."""
         outbox = subscription.outbox
         if subscription.conflater is not None:
             return outbox.counted(outbox.traffic.detached)
@@ -301,7 +304,7 @@ class Topic(Audience):
 def _hand_over_in_order(
     recipients: Sequence[Recipient], bodies: Sequence[bytes], envelope: Envelope
 ) -> None:
-    """Deliver messages, so that each connection gets one after the other, in whatever forms."""
+    """Deliver messages so that each connection gets them in order, in all presentations."""
     if len(bodies) == 1 or _are_apart(recipients):
         hand_over(recipients, bodies, envelope)
     else:
@@ -310,7 +313,7 @@ def _hand_over_in_order(
 
 
 def _are_apart(recipients: Sequence[Recipient]) -> bool:
-    """Whether all have connections of their own, so that each can be given messages together."""
+    """Return whether all recipients have separate connections, so that each can take a batch."""
     if len(recipients) < 2:
         return True
     numbers = {subscriptions[0].subscriber.number for _, subscriptions in recipients}
@@ -318,10 +321,10 @@ def _are_apart(recipients: Sequence[Recipient]) -> bool:
 
 
 class TopicForNobody(Topic):
-    """The topic `FOR_NOBODY`: its subscribers hear nothing, and nothing is recorded."""
+    """The topic `FOR_NOBODY`: it delivers and records nothing."""
 
     __slots__ = ()
 
-    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:  # noqa: ARG002 - nobody hears of them
-        """Let messages go."""
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:  # noqa: ARG002 - all are discarded
+        """Discard messages."""
         return ()

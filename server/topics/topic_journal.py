@@ -1,8 +1,8 @@
-"""How the messages of one topic become entries of the transaction log.
+"""Converts messages of one topic to entries of the transaction log.
 
-What an entry has that a message has not is worked out here: the topic's handle, the moment at which
-it was recorded, the bookmark of a message whose publisher does not number it, and the SOW key in
-the form that entries keep. Whoever follows what is recorded is fed here as well.
+This module adds the parts of an entry that a message does not have: the topic's handle, the time of
+recording, the bookmark of a message that its publisher does not number, and the SOW key in the form
+that entries keep. It also notifies the feeds that follow the recorded messages.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _MICROSECONDS: Final = 1_000_000
 
 
 class AsRecorded(NamedTuple):
-    """What is recorded of messages that are recorded together.
+    """The recorded form of messages that are recorded together.
 
     Attributes:
         data: the bodies, with extras.
         extras_length: bytes of extras behind each body.
-        expirations: seconds that they live, 0 for ever.
+        expirations: lifetimes in seconds, 0 for ever.
     """
 
     data: Sequence[bytes]
@@ -46,12 +46,12 @@ class AsRecorded(NamedTuple):
 
 
 def as_recorded(bodies: Sequence[bytes], envelope: Envelope, expirations: Field) -> AsRecorded:
-    """Put messages as they are recorded.
+    """Return messages in the form in which they are recorded.
 
     Args:
-        bodies: what is recorded.
-        envelope: what their publisher said about them.
-        expirations: seconds that they live, 0 for ever.
+        bodies: the bodies to record.
+        envelope: the publisher's metadata of the messages.
+        expirations: lifetimes in seconds, 0 for ever.
     """
     seconds = made_of(expirations, lambda one: min(max(one, 0), _MOST_SECONDS))
     marks = envelope.correlation_ids
@@ -63,13 +63,13 @@ def as_recorded(bodies: Sequence[bytes], envelope: Envelope, expirations: Field)
 
 
 class TopicJournal:
-    """Records what is published to one topic.
+    """Records the messages published to one topic.
 
     Args:
         log: the transaction log.
         message_type: the topic's message type.
         name: its name.
-        feeds: who is told of what has been recorded, in the order of the log.
+        feeds: notified of recorded messages, in the order of the log.
 
     Attributes:
         log: see above.
@@ -96,14 +96,14 @@ class TopicJournal:
 
         Raises:
             DuplicateError: its sequence number is too low.
-            RefusedBeforeError: it is, and the message was refused then.
-            JournalUnavailable: it is no sequence number.
+            RefusedBeforeError: its sequence number is too low, and the message was refused then.
+            JournalUnavailable: the number is not a valid sequence number.
         """
         if envelope.sequence and envelope.publisher is not None:
             self.log.refuse_duplicate(envelope.publisher.client_hash, envelope.sequence)
 
     def refused(self, envelope: Envelope, position: int) -> None:
-        """Take note that one of some messages is refused; those behind it may be recorded."""
+        """Note that one of some messages is refused; later ones may be recorded."""
         numbers, publisher = envelope.sequences, envelope.publisher
         sequence = numbers[position] if numbers else envelope.sequence
         if sequence and publisher is not None:
@@ -116,17 +116,18 @@ class TopicJournal:
         start: int,
         sow_keys: Sequence[int] = (),
     ) -> AppendedRun:
-        """Record messages that have nothing but what the envelope says of each; see `append`.
+        """Record messages that need nothing but the envelope's metadata of each; see `append`.
 
         Args:
-            envelope: what their publisher said about them; the numbers are ascending and new. If
-                somebody is fed, they have neither correlation ids nor lifetimes of their own.
-            entries: what is recorded.
-            start: the position of the first of them that is.
+            envelope: the publisher's metadata of the messages; the numbers are ascending and new.
+                With feeds, messages have neither correlation ids nor lifetimes of their own.
+            entries: the messages as they are recorded.
+            start: the position of the first one to record.
             sow_keys: the SOW keys of their records as numbers; empty for none.
 
         Returns:
-            How far that has come, at one moment, which the envelope has from then on.
+            The messages appended and where they end. All have one timestamp, also set in the
+            envelope.
         """
         publisher = envelope.publisher
         journal, notes = self.log.journal, self.log.notes
@@ -181,22 +182,22 @@ class TopicJournal:
 
     @property
     def has_feeds(self) -> bool:
-        """Whether anybody is told of what has been recorded."""
+        """True if any feed is notified of recorded messages."""
         return bool(self._feeds)
 
     def handles(self, origin: Origin) -> tuple[TopicHandle, OriginHandle]:
-        """What the journal wants to be given for messages of other instances."""
+        """Return the handles that the journal needs for messages of other instances."""
         journal = self.log.journal
         if self._handle is None:
             self._handle = journal.topic(self._message_type, self._name)
         return self._handle, journal.origin(origin.auth_id, origin.path)
 
     def append_copies(self, arrivals: Arrivals, content: Content) -> AppendedRun:
-        """Record what another instance has recorded; how far that has come, `arrivals` knows, too.
+        """Record entries of another instance; return the outcome, and note it in `arrivals`, too.
 
         Args:
-            arrivals: what has come.
-            content: what is recorded of it, from its position on.
+            arrivals: the entries received.
+            content: the data to record, from the position of `arrivals` on.
         """
         handles = {arrivals.run.numbers[0]: self.handles(arrivals.origin)}
         appended = self.log.journal.append_copies(handles, content)
@@ -211,12 +212,12 @@ class TopicJournal:
         return appended
 
     def feed(self, entries: Entries, start: int, appended: AppendedRun, sow_keys: Field) -> None:
-        """Tell of messages of another instance, which have been recorded.
+        """Notify the feeds of recorded messages of another instance.
 
         Args:
-            entries: what has come.
+            entries: the entries received.
             start: the position of the first of them; the others follow.
-            appended: how they were recorded.
+            appended: the outcome of appending them.
             sow_keys: the SOW keys of their records, from that position on.
         """
         run = entries.run
@@ -249,33 +250,33 @@ class TopicJournal:
             feed.take(recorded)
 
     def _identity(self, envelope: Envelope, *, is_numbered: bool) -> int:
-        """What stands for the publisher in bookmarks of messages that it numbers, or does not."""
+        """Return the publisher's identity in bookmarks of messages that it numbers, or does not."""
         client = 0 if envelope.publisher is None else envelope.publisher.client_hash
         return client if is_numbered else self.log.made_identity(client)
 
     def bookmark(self, envelope: Envelope, txid: int) -> str:
-        """The bookmark of a message that has been recorded, with the envelope's number if any."""
+        """Return the bookmark of a recorded message, with the envelope's number if any."""
         identity = self._identity(envelope, is_numbered=envelope.sequence > 0)
         return f"{identity}|{envelope.sequence or txid}|"
 
     def named(
         self, envelope: Envelope, start: int, txids: Sequence[int]
     ) -> tuple[int, Sequence[int]]:
-        """What bookmarks of messages that have been recorded together consist of.
+        """Return the parts of the bookmarks of messages that have been recorded together.
 
         Args:
-            envelope: what their publisher said about them.
-            start: the position of the first of them.
-            txids: theirs.
+            envelope: the publisher's metadata of the messages.
+            start: the position of the first message.
+            txids: the txids of the messages.
 
         Returns:
-            What stands for the publisher, and the number of each.
+            The publisher's identity, and the number of each message.
         """
         numbers = envelope.sequences[start : start + len(txids)]
         return self._identity(envelope, is_numbered=bool(numbers)), numbers or txids
 
     def is_run(self, envelope: Envelope) -> bool:
-        """Whether messages are new and in order, so that they can be recorded together."""
+        """Return whether messages are new and in order, so that they can be recorded together."""
         numbers, publisher = envelope.sequences, envelope.publisher
         return not numbers or (
             publisher is not None
@@ -295,17 +296,17 @@ class TopicJournal:
         """Record a message, or a deletion.
 
         Args:
-            envelope: what its publisher said about it.
-            body: what is recorded.
-            kind: what it stands for.
+            envelope: the publisher's metadata of the message.
+            body: the data to record.
+            kind: the kind of entry.
             key: the SOW key of its record.
-            expiration: seconds that it lives, 0 for ever.
-            correlation_id: that of its record, which a delta may have got from the state before;
+            expiration: its lifetime in seconds, 0 for ever.
+            correlation_id: that of its record, which a delta may have from the previous state;
                 None for that of the message itself.
 
         Returns:
-            The entry's txid, and its moment in nanoseconds since 1970. The envelope has that,
-            and the entry's bookmark, from then on.
+            The entry's txid, and its timestamp in nanoseconds since 1970. The timestamp and the
+            entry's bookmark are also set in the envelope.
 
         Raises:
             JournalUnavailable: it cannot be recorded; nothing has changed.
@@ -361,19 +362,19 @@ class TopicJournal:
 
 
 def _keys(sow_keys: Field, part: slice) -> Sequence[int]:
-    """The SOW keys of some messages in a row; empty if the first has none."""
+    """Return the SOW keys of consecutive messages; empty if the first has none."""
     keys = [sow_keys] * (part.stop - part.start) if isinstance(sow_keys, int) else sow_keys[part]
     return keys if keys[0] else ()
 
 
 def _origin_of(envelope: Envelope) -> Origin:
-    """What a journal says about where the messages of a client came from."""
+    """Return the origin that a journal records for a client's messages."""
     publisher = envelope.publisher
     return Origin(publisher.user) if publisher is not None and publisher.user else NO_ORIGIN
 
 
 def split_key(key: str | None) -> tuple[int, bytes]:
-    """A SOW key as an entry keeps it: as a number where it is one, else as text."""
+    """Return a SOW key as an entry stores it: as a number if it is one, else as text."""
     if key is None:
         return 0, b""
     if key.isascii() and key.isdigit() and key[0] != "0" and int(key) <= MOST_SEQUENCE:

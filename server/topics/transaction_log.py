@@ -1,14 +1,15 @@
-"""The transaction log as topics, commands and replays see it: on the engine's thread.
+"""The transaction log, as topics, commands and replays use it on the engine's thread.
 
     a publish:     append -> txid ... the committer's thread writes and syncs ... reached(txid)
-    what waits:    acks, in the order of txids; replays that have read everything there is
+    callbacks:     acks, in the order of txids; replays that have read the whole log
 
-The journal's own threads never come here. What they have made durable is posted to the engine's
-thread, and only from then on counts as durable, so that everything here has one order.
+The journal's own threads never call this module. They post the entries that they have made durable
+to the engine's thread. Only then do these entries count as durable, so that all events here have
+one order.
 
-What is durable is on stable storage of this machine; what is *settled* is so, too, at all other
-instances that have to acknowledge it (`Settlement`). Publishers are told what is settled. Without
-such instances both are the same.
+A durable entry is on stable storage of this machine. A *settled* entry is durable at all other
+instances, too, that have to acknowledge it (`Settlement`). Publishers get acks for settled
+messages. Without such instances, durable and settled are the same.
 """
 
 from __future__ import annotations
@@ -44,22 +45,22 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 Place: TypeAlias = Span | BookmarkError
-"""A part of the log, or why there is none."""
+"""A part of the log, or the reason why there is none."""
 
 _RESERVED: Final = "/AMPS/"
-"""How topics of the server's own begin, of which only that of the audit trail can be recorded."""
+"""Prefix of the server's own topics, of which only that of the audit trail can be recorded."""
 _RELEASED_AT_ONCE: Final = 128
-"""Of those who wait for stable storage; each has an ack or so to send."""
+"""Callbacks released in one time slice; each sends about one ack."""
 _MOST_DAMAGED: Final = 1_000
-"""Damaged entries that are remembered for whoever mends them."""
+"""Damaged entries that are remembered until there is a `Mender`."""
 _LOOK_BACK: Final = 16
-"""Entries among which the last one that has a bookmark is looked for."""
+"""Entries to search backwards for the last one that has a bookmark."""
 
 MOST_SEQUENCE: Final = (1 << 64) - 1
-"""The highest sequence number that there can be."""
+"""The highest valid sequence number."""
 
 DUPLICATE: Final = "duplicate"
-"""The reason with which a command is refused whose publisher has sent it before."""
+"""The reason for refusing a command that its publisher has sent before."""
 
 
 class DuplicateError(Exception):
@@ -67,43 +68,43 @@ class DuplicateError(Exception):
 
 
 InTheWay: TypeAlias = Callable[["Path", int], None]
-"""Told of a journal that cannot be removed, and of the txid before which its entries are."""
+"""Called with a journal that cannot be removed, and the txid before which its entries are."""
 
 
 class Settlement(Protocol):
-    """Tells what is settled where other instances have to acknowledge entries."""
+    """Tracks the settled entries where other instances have to acknowledge entries."""
 
     @property
     def settled(self) -> int:
-        """The txid up to which everything is settled; it never goes back."""
+        """The txid up to which everything is settled; it never decreases."""
 
     def committed(self) -> None:
-        """Take note that more of the log is on stable storage."""
+        """Note that more of the log is on stable storage."""
 
     def concerns(self, topic: Topic) -> bool:
-        """Whether somebody has to acknowledge what is published to a topic."""
+        """Return whether another instance has to acknowledge messages published to a topic."""
 
     def places(self, txid: int) -> Sequence[tuple[int, int]]:
-        """The places in other instances' logs that go with one in this log.
+        """Return the positions in other instances' logs that correspond to a txid in this log.
 
         Returns:
             Numbers of logs, each with the txid there up to which this log lacks nothing: up to the
-            entry given it has what is there.
+            given entry, this log contains those entries.
         """
 
 
 class Mender(Protocol):
-    """Mends damaged entries."""
+    """Repairs damaged entries."""
 
     def look(self, txid: int) -> None:
-        """Find out what is damaged, from an entry on that cannot be read."""
+        """Find the damaged entries, starting at one that cannot be read."""
 
     def is_lost(self, txid: int) -> bool:
-        """Whether an entry that cannot be read will hardly be mended soon."""
+        """Return whether an unreadable entry is unlikely to be repaired soon."""
 
 
 class _Hold(NamedTuple):
-    """What somebody needs of the log. See `TransactionLog.hold`."""
+    """A reader's claim to entries of the log. See `TransactionLog.hold`."""
 
     needed_from: Callable[[], int]
     whose: str
@@ -111,21 +112,21 @@ class _Hold(NamedTuple):
 
 
 class TransactionLog:
-    """An open journal, and who waits for it.
+    """An open journal, and the callbacks that wait for it.
 
     Args:
         journal: the journal.
-        topics: what is recorded there.
+        topics: the topics to record.
         instance: the instance's name.
-        helper: reads what takes long.
+        helper: thread for long reads.
 
     Attributes:
         journal: see above.
-        notes: takes note of what is published here, for replication; None if there is none.
-        refusals: what publishers have to be told of.
-        durable: the last entry on stable storage, as far as this thread has been told.
-        unreadable_said: when it was last said that some of it cannot be read, in seconds since the
-            Unix epoch: many readers may find that at once, and often.
+        notes: registers publishes of this instance's clients for replication; None without it.
+        refusals: the missing messages that publishers have to be told of.
+        durable: the last entry on stable storage, as far as this thread has been notified.
+        unreadable_said: the time of the last log message about unreadable entries, in seconds
+            since the Unix epoch: many readers may hit them at once, and often.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class TransactionLog:
         helper: HelperThread,
     ) -> None:
         self.journal: Final = journal
-        self.notes: Notes | None = None  # set before anything is recorded
+        self.notes: Notes | None = None  # set before the first entry is recorded
         self.refusals: Final = Refusals(journal, lambda: self.notes)
         self.durable = journal.durable_txid
         self.unreadable_said = 0.0
@@ -147,24 +148,24 @@ class TransactionLog:
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._unsettled: deque[tuple[int, Callable[[], None]]] = deque()
         self._settlement: Settlement | None = None
-        self._start: Callable[[Sliced], None] | None = None  # set before anything is recorded
+        self._start: Callable[[Sliced], None] | None = None  # set before the first entry
         self._is_releasing = False
         self._readers: list[Callable[[], None]] = []
         self._holds: dict[int, _Hold] = {}
         self._mender: Mender | None = None
-        self._damaged: list[int] = []  # found before there was one
+        self._damaged: list[int] = []  # found before there was a mender
         self._holds_taken = 0
-        self._behind_removal: list[Callable[[], None]] | None = None  # None: none is under way
+        self._behind_removal: list[Callable[[], None]] | None = None  # None: no removal in progress
 
     def records(self, message_type: str, name: str) -> bool:
-        """Whether what is published to a topic is recorded.
+        """Return whether messages published to a topic are recorded.
 
         The server's own event topics are not (AMPS User Guide, Using the Transaction Log); the
-        audit trail, which AMPS does not have, is if it is named as such.
+        audit trail, which AMPS does not have, is recorded if it is configured by its name.
 
         Args:
             message_type: the topic's message type.
-            name: its name; for the topics of a Pattern, that of the topic which has the Pattern.
+            name: its name; for a topic of a Pattern, the name of the topic that has the Pattern.
         """
         covering = [spec for spec in self._topics if spec.covers(message_type, name)]
         if name.startswith(_RESERVED):
@@ -185,17 +186,17 @@ class TransactionLog:
 
     @property
     def last_txid(self) -> int:
-        """Of the last entry appended."""
+        """The txid of the last entry appended."""
         return self.journal.last_txid
 
     def last_sequence(self, client_name: str) -> int:
-        """The highest sequence number that a publisher has used, 0 for none."""
+        """Return the highest sequence number that a publisher has used, 0 for none."""
         return self.journal.last_sequence(client_hash(client_name))
 
     def settled_sequence(self, client_name: str) -> int:
-        """The sequence number up to which all messages of a publisher are settled, 0 for none.
+        """Return the sequence number up to which a publisher's messages are settled, 0 for none.
 
-        Without other instances that have to acknowledge anything, that is its highest.
+        Without other instances that have to acknowledge messages, it is the publisher's highest.
         """
         client = client_hash(client_name)
         highest = self.journal.last_sequence(client)
@@ -204,7 +205,7 @@ class TransactionLog:
         return self.notes.unsettled.settled(client, highest, self.settled())
 
     def has_come_to(self, mark: tuple[int, int]) -> bool:
-        """Whether a publisher has come as far as to a bookmark: no such message comes any more.
+        """Return whether a publisher has reached a bookmark: its message will not come any more.
 
         Args:
             mark: the bookmark as two numbers. Identities made by the server count in txids.
@@ -223,8 +224,8 @@ class TransactionLog:
 
         Raises:
             DuplicateError: its sequence number is too low.
-            RefusedBeforeError: it is, and the command was refused then.
-            JournalUnavailable: it is no sequence number.
+            RefusedBeforeError: its sequence number is too low, and the command was refused then.
+            JournalUnavailable: the number is not a valid sequence number.
         """
         if not 0 < sequence <= MOST_SEQUENCE:
             raise JournalUnavailable(f"{sequence} is no sequence number: expected 64 bits")
@@ -240,14 +241,14 @@ class TransactionLog:
             )
 
     def reached(self, txid: int) -> None:
-        """Take note that everything up to an entry is on stable storage."""
+        """Note that everything up to an entry is on stable storage."""
         self.durable = max(self.durable, txid)
         if self._settlement is not None:
             self._settlement.committed()
         self._release()
 
     def has_settled(self) -> None:
-        """Take note that more is settled than before."""
+        """Note that more entries are settled than before."""
         self._release()
 
     def _release(self) -> None:
@@ -256,14 +257,14 @@ class TransactionLog:
             self._start(self)
 
     def use_settlement(self, settlement: Settlement) -> None:
-        """Let publishers wait for other instances, too. Called before anything is published."""
+        """Make publishers wait for other instances, too. Called before the first publish."""
         self._settlement = settlement
 
     def use_turns(self, start: Callable[[Sliced], None]) -> None:
-        """Let what waits go on in slices.
+        """Run the waiting callbacks in time slices.
 
         Args:
-            start: begins work that is done in slices; see `Turns.start`.
+            start: starts work that is done in time slices; see `Turns.start`.
         """
         self._start = start
 
@@ -273,8 +274,8 @@ class TransactionLog:
         return "", "commit"
 
     def step(self) -> bool:
-        """Let some of what waits go on; see `Sliced.step`."""
-        self._is_releasing = False  # should one of them fail, the others go on with the next commit
+        """Run some of the waiting callbacks; see `Sliced.step`."""
+        self._is_releasing = False  # if a callback raises, the others run with the next commit
         if _let_go(self._waiting, self.durable) or (
             self._unsettled and _let_go(self._unsettled, self.settled())
         ):
@@ -288,7 +289,7 @@ class TransactionLog:
     def when_durable(self, then: Callable[[], None]) -> None:
         """Call back when everything appended so far is on stable storage; at once if it is."""
         last = self.journal.last_txid
-        if last <= self.durable and not self._waiting:  # nobody may overtake those who wait
+        if last <= self.durable and not self._waiting:  # do not overtake callbacks that wait
             then()
         else:
             self._waiting.append((last, then))
@@ -297,9 +298,9 @@ class TransactionLog:
         """Call back when everything appended so far is settled; at once if it is.
 
         Args:
-            then: the call.
-            topics: what it is about; where no other instance has to acknowledge what is published
-                to these, stable storage is enough. None: all.
+            then: the callback.
+            topics: the topics concerned; if no other instance has to acknowledge messages
+                published to these, stable storage is enough. None: all.
         """
         settlement = self._settlement
         if settlement is None or (topics and not any(map(settlement.concerns, topics))):
@@ -316,49 +317,49 @@ class TransactionLog:
         self._readers.append(then)
 
     def close(self) -> None:
-        """Put everything on stable storage, and end the threads."""
+        """Flush everything to stable storage, and end the threads."""
         self._helper.close()
         self.journal.close()
 
     def safe_here(self) -> int:
-        """The last entry on stable storage of this machine."""
+        """Return the txid of the last entry on stable storage of this machine."""
         return self.journal.durable_txid
 
     def settled(self) -> int:
-        """The last entry that is safe wherever it has to be before its publisher is told so."""
+        """Return the last txid that is stored wherever it must be before its publisher is acked."""
         settlement = self._settlement
         return self.journal.durable_txid if settlement is None else settlement.settled
 
     def bookmark_at(self, txid: int) -> str | None:
-        """The bookmark of the last event up to an entry on stable storage; None if not close."""
+        """Return the bookmark of the last event up to a durable entry; None if none is near."""
         if txid != self._bookmarked[0]:
             span = Span(txid - _LOOK_BACK, last=txid)
             try:
                 entries = self.journal.replay(span, kinds=EVENTS).read(_LOOK_BACK)
             except JournalUnreadable:
-                return None  # not to be had at the moment
+                return None  # not available at the moment
             self._bookmarked = txid, entries[-1].bookmark if entries else None
         return self._bookmarked[1]
 
     def places(self, txid: int) -> list[str]:
-        """Where to go on, here and elsewhere, for whoever has this log up to an entry.
+        """Return the positions, here and elsewhere, to resume from after an entry of this log.
 
         Args:
-            txid: the entry, on stable storage.
+            txid: the entry, on stable storage; the reader has this log up to it.
 
         Returns:
             For each log a bookmark that is known where the log is: its publisher stands for the
-            log (`Journal.place`), its sequence is a txid there. Nothing that stands before that
-            place is missing here.
+            log (`Journal.place`), its sequence is a txid there. This log lacks nothing that
+            precedes that position.
         """
         elsewhere = () if self._settlement is None else self._settlement.places(txid)
         return [f"{log}|{last}|" for log, last in (self.journal.place(txid), *elsewhere)]
 
     def moment_of(self, txid: int) -> int | None:
-        """When an entry on stable storage was recorded, in microseconds; None if there is none.
+        """Return the time at which a durable entry was recorded, in microseconds; None if absent.
 
         Raises:
-            JournalUnreadable: that cannot be read at the moment.
+            JournalUnreadable: the entry cannot be read at the moment.
         """
         entries = self.journal.replay(Span(txid - 1, last=txid), kinds=frozenset(Kind)).read(1)
         return entries[0].timestamp if entries else None
@@ -370,17 +371,17 @@ class TransactionLog:
         not_found: NotFound,
         then: Callable[[Place], None],
     ) -> None:
-        """Find out which part of the log a bookmark stands for.
+        """Resolve a bookmark to a part of the log.
 
-        That may take going through files. It is done by the helper, once everything is readable
-        that has been appended so far; `0|1|` stands for the end of the log as it is now.
+        This may require reading files. The helper does so, once everything appended so far is
+        readable; `0|1|` stands for the end of the log as it is now.
 
         Args:
             client: the number of the session that asks; sessions take turns.
             request: the bookmark.
-            not_found: what to do when none of the starts is in the log.
-            then: called with what was found, or with why it is not to be had; at once if nothing
-                has to be looked for.
+            not_found: the fallback when none of the starts is in the log.
+            then: called with the part found, or with the reason why there is none; at once if no
+                search is needed.
         """
         now = self.journal.last_txid
         if request.is_plain:
@@ -396,10 +397,10 @@ class TransactionLog:
         now: int,
         then: Callable[[Place], None],
     ) -> None:
-        """Have the helper find a bookmark, and keep all files until `then` has been called.
+        """Search for a bookmark on the helper thread, and retain all files until `then` returns.
 
         Otherwise the file that has been found could be removed before the caller holds it. While
-        one is being removed, no search begins.
+        a file is being removed, no search begins.
         """
 
         def begin() -> None:
@@ -422,7 +423,7 @@ class TransactionLog:
 
     @contextmanager
     def removing(self) -> Iterator[None]:
-        """Have searches for bookmarks wait while the oldest file of the log is being removed."""
+        """Delay searches for bookmarks while the oldest file of the log is being removed."""
         waiting = self._behind_removal = []
         try:
             yield
@@ -432,25 +433,25 @@ class TransactionLog:
                 begin()
 
     def damaged(self, txid: int) -> None:
-        """Take note of an entry that cannot be read though it had been on stable storage."""
+        """Note an entry that cannot be read although it has been on stable storage."""
         if self._mender is not None:
             self._mender.look(txid)
         elif len(self._damaged) < _MOST_DAMAGED:
             self._damaged.append(txid)
 
     def is_lost(self, txid: int) -> bool:
-        """Whether an entry that cannot be read is not worth waiting for."""
+        """Return whether an unreadable entry is not worth waiting for."""
         return self._mender is None or self._mender.is_lost(txid)
 
     def use_mender(self, mender: Mender) -> None:
-        """Tell somebody of damaged entries, also of those known already."""
+        """Report damaged entries to a mender, including those known already."""
         self._mender = mender
         damaged, self._damaged = self._damaged, []
         for txid in damaged:
             mender.look(txid)
 
     def do_aside(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
-        """Have something that takes long done by the helper, and go on with what that gives.
+        """Run long work on the helper thread, and call back with its result.
 
         See `HelperThread.do`; `work` must not raise.
         """
@@ -471,18 +472,17 @@ class TransactionLog:
     def hold(
         self, needed_from: Callable[[], int], whose: str, in_the_way: InTheWay | None = None
     ) -> Callable[[], None]:
-        """Keep the files of the log that somebody still needs.
+        """Retain the files of the log that a reader still needs.
 
-        Whoever reads the log for longer than a turn says so here: replays, queues, and replication,
-        when it comes.
+        A reader that takes longer than one time slice calls this: replays, queues, replication.
 
         Args:
-            needed_from: tells the txid from which on entries are needed.
-            whose: who needs them, for people, as in `queue orders`.
-            in_the_way: told of a journal that has to stay for that, again and again.
+            needed_from: returns the first txid that is still needed.
+            whose: the reader's name for operators, as in `queue orders`.
+            in_the_way: called with a journal that has to stay for this reader, repeatedly.
 
         Returns:
-            A function that ends it; calling it again does nothing.
+            A function that releases the hold; calling it again does nothing.
         """
         number = self._holds_taken = self._holds_taken + 1
         self._holds[number] = _Hold(needed_from, whose, in_the_way)
@@ -494,16 +494,16 @@ class TransactionLog:
 
     @property
     def needed_from(self) -> int:
-        """The txid before which nobody needs the log any more, as far as reading it goes."""
+        """The txid before which no reader needs the log any more."""
         holds = (hold.needed_from() for hold in self._holds.values())
         return min(holds, default=self.last_txid + 1)
 
     def holders(self) -> list[tuple[int, str]]:
-        """Who needs the log, and from which txid on, those first who need most of it."""
+        """Return the readers that need the log, with their first txids, the lowest one first."""
         return sorted((hold.needed_from(), hold.whose) for hold in self._holds.values())
 
     def stays(self, path: Path, end: int) -> None:
-        """Tell those who need a journal that it is to be removed.
+        """Notify the readers that need a journal that it is due for removal.
 
         Args:
             path: the journal.
@@ -515,7 +515,7 @@ class TransactionLog:
 
 
 def _let_go(waiting: deque[tuple[int, Callable[[], None]]], txid: int) -> bool:
-    """Let some of those go on who wait for entries up to a txid; returns whether there are more."""
+    """Run some of the callbacks that wait for entries up to a txid; return whether more are due."""
     for _ in range(_RELEASED_AT_ONCE):
         if not waiting or waiting[0][0] > txid:
             return False

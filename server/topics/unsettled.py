@@ -1,10 +1,10 @@
-"""Up to which of its numbers the messages of a publisher are settled.
+"""Watermarks: the number up to which each publisher's messages are settled.
 
-Whoever logs on is told that number, and throws away what it has kept up to there. So it must not be
-the highest number that is recorded, but one that everybody has who has to have it. Of each
-publisher some of its numbers are remembered, with the txids behind which they are settled; of many
-that are not settled, fewer are remembered, and the answer is lower than it could be. Then messages
-come twice, and are known.
+A publisher gets that number at its logon, and discards the messages that it has kept up to there.
+So it must not be the highest number recorded, but one that all instances have that are required to.
+For each publisher, some numbers are remembered, with the txids behind which they are settled. With
+many unsettled numbers fewer are remembered, and the watermark is lower than it could be. Then
+messages are sent twice, and recognized as duplicates.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Final
 
 _MOST_OF_ONE: Final = 64
 _FEW: Final = 1024
-"""Publishers after which it is looked which of them can be forgotten."""
+"""The number of publishers at which settled ones are first forgotten."""
 
 
 class _Numbers:
     """Numbers of one publisher.
 
     Attributes:
-        settled: everything up to that is known to be.
-        txids: those of the messages with the numbers below, ascending.
+        settled: the number up to which everything is known to be settled.
+        txids: the txids of messages with the numbers below, ascending.
         sequences: the numbers.
-        grain: how far they are apart, in txids, at least.
+        grain: their least distance, in txids.
     """
 
     __slots__ = ("grain", "sequences", "settled", "txids")
@@ -37,20 +37,20 @@ class _Numbers:
 
 
 class Unsettled:
-    """The publishers of which not everything is settled, and perhaps others."""
+    """The publishers with unsettled messages, and perhaps others."""
 
     def __init__(self) -> None:
         self._clients: dict[int, _Numbers] = {}
         self._look_at = _FEW
 
     def note(self, client: int, before: int, sequence: int, txid: int, settled: int) -> None:
-        """Take note of messages that have been recorded.
+        """Note messages that have been recorded.
 
         Args:
             client: the publisher's hash.
             before: its highest number before.
             sequence: its highest number now.
-            txid: of that message.
+            txid: the txid of that message.
             settled: the txid up to which everything is settled.
         """
         numbers = self._clients.get(client)
@@ -67,16 +67,16 @@ class Unsettled:
         txids.append(txid)
         sequences.append(sequence)
         if len(txids) > _MOST_OF_ONE:
-            del txids[-2::-2], sequences[-2::-2]
+            del txids[-2::-2], sequences[-2::-2]  # keep every second one, and the newest
             numbers.grain = (txid - txids[0]) // len(txids)
 
     def settled(self, client: int, highest: int, settled: int) -> int:
-        """The number up to which a publisher's messages are settled.
+        """Return the number up to which a publisher's messages are settled.
 
         Args:
             client: its hash.
             highest: its highest number.
-            settled: the txid up to which everything is.
+            settled: the txid up to which everything is settled.
         """
         numbers = self._clients.get(client)
         if numbers is None:
@@ -92,7 +92,7 @@ class Unsettled:
             numbers.grain = numbers.grain if numbers.txids else 0
 
     def _forget(self, settled: int) -> None:
-        """Forget those of which everything is settled."""
+        """Forget publishers with all messages settled."""
         self._clients = {
             client: numbers
             for client, numbers in self._clients.items()

@@ -1,15 +1,15 @@
-"""Views: topics whose records are computed from those of other topics.
+"""Views: topics with records that are computed from those of other topics.
 
 A view follows its underlying topics. A change there becomes changes of rows (`sources`, `join`),
-these change groups (`grouping`), and each group that has been touched becomes a record once more,
-with a new body, which subscribers and further views are told of as of any other record. A group
-without rows has no record.
+these change groups (`grouping`), and each changed group becomes a record again, with a new body.
+Subscribers and further views are notified of it as of any other record. A group without rows has no
+record.
 
-Nothing of it is stored: at the start all groups are made from the records that there are, in the
-order in which these were updated, so that fields which show the last value show it again.
+Nothing of a view is stored: at the start all groups are computed from the existing records, in the
+order of their updates, so that fields which show the last value show it again.
 
-Inline conflation puts the work off until the server has read what is waiting for it, and takes all
-changes of a record in the meantime for one.
+Inline conflation defers the computation until the server has read the commands waiting for it, and
+merges all changes of a record in the meantime into one.
 
 Source: AMPS User Guide, Understanding Views; Defining Views and Aggregations.
 """
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 
 class _Pending(NamedTuple):
-    """A change of an underlying record that has not been worked off.
+    """A change of an underlying record that has not been processed.
 
     Attributes:
-        place: which of the underlying topics it is in.
-        change: what happened.
-        envelope: where that comes from.
-        reason: why the record is gone, if it is.
+        place: the index of the underlying topic.
+        change: the change.
+        envelope: the origin of the change.
+        reason: the reason why the record is gone, if it is.
     """
 
     place: int
@@ -58,7 +58,7 @@ class _Pending(NamedTuple):
 
 
 class _Input:
-    """Takes note of the changes of one of a view's underlying topics."""
+    """Receives the changes of one of a view's underlying topics."""
 
     __slots__ = ("_place", "_take")
 
@@ -76,13 +76,13 @@ class View:
 
     Args:
         spec: its description.
-        find: gives the topic of a reference.
+        find: returns the topic of a reference.
         message_type: the type of its messages.
-        functions: what its expressions call.
-        stores: numbers its changes, and gives it turns.
-        clock: tells when to work off what was put off.
-        announce: tells subscribers about its changes.
-        flush: called after something has been announced that nobody waits for.
+        functions: the functions that its expressions call.
+        stores: numbers its changes, and schedules it.
+        clock: schedules deferred work.
+        announce: notifies subscribers of its changes.
+        flush: called after announcements that no command waits for.
 
     Raises:
         BodyError: its message type has no fields of such names.
@@ -91,11 +91,11 @@ class View:
         name: its name in the configuration.
         type_name: the name of its message type.
         is_container: False: its records belong to one topic.
-        key_fields: the fields that show what it is grouped by.
+        key_fields: the fields that show the grouping.
         table: its records.
-        inputs: its underlying topics, each with what takes note of changes there.
-        changes: changes of these that it has heard of.
-        writes: changes of its own records that it has made of them.
+        inputs: its underlying topics, each with the receiver of its changes.
+        changes: count of changes received from underlying topics.
+        writes: count of resulting changes of its own records.
     """
 
     is_container: Final = False
@@ -152,7 +152,7 @@ class View:
 
     @property
     def waiting(self) -> int:
-        """Changes of underlying records that have not been worked off."""
+        """The number of changes of underlying records that have not been processed."""
         return len(self._pending)
 
     def keeps(self, name: str) -> bool:
@@ -166,7 +166,7 @@ class View:
     def begin(self) -> None:
         """See `DerivedKeeper.begin`.
 
-        The first topic comes last: then what is joined to its records is there already.
+        The first topic comes last: then the records joined to its own are there already.
         """
         touched: dict[Group, int] = {}
         for place, (source, _) in reversed(list(enumerate(self.inputs))):
@@ -181,7 +181,7 @@ class View:
     # ---- changes
 
     def _take(self, pending: _Pending) -> None:
-        """Take note of a change below; two of one record are taken for one."""
+        """Queue a change of an underlying record; merge it with an earlier one of the record."""
         self.changes += 1
         if not self._pending:
             if self._inline:
@@ -220,7 +220,7 @@ class View:
                 )
 
     def _write(self, group: Group, moment: int) -> Change | None:
-        """Make a group's record what its rows come to; None if it neither was nor is there."""
+        """Update a group's record from its rows; return None if there was none and is none."""
         sequence = self._stores.next_sequence()
         if not self._aggregation.settle(group):
             return self.table.remove(group.sow_key, sequence, moment)

@@ -1,11 +1,11 @@
-"""What views compute from the records of topics, and keep right with them.
+"""The computation of views: groups and aggregates, updated with the records of topics.
 
-The topics themselves are server/topics/view.py.
+The topics themselves are in server/topics/view.py.
 
-aggregates    what each aggregate function keeps of a group's values
-exact         sums that do not drift; extremes: the least and the greatest
-projection    what a projection reads of every message, and makes of a group of them
-grouping      groups of rows: what comes, changes and goes
+aggregates    the accumulators of the aggregate functions
+exact         sums without rounding drift; extremes: minimum and maximum
+projection    the inputs of a projection, and the fields that it computes for a group
+grouping      groups of rows: rows enter, change and leave
 sources       the rows of a single topic; join: those of several
-definition    a configured view, compiled; terms: what a client asks to be aggregated
+definition    a configured view, compiled; terms: a client's own aggregation
 """

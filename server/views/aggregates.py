@@ -1,13 +1,13 @@
-"""What the aggregate functions keep of a group's values, and how they answer.
+"""The accumulators of the aggregate functions, and the results computed from them.
 
-An accumulator takes values in, lets them go again, and gives its answer at any time, in at most
-logarithmic time. It holds the same answer as if the values there are had just been counted, in
-whichever order they came (AMPS User Guide, Aggregate Functions).
+An accumulator adds and removes values, and returns its result at any time, in at most logarithmic
+time. The result is the same as if it had just been computed from the current values, in any order
+(AMPS User Guide, Aggregate Functions).
 
-NULL counts as no value for any of them. Where numbers are asked for, a text that is no number makes
-the answer NaN, as long as it is there. Of no values at all the answer is NULL, and 0 for counts.
+NULL is not a value for any function. For a numeric function, a text that is not a number makes the
+result NaN, until it is removed. Without values the result is NULL, and 0 for counts.
 
-One accumulator may answer for several functions: SUM and AVG of one expression share theirs.
+One accumulator may serve several functions: SUM and AVG of one expression share theirs.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class Accumulator(Protocol):
     """The values of one expression over a group."""
 
     def add(self, value: Value) -> None:
-        """Take a value in: a scalar, as a compiled expression gives it."""
+        """Add a value: a scalar, as returned by a compiled expression."""
 
     def remove(self, value: Value) -> None:
-        """Let a value go that has been added."""
+        """Remove a value that was added."""
 
     def merge(self, other: Self) -> None:
-        """Take in all that another one of the same kind holds."""
+        """Add all values of another accumulator of the same kind."""
 
 
 class Count:
-    """How many values there are."""
+    """The number of values."""
 
     __slots__ = ("count",)
 
@@ -64,7 +64,7 @@ class Count:
 
 
 class Total:
-    """How many numbers there are, and their sum."""
+    """The number of numeric values, and their sum."""
 
     __slots__ = ("_infinite", "_nans", "_negative", "_sum", "count")
 
@@ -93,14 +93,14 @@ class Total:
 
     @property
     def sum(self) -> Value:
-        """The sum, a double; NULL of nothing."""
+        """The sum, a double; NULL without values."""
         if not self.count:
             return None
         return self._special() if self._nans or self._infinite else self._sum.divided_by(1)
 
     @property
     def mean(self) -> Value:
-        """The mean, a double; NULL of nothing."""
+        """The mean, a double; NULL without values."""
         if not self.count:
             return None
         return self._special() if self._nans or self._infinite else self._sum.divided_by(self.count)
@@ -124,14 +124,14 @@ class Total:
         self._sum.include(sign * numerator, shift)
 
     def _special(self) -> float:
-        """The sum where not all numbers are finite."""
+        """Return the sum if not all numbers are finite."""
         if self._nans or 0 < self._negative < self._infinite:
             return math.nan
         return -math.inf if self._negative else math.inf
 
 
 class Spread(Total):
-    """How far numbers are from their mean."""
+    """The standard deviation of numbers."""
 
     __slots__ = ("_squares",)
 
@@ -146,12 +146,12 @@ class Spread(Total):
 
     @property
     def of_population(self) -> Value:
-        """The standard deviation of all there is; NULL of nothing."""
+        """The standard deviation of the whole population; NULL without values."""
         return self._deviation(self.count)
 
     @property
     def of_sample(self) -> Value:
-        """The standard deviation estimated from a sample; NULL of fewer than two numbers."""
+        """The standard deviation estimated from a sample; NULL with fewer than two numbers."""
         return self._deviation(self.count - 1)
 
     def _deviation(self, divisor: int) -> Value:
@@ -167,7 +167,7 @@ class Spread(Total):
 
 
 class _Extreme:
-    """The least or greatest value; NaN if that is among them."""
+    """The minimum or maximum of the values; NaN if it is among them."""
 
     __slots__ = ("_heaps", "_nans")
     _greatest: bool
@@ -210,7 +210,7 @@ class _Extreme:
 
     @property
     def value(self) -> Value:
-        """The least or greatest value; NULL of nothing."""
+        """The minimum or maximum; NULL without values."""
         heaps = self._heaps
         if self._nans:
             return math.nan
@@ -224,21 +224,21 @@ class _Extreme:
 
 
 class Least(_Extreme):
-    """The least value, by `<`."""
+    """The minimum, by `<`."""
 
     __slots__ = ()
     _greatest = False
 
 
 class Greatest(_Extreme):
-    """The greatest value, by `>`."""
+    """The maximum, by `>`."""
 
     __slots__ = ()
     _greatest = True
 
 
 class Distinct:
-    """Which values there are, where texts that are numbers are those numbers."""
+    """The distinct values; a text that is a number equals that number."""
 
     __slots__ = ("_counts", "_values")
 
@@ -271,12 +271,12 @@ class Distinct:
 
     @property
     def count(self) -> int:
-        """How many different values there are."""
+        """The number of distinct values."""
         return len(self._counts)
 
     @property
     def only(self) -> Value:
-        """The value that all agree on; NULL of nothing, or if they do not."""
+        """The common value of the group; NULL without values, or if they differ."""
         if len(self._values) != 1:
             return None
         (value,) = self._values.values()
@@ -288,11 +288,11 @@ _NAN_IDENTITY: Final = ("NaN",)
 
 def _identity(value: Value) -> Hashable:
     key = semantics.identity_key(value)
-    return key if key == key else _NAN_IDENTITY  # NaN is one value, though it equals nothing
+    return key if key == key else _NAN_IDENTITY  # NaN counts as one value, though NaN != NaN
 
 
 class Texts:
-    """Which texts there are, in the order of their bytes."""
+    """The distinct texts, in byte order."""
 
     __slots__ = ("_counts", "_list", "_ordered")
 
@@ -331,14 +331,14 @@ class Texts:
         self._list = None
 
     def joined(self, separator: str) -> Value:
-        """All of them as one text; NULL of nothing, or if that would be too long."""
+        """Return all texts joined into one; NULL without values, or if it would be too long."""
         if self._list is None or self._list[0] != separator:
             self._list = separator, joined_octets(self._ordered, separator)
         return self._list[1]
 
 
 class _Function(NamedTuple):
-    """What an aggregate function keeps, and how it reads its answer from that."""
+    """An aggregate function: its accumulator, and how to read the result from it."""
 
     accumulator: Callable[[], Accumulator]
     answer: Callable[[Any], Value]
@@ -359,7 +359,7 @@ _FUNCTIONS: Final[dict[str, _Function]] = {
 
 
 def function_of(node: Aggregate) -> _Function:
-    """What a call of an aggregate function keeps of its first argument, and its answer."""
+    """Return the accumulator for the first argument of an aggregate call, and its result."""
     if node.name == "GROUP_CONCAT":
         separator = _separator(node)
         return _Function(Texts, lambda kept: kept.joined(separator))

@@ -1,7 +1,7 @@
-"""What changes of records mean for groups, and what is projected of a group.
+"""Applies changes of records to groups, and builds the message of a group.
 
-This is what a view and a client's own aggregation have in common. A view keeps records of its
-groups for everybody (server/topics/view.py); those of a client are its own
+This is the common part of a view and a client's own aggregation. A view stores records of its
+groups for all clients (server/topics/view.py); those of a client are its own
 (server/views/group_records.py).
 """
 
@@ -27,13 +27,14 @@ def check_fields(message_type: MessageType, projection: Projection) -> None:
     """Check that messages of a type can have the fields of a projection.
 
     Raises:
-        BodyError: it has no fields of such names, or, being a custom type, fails in another way.
+        BodyError: the type has no fields of such names, or, if it is a custom type, it fails in
+            another way.
     """
     try:
         message_type.build([(path, None) for path in projection.destinations])
     except BodyError:
         raise
-    except Exception as error:  # whatever a library does, it is to be named
+    except Exception as error:  # a custom type's library may raise anything: report it by name
         raise BodyError(
             f"message type {message_type.name} fails to make a message with these fields:"
             f" {type(error).__name__}: {error}"
@@ -41,27 +42,27 @@ def check_fields(message_type: MessageType, projection: Projection) -> None:
 
 
 class Origin(Protocol):
-    """Where a change of a record comes from."""
+    """The origin of a change of a record."""
 
     @property
     def received(self) -> float:
-        """When the server received it, in seconds since 1970."""
+        """The time at which the server received it, in seconds since 1970."""
 
     def describe_publisher(self, context: MessageContext) -> None:
-        """Set what expressions may ask about whoever published it."""
+        """Set the publisher's data in a context for expressions."""
 
 
 class Aggregation:
-    """Groups of the rows that records make.
+    """Groups of the rows that are made from records.
 
     Args:
-        projection: what is projected.
-        rows: where the rows come from.
-        message_type: the type of the messages that are made.
-        key_domain: what SOW keys of groups are made with.
-        is_joined: whether rows are made from records of several topics.
-        in_order: whether changes come in the order in which they were made; if not, the record that
-            was updated last counts as the one that came last.
+        projection: the projection.
+        rows: the source of the rows.
+        message_type: the type of the messages that are built.
+        key_domain: the key domain for the SOW keys of groups.
+        is_joined: rows are made from records of several topics.
+        in_order: changes arrive in the order in which they were made; if not, the record that was
+            updated last counts as the most recent one.
 
     Raises:
         BodyError: the message type has no fields of such names.
@@ -86,15 +87,15 @@ class Aggregation:
         self._arguments_ask: Final = projection.arguments_ask and not is_joined
 
     def change(self, place: int, change: Change, origin: Origin | None) -> Iterator[Group]:
-        """Make a change of a record, and give the groups that it touches, perhaps more than once.
+        """Apply a change of a record, and yield the groups affected, possibly more than once.
 
         Args:
-            place: which of the underlying topics the record is in.
-            change: what happened to it.
-            origin: where that comes from, None if that is not known any more.
+            place: the place of the record's topic among the underlying topics.
+            change: the change of the record.
+            origin: the origin of the change, None if it is not known any more.
         """
         state = change.record or change.previous
-        if state is None:  # it has come and gone while work was put off
+        if state is None:  # the record was added and removed while the work was deferred
             return
         before_context = after_context = NO_CONTEXT
         context: MessageContext | None = None
@@ -128,7 +129,7 @@ class Aggregation:
         return self._grouping.settle(group)
 
     def body(self, group: Group) -> bytes:
-        """The message that is made of a group."""
+        """Build the message of a group."""
         return self._type.build(self._grouping.fields(group))
 
 

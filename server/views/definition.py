@@ -1,4 +1,4 @@
-"""What a `<View>` says, made ready to run: its topics in order, its projection, its rows.
+"""A `<View>` of the configuration, compiled: its topics in order, its projection, its rows.
 
 Source: AMPS User Guide, Configuring Views in a SOW.
 """
@@ -27,16 +27,16 @@ class Definition:
     """One view, compiled.
 
     Args:
-        spec: its description.
-        functions: what its expressions call.
-        type_of: finds the message type of a topic.
+        spec: its configuration.
+        functions: the functions that its expressions call.
+        type_of: returns the message type of a topic.
 
     Attributes:
-        topics: its underlying topics; each but the first is joined to one before it.
-        message_types: the message type of each of these.
+        topics: its underlying topics; each one but the first is joined to one before it.
+        message_types: the message type of each underlying topic.
         projection: its fields.
-        shown_grouping: where each field that it is grouped by stands in its messages; None for one
-            that does not.
+        shown_grouping: the path in its messages of each field that it is grouped by; None for a
+            field that is not in them.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Definition:
         self.shown_grouping: Final = self.projection.shown_grouping(self._read_the_same)
 
     def rows(self) -> RowSource:
-        """Where its rows come from."""
+        """Return the source of its rows."""
         spec = self._spec
         if not spec.joins:
             filter_ = None
@@ -71,7 +71,7 @@ class Definition:
         return Join(topics, self.joined_fields(), nulls_match=spec.join_null_equivalency)
 
     def inputs(self, place: int) -> list[Path]:
-        """What a row has of one of the topics."""
+        """Return the fields of one topic that a row contains."""
         return [
             reference.path
             for reference in self.projection.inputs
@@ -79,11 +79,11 @@ class Definition:
         ]
 
     def joined_fields(self) -> list[JoinedFields]:
-        """What joins the topics."""
+        """Return the join conditions of the topics."""
         return [self._joined(join) for join in self._spec.joins]
 
     def _joined(self, join: JoinSpec) -> JoinedFields:
-        """A join with the earlier topic on its left."""
+        """Return a join condition with the earlier topic on its left."""
         sides = [
             (self.topics.index(side.topic), _path(side.field)) for side in (join.left, join.right)
         ]
@@ -91,23 +91,23 @@ class Definition:
         return JoinedFields(left, left_field, right, right_field)
 
     def _place(self, reference: Reference) -> int:
-        """Which of the topics a reference reads."""
+        """Return the place of the topic that a reference reads."""
         if reference.topic is None:
             return 0
         message_type = reference.message_type or self._spec.message_type
         return self.topics.index(TopicRef(reference.topic, message_type))
 
     def _is_untyped(self, reference: Reference) -> bool:
-        """Whether what a reference reads does not say what it is."""
+        """Return True if the message type of a reference does not type its values."""
         return not self.message_types[self._place(reference)].capabilities.typed
 
     def _read_the_same(self, one: Reference, other: Reference) -> bool:
-        """Whether two references read the same, however much of the topic they name."""
+        """Return True if two references read the same field, named with or without its topic."""
         return one.path == other.path and self._place(one) == self._place(other)
 
 
 def _chain(underlying: Sequence[TopicRef], joins: Sequence[JoinSpec]) -> list[TopicRef]:
-    """The topics in the order in which they are joined: the first one, then as they connect."""
+    """Return the topics in join order: the first one, then each one connected to an earlier one."""
     chain = [underlying[0]]
     waiting = list(underlying[1:])
     while waiting:

@@ -1,9 +1,9 @@
-"""Sums that do not drift: whatever is added and taken away again leaves nothing behind.
+"""Exact sums without rounding drift: a value that is added and removed again leaves no error.
 
-A double is a whole number divided by a power of two, so that any sum of doubles is one as well. It
-is kept as such, in an integer of as many digits as it takes (for prices some 20, never more than
-2200 bits), and rounded once, when somebody asks for it. The result depends on what is summed and on
-nothing else: not on the order, nor on what came and went before.
+A double is an integer divided by a power of two, and so is any sum of doubles. The sum is stored in
+this form, in an integer of as many digits as necessary (for prices some 20, never more than 2200
+bits), and rounded once, on request. The result depends only on the values that are summed: not on
+their order, nor on values that were added and removed before.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import math
 
 
 class ExactSum:
-    """The sum of finite numbers, exactly.
+    """The exact sum of finite numbers.
 
     Attributes:
         numerator: the sum, times two to the power of `shift`.
-        shift: how many binary places the sum has.
+        shift: the number of binary places of the sum.
     """
 
     __slots__ = ("numerator", "shift")
@@ -35,18 +35,18 @@ class ExactSum:
             self.shift = shift
 
     def divided_by(self, divisor: int) -> float:
-        """The double nearest to the sum divided by a number above 0."""
+        """Return the double nearest to the sum divided by a number above 0."""
         return quotient(self.numerator, divisor << self.shift)
 
 
 def variance(total: ExactSum, squares: ExactSum, count: int, divisor: int) -> float:
-    """The sum of the squared distances of numbers from their mean, divided.
+    """Return the sum of the squared distances of numbers from their mean, divided by `divisor`.
 
     Args:
         total: the sum of the numbers.
         squares: the sum of their squares.
-        count: how many they are.
-        divisor: what to divide by.
+        count: the number of numbers.
+        divisor: the divisor: `count`, or `count` - 1 for a sample.
     """
     places = max(squares.shift, 2 * total.shift)
     first = count * squares.numerator << places - squares.shift
@@ -55,7 +55,7 @@ def variance(total: ExactSum, squares: ExactSum, count: int, divisor: int) -> fl
 
 
 def quotient(numerator: int, denominator: int) -> float:
-    """The double nearest to a fraction whose denominator is above 0; infinite if none is near."""
+    """Return the double nearest to a fraction with a denominator above 0; infinite on overflow."""
     try:
         return numerator / denominator
     except OverflowError:

@@ -1,10 +1,9 @@
-"""The least or the greatest of values that come and go.
+"""The minimum or maximum of values that are added and removed.
 
-Values of one type have a total order. Each type has a heap of its own: the one value that is asked
-for is always on top, adding costs a logarithm, and what has been removed is thrown away when it
-gets to the top. Values of different types, of which `<` makes no order (AMPS compares '9' and 10 as
-numbers, but '9' and '10' as texts), only meet at the top: the least of all is the least of the
-least of each type.
+Values of one type have a total order. Each type has its own heap: the requested value is always on
+top, adding takes logarithmic time, and removed values are discarded when they reach the top. Values
+of different types have no total order by `<` (AMPS compares '9' and 10 as numbers, but '9' and '10'
+as texts), so only the tops are compared: the minimum of all is the minimum of the types' minimums.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from server.base.octets import Descending, from_octets, to_octets
 from server.message_types.base import Value
 
 _LEAST_REBUILT: Final = 16
-"""How many removed values a heap may always hold."""
+"""Number of removed values that a heap may always hold before it is rebuilt."""
 
 
 class _Order(NamedTuple):
-    """How values of a type are put on a heap, and taken from it."""
+    """The conversions of a type's values to and from heap entries."""
 
     into: Callable[[Any], Any]
     out: Callable[[Any], Value]
@@ -57,11 +56,11 @@ _ORDERS: Final[dict[bool, dict[type, _Order]]] = {
 
 
 class ExtremeHeap:
-    """Values of one type, the same one perhaps many times, with the first in their order at hand.
+    """A multiset of values of one type, with fast access to the first one in their order.
 
     Args:
         kind: the type: `bool`, `int`, `float` (without NaN) or `str`.
-        greatest: the greatest comes first, not the least.
+        greatest: the greatest value comes first, not the least.
     """
 
     __slots__ = ("_counts", "_heap", "_order")
@@ -72,7 +71,7 @@ class ExtremeHeap:
         self._heap: list[Any] = []
 
     def __bool__(self) -> bool:
-        """Whether there is any value."""
+        """Return True if there is any value."""
         return bool(self._counts)
 
     def add(self, value: Value) -> None:
@@ -84,7 +83,7 @@ class ExtremeHeap:
             heappush(self._heap, entry)
 
     def remove(self, value: Value) -> None:
-        """Take a value away that has been added."""
+        """Remove a value that was added."""
         entry = self._order.into(value)
         counts = self._counts
         if counts[entry] > 1:
@@ -103,7 +102,7 @@ class ExtremeHeap:
         heapify(self._heap)
 
     def first(self) -> Value:
-        """The first value in their order; there has to be one."""
+        """Return the first value in their order; there has to be one."""
         heap, counts = self._heap, self._counts
         while heap[0] not in counts:
             heappop(heap)

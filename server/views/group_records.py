@@ -1,9 +1,9 @@
 """The records of a client's own aggregation: one for each group, in memory.
 
-They are gathered from records in any order, a slice at a time, and then follow changes. What they
-take is reckoned up, for it counts as memory of the client (AMPS User Guide, Aggregated
-Subscriptions). The reckoning is by rule of thumb: bodies are counted, the rest is estimated from
-what is projected and from how many rows a group has.
+The groups are built from records in any order, in time slices, and then updated by changes. Their
+memory is accounted, because it is charged to the client (AMPS User Guide, Aggregated
+Subscriptions). The figure is an estimate: bodies are counted, the rest is derived from the
+projection and from the number of rows of a group.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from server.views.projection import Projection
 
 _GROUP: Final = 1200
-"""Bytes that a group takes with its record, apart from what follows."""
+"""Bytes of a group with its record, without accumulators and values."""
 _ACCUMULATOR: Final = 300
 _VALUE: Final = 150
-"""Bytes of a value that an accumulator keeps."""
+"""Bytes of a value that an accumulator stores."""
 _MOST_VALUES: Final = 5_000
-"""Values that are kept by the groups whose records are made in a slice."""
+"""Number of stored values after which a time slice makes no more records of groups."""
 _KEEPING: Final[tuple[object, ...]] = (Distinct, Greatest, Least, Texts)
-"""Accumulators that keep values."""
+"""Accumulators that store values."""
 
 
 class GroupRecords:
     """The groups of one client, and their records.
 
     Args:
-        aggregation: makes groups of one topic's records; they may come in any order.
-        projection: what is projected.
+        aggregation: groups the records of one topic, which may arrive in any order.
+        projection: the projection.
         topic: the topic's name, which is also that of the records.
-        hold: takes note of bytes that are kept for the client from now on, or no more.
-        owner: the client's name, and what has work done in slices on its behalf.
+        hold: charges bytes of memory to the client; negative to release.
+        owner: the client's name, and the scheduler of work in time slices on its behalf.
     """
 
     __slots__ = (
@@ -71,7 +71,7 @@ class GroupRecords:
         self._hold: Final = hold
         self._of_group: Final = _GROUP + _ACCUMULATOR * len(projection.kept)
         self._of_row: Final = _VALUE * sum(kept.make in _KEEPING for kept in projection.kept)
-        self._moments: Final[dict[Group, int]] = {}  # of those that have no record yet
+        self._moments: Final[dict[Group, int]] = {}  # of groups that have no record yet
         self._records: Final[dict[str, Record]] = {}
         self._sizes: Final[dict[str, int]] = {}
 
@@ -79,17 +79,17 @@ class GroupRecords:
         return len(self._moments) + len(self._records)
 
     def find(self, key: str) -> Record | None:
-        """The record of a group; None if there is none."""
+        """Return the record of a group; None if there is none."""
         return self._records.get(key)
 
     def records(self) -> Sequence[Record]:
-        """The records that there are now."""
+        """Return all current records."""
         return list(self._records.values())
 
     # ---- gathering
 
     def gather(self, records: Sequence[Record]) -> None:
-        """Take in records, as they were when the gathering began."""
+        """Add records to groups, in their state when the gathering began."""
         moments = self._moments
         for record in records:
             change = Change(record.key, record.topic, None, record)
@@ -98,10 +98,10 @@ class GroupRecords:
                 self._reckon(group.sow_key, self._of_group + self._of_row * group.rows)
 
     def settle(self, most: int) -> Sequence[Record]:
-        """Make the records of some of the groups that have been gathered; none if all have one.
+        """Make the records of some gathered groups, and return them; none if all groups have one.
 
         Args:
-            most: of how many; fewer, if they keep very many values.
+            most: the maximum number of groups; fewer if they store very many values.
         """
         groups: list[Group] = []
         values = 0
@@ -115,11 +115,11 @@ class GroupRecords:
     # ---- following
 
     def take(self, change: Change, origin: Origin) -> Iterator[Change]:
-        """Follow a change of a record of the topic, and give what it makes of the groups' records.
+        """Apply a change of a record of the topic, and yield the changes of the groups' records.
 
         Args:
-            change: what happened to it.
-            origin: where that comes from.
+            change: the change of the record.
+            origin: the origin of the change.
         """
         moment = to_nanoseconds(origin.received)
         for group in dict.fromkeys(self._aggregation.change(0, change, origin)):
@@ -132,7 +132,7 @@ class GroupRecords:
                 yield Change(key, self._topic, self._records.pop(key, None), None)
 
     def drop(self) -> None:
-        """Let go of everything; the client needs it no more."""
+        """Free all groups and records incrementally; the client does not need them any more."""
         self._hold(-sum(self._sizes.values()))
         contents = self._moments, self._records, self._sizes, self._aggregation.contents
         self._slices.queue(LettingGo(self._client, *contents))
@@ -145,7 +145,7 @@ class GroupRecords:
         return record
 
     def _reckon(self, key: str, size: int) -> None:
-        """Take note of what a group takes now."""
+        """Update the memory charged for a group."""
         self._hold(size - self._sizes.get(key, 0))
         if size:
             self._sizes[key] = size

@@ -1,7 +1,7 @@
-"""Groups of rows, kept right as rows come, change and go.
+"""Groups of rows, updated incrementally as rows are added, changed and removed.
 
-The cost of a change depends on what is projected and not on how many rows a group has: what goes is
-taken out of the group's accumulators, and what comes is put in.
+The cost of a change depends on the projection, not on the number of rows of a group: old values are
+removed from the group's accumulators, and new ones are added.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Group:
 
     Attributes:
         key: the texts of the values that it is grouped by.
-        rows: how many rows it has.
-        last: the row that came last; it stays when that row goes.
-        context: what functions may ask about the message that came last.
-        accumulators: one for each that the projection keeps.
-        sequence: the place of that row among all that have come.
+        rows: the number of its rows.
+        last: the most recent row; it stays when that row is removed.
+        context: the context of the most recent message, for functions.
+        accumulators: one for each of `Projection.kept`.
+        sequence: the sequence of `last` among all rows.
         sow_key: the SOW key of its record.
     """
 
@@ -44,7 +44,7 @@ class Group:
         self.sow_key = sow_key
 
     def show(self, row: Row, context: MessageContext, sequence: int) -> None:
-        """Take a row for the one that came last, unless one with a later place has come."""
+        """Set the most recent row, unless a row with a later sequence is already set."""
         if sequence >= self.sequence:
             self.last = row
             self.sequence = sequence
@@ -55,8 +55,8 @@ class Grouping:
     """All groups of a view or of an aggregated subscription.
 
     Args:
-        projection: what is projected.
-        key_domain: what SOW keys of groups are made with.
+        projection: the projection.
+        key_domain: the key domain for the SOW keys of groups.
     """
 
     def __init__(self, projection: Projection, key_domain: str) -> None:
@@ -65,16 +65,16 @@ class Grouping:
         self._groups: dict[GroupKey, Group] = {}
 
     def __len__(self) -> int:
-        """How many groups there are."""
+        """Return the number of groups."""
         return len(self._groups)
 
     @property
     def contents(self) -> dict[GroupKey, Group]:
-        """The groups by key; whoever needs them no more may empty it."""
+        """The groups by key; the caller may empty it if they are no longer needed."""
         return self._groups
 
     def adopt(self, group: Group) -> None:
-        """Go on with a group that has been kept elsewhere."""
+        """Add a group that was stored elsewhere."""
         self._groups[group.key] = group
 
     def enter(
@@ -88,13 +88,13 @@ class Grouping:
 
         Args:
             row: the row.
-            context: what aggregated expressions may ask about the message; when the row leaves,
-                it has to be the same.
-            origin: what other expressions may ask about it, if that is more.
-            sequence: its place among all rows, where they do not come in that order.
+            context: the context of the message for aggregated expressions; it has to be the same
+                when the row is removed.
+            origin: its context for other expressions, if that has more data.
+            sequence: its sequence among all rows, if they do not arrive in order.
 
         Returns:
-            The group that it has come to.
+            The group of the row.
         """
         group = self._group(row)
         group.rows += 1
@@ -105,10 +105,10 @@ class Grouping:
         return group
 
     def leave(self, row: Row, context: MessageContext = NO_CONTEXT) -> Group:
-        """Take a row away that has been added.
+        """Remove a row that was added.
 
         Returns:
-            The group that it was in. It stays until `settle`, for other rows may come to it.
+            The group of the row. It exists until `settle`, for other rows may be added to it.
         """
         group = self._groups[self._projection.group_of(row)]
         group.rows -= 1
@@ -126,10 +126,10 @@ class Grouping:
         origin: MessageContext | None = None,
         sequence: int = 0,
     ) -> tuple[Group, ...]:
-        """Put one row in the place of another one, see `enter` and `leave`.
+        """Replace a row; see `enter` and `leave`.
 
         Returns:
-            The groups that have changed: the one that the old row was in, then the other one.
+            The changed groups: that of the old row, then that of the new one if it differs.
         """
         projection = self._projection
         key = projection.group_of(after)
@@ -149,10 +149,10 @@ class Grouping:
         return (group,)
 
     def settle(self, group: Group) -> bool:
-        """Forget a group if no rows are left in it.
+        """Remove a group if it has no rows left.
 
         Returns:
-            Whether the group is still there.
+            True if the group still exists.
         """
         if group.rows:
             return True
@@ -160,7 +160,7 @@ class Grouping:
         return False
 
     def fields(self, group: Group) -> list[Field]:
-        """What is projected of a group."""
+        """Return the projected fields of a group."""
         return self._projection.values(group.last, group.accumulators, group.context)
 
     def _group(self, row: Row) -> Group:

@@ -1,21 +1,21 @@
-"""Rows of several topics: a left outer join, kept right as the records of any of them change.
+"""Rows of several topics: an incremental left outer join, updated as records of any topic change.
 
 Theory of operation. The topics form a chain, the first one to the left. A row has one record of the
-first topic and, of each further one, a record that fits those to the left of it, or none if nothing
-fits. So a row grows from the left:
+first topic and, of each further topic, a record that matches those to the left of it, or none if no
+record matches. So a row grows from the left:
 
     orders      o1                          o1: /cust "c1", /item "i7"
     + customers o1 c1                       the customer whose /id is "c1"
     + items     o1 c1 -                     no item "i7": the row stays, with NULLs for it
 
-What a change of one record means follows from the part of each row to the left of it: these are
-found by going from the record to those that it fits, from these further to the left, and then
-growing to the right again. A first record that fits takes the place of the NULLs, and when the last
-one goes they come back. All the steps of the way are look-ups in indexes over the joined fields, in
-both directions; the work is that of the rows that change.
+The effect of a changed record follows from the part of each row to the left of it. These parts are
+found by going from the record to the records that it matches, from these further to the left, and
+then growing to the right again. The first matching record replaces the NULLs, and the removal of
+the last one brings them back. All steps are look-ups in indexes over the joined fields, in both
+directions; the cost is proportional to the rows that change.
 
-The values that rows need are kept of every record, so that neither is a record read twice, nor does
-it matter what else has happened to the other topics meanwhile.
+The row values of every record are stored. So no record is read twice, and later changes of the
+other topics have no influence.
 
 Source: AMPS User Guide, Multiple Topic Aggregation: Join.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from server.views.sources import RowChange
 
 Texts: TypeAlias = tuple[str | None, ...]
-"""The texts of joined fields, None for NULL."""
+"""The text values of joined fields, None for NULL."""
 
 
 class JoinedTopic(NamedTuple):
@@ -43,7 +43,7 @@ class JoinedTopic(NamedTuple):
 
     Attributes:
         message_type: its message type.
-        inputs: the fields of it that a row holds.
+        inputs: its fields that a row contains.
     """
 
     message_type: MessageType
@@ -51,7 +51,7 @@ class JoinedTopic(NamedTuple):
 
 
 class JoinedFields(NamedTuple):
-    """Two fields whose values have to be equal; `left` is of the earlier topic.
+    """Two fields that must have equal values; `left` belongs to the earlier topic.
 
     Attributes:
         left_topic: the place of the topic of `left`.
@@ -67,11 +67,11 @@ class JoinedFields(NamedTuple):
 
 
 class _Entry:
-    """What is kept of a record.
+    """The stored data of a record.
 
     Attributes:
         values: its part of a row.
-        texts: the texts of its topic's joined fields.
+        texts: the text values of its topic's joined fields.
     """
 
     __slots__ = ("texts", "values")
@@ -82,15 +82,15 @@ class _Entry:
 
 
 _Part: TypeAlias = "tuple[_Entry | None, ...]"
-"""A row as far as it has grown: an entry of each topic, None where nothing fits."""
+"""A row as far as it has grown: an entry of each topic, None where no record matches."""
 
 
 class _Index:
-    """Finds the entries whose texts at some places are given ones.
+    """Finds entries by their texts at some places.
 
     Args:
-        places: the places.
-        nulls_match: NULL is found as well.
+        places: the places of the texts that form a key.
+        nulls_match: entries with NULL are indexed as well.
     """
 
     __slots__ = ("_found", "_nulls_match", "_places")
@@ -101,7 +101,7 @@ class _Index:
         self._found: dict[Texts, _Entry | dict[_Entry, None]] = {}
 
     def add(self, entry: _Entry) -> None:
-        """File an entry."""
+        """Add an entry."""
         key = self._key(entry)
         if key is None:
             return
@@ -114,7 +114,7 @@ class _Index:
             self._found[key] = {found: None, entry: None}
 
     def remove(self, entry: _Entry) -> None:
-        """Forget an entry."""
+        """Remove an entry."""
         key = self._key(entry)
         if key is None:
             return
@@ -125,11 +125,11 @@ class _Index:
             del self._found[key]
 
     def takes(self, entry: _Entry) -> bool:
-        """Whether an entry can be found at all."""
+        """Return True if an entry is indexed at all."""
         return self._key(entry) is not None
 
     def find(self, key: Texts) -> Collection[_Entry]:
-        """The entries of a key, oldest first."""
+        """Return the entries of a key, oldest first."""
         found = self._found.get(key, ())
         return (found,) if isinstance(found, _Entry) else found
 
@@ -139,12 +139,12 @@ class _Index:
 
 
 class _Fit(NamedTuple):
-    """That a text of a topic's entry has to be one of an entry further to the left.
+    """A join condition: a text of a topic's entry equals one of an entry further to the left.
 
     Attributes:
-        own: the place among the entry's texts.
+        own: the place of the text in the entry.
         topic: the other topic.
-        other: the place among the texts of its entry.
+        other: the place of the text in its entry.
     """
 
     own: int
@@ -153,17 +153,17 @@ class _Fit(NamedTuple):
 
 
 class _Side:
-    """One topic of the chain, with what joins it to those on its left.
+    """One topic of the chain, with its join conditions to topics on its left.
 
     Attributes:
         extract: reads the values and the joined fields of a record.
-        entries: what is kept of its records, by SOW key.
-        fits: what joins it; empty for the first topic.
+        entries: the entries of its records, by SOW key.
+        fits: its join conditions; empty for the first topic.
         by_own: its entries by the texts that `fits` compares.
-        anchor: the topic by whose entries rows to the left are found.
+        anchor: the topic with the entries that lead to the rows on the left.
         by_anchor: the entries of that topic, by the texts that `fits` compares with it.
-        others: what of `fits` is about further topics.
-        nothing: the values of no record.
+        others: the conditions of `fits` that concern further topics.
+        nothing: the values in place of a missing record.
     """
 
     def __init__(self, topic: JoinedTopic, fields: Sequence[Path]) -> None:
@@ -178,7 +178,7 @@ class _Side:
         self.by_anchor: _Index
 
     def join(self, fits: Sequence[_Fit], sides: Sequence[_Side], *, nulls_match: bool) -> None:
-        """Join it to those on its left; called once, for all but the first."""
+        """Join the topic to those on its left; called once, for all topics but the first."""
         self.fits = list(fits)
         self.anchor = fits[0].topic
         near = [fit for fit in fits if fit.topic == self.anchor]
@@ -190,19 +190,19 @@ class _Side:
         sides[self.anchor].indexes.append(self.by_anchor)
 
     def keep(self, key: str, entry: _Entry) -> None:
-        """Keep the entry of a SOW key."""
+        """Store the entry of a SOW key."""
         self.entries[key] = entry
         for index in self.indexes:
             index.add(entry)
 
     def forget(self, key: str, entry: _Entry) -> None:
-        """Forget the entry of a SOW key."""
+        """Remove the entry of a SOW key."""
         del self.entries[key]
         for index in self.indexes:
             index.remove(entry)
 
     def read(self, record: Record) -> _Entry:
-        """What is kept of a record."""
+        """Make the entry of a record."""
         values = self.extract(record.body)
         width = len(self.nothing)
         return _Entry(values[:width], tuple([semantics.text(value) for value in values[width:]]))
@@ -212,10 +212,10 @@ class Join:
     """The rows of joined topics.
 
     Args:
-        topics: the topics, each of which but the first is joined to one before it.
-        fields: what joins them.
-        nulls_match: NULL equals NULL (JoinNullEquivalency). A topic without a fitting record still
-            fits nothing.
+        topics: the topics; each one but the first is joined to one before it.
+        fields: the join conditions.
+        nulls_match: NULL equals NULL (JoinNullEquivalency). A topic without a matching record still
+            matches nothing.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class Join:
             side.join(fits, self._sides, nulls_match=nulls_match)
 
     def changes(self, place: int, change: Change) -> Iterator[RowChange]:
-        """See `RowSource.changes`; what is given has to be used up before the next change."""
+        """See `RowSource.changes`; exhaust the iterator before the next change."""
         side = self._sides[place]
         old = side.entries.get(change.key)
         new = None if change.record is None else side.read(change.record)
@@ -253,14 +253,14 @@ class Join:
             side.keep(change.key, new)
 
     def _replaced(self, place: int, old: _Entry, new: _Entry) -> Iterator[RowChange]:
-        """The rows of an entry that takes the place of one with the same texts."""
+        """Yield the row changes of an entry that replaces one with the same texts."""
         for part in self._parts_left_of(place, old):
             for before in self._grown((*part, old)):
                 after = (*part, new, *before[place + 1 :])
                 yield self._row(before), self._row(after)
 
     def _removed(self, place: int, old: _Entry) -> Iterator[RowChange]:
-        """The rows of an entry that goes; where it was the only one that fits, NULLs come."""
+        """Yield the row changes of a removed entry; NULLs replace the last matching entry."""
         for part in self._parts_left_of(place, old):
             for before in self._grown((*part, old)):
                 yield self._row(before), None
@@ -269,7 +269,7 @@ class Join:
                     yield None, self._row(after)
 
     def _added(self, place: int, new: _Entry) -> Iterator[RowChange]:
-        """The rows of an entry that comes; where it is the first that fits, NULLs go."""
+        """Yield the row changes of an added entry; the first matching entry replaces NULLs."""
         for part in self._parts_left_of(place, new):
             if place and not self._fitting(part):
                 for before in self._grown((*part, None)):
@@ -280,7 +280,7 @@ class Join:
     # ---- growing
 
     def _fitting(self, part: _Part) -> Collection[_Entry]:
-        """The entries of the next topic that fit a part of a row."""
+        """Return the entries of the next topic that match a part of a row."""
         side = self._sides[len(part)]
         key: list[str | None] = []
         for fit in side.fits:
@@ -291,11 +291,11 @@ class Join:
         return side.by_own.find(tuple(key))
 
     def _grown(self, part: _Part, length: int | None = None) -> Iterator[_Part]:
-        """A part of a row in all ways in which it grows to the right.
+        """Yield all extensions of a part of a row to the right.
 
         Args:
             part: the part.
-            length: how many topics to grow to; None for all.
+            length: the number of topics to extend it to; None for all.
         """
         if len(part) == (len(self._sides) if length is None else length):
             yield part
@@ -307,7 +307,7 @@ class Join:
             yield from self._grown((*part, entry), length)
 
     def _parts_left_of(self, place: int, entry: _Entry) -> Iterator[_Part]:
-        """The parts of rows that an entry fits, up to the topic before its own."""
+        """Yield the parts of rows that an entry matches, up to the topic before its own."""
         if place == 0:
             yield ()
             return

@@ -1,13 +1,13 @@
-"""What a projection needs of every message, and what it makes of a group of them.
+"""A compiled projection: its inputs from every message, and its fields for a group of messages.
 
     <Field>/sym</Field>                                   inputs       /sym /qty /px
     <Field>SUM(/qty * /px) / SUM(/qty) AS /vwap</Field>   arguments    /qty * /px, /qty
     <Grouping><Field>/sym</Field></Grouping>              kept         a Total of each
 
-A message becomes a *row*, its values for the inputs. From a row come the group that it belongs to
-and the values of the arguments, which accumulators take in. A group's fields are computed from the
-row that came last (that is what AMPS gives for fields that are neither grouped nor aggregated) and
-from the answers of the accumulators.
+A message becomes a *row*, its values for the inputs. A row determines its group, and the values of
+the arguments, which are added to accumulators. A group's fields are computed from its most recent
+row (as AMPS does for fields that are neither grouped nor aggregated) and from the results of the
+accumulators.
 
 Source: AMPS User Guide, Defining Projections; Constructing View Fields.
 """
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 Row: TypeAlias = tuple[Value, ...]
 """A message's values for the inputs of a projection."""
 GroupKey: TypeAlias = tuple[str | None, ...]
-"""What tells groups apart: the texts of the values that messages are grouped by."""
+"""The identity of a group: the texts of the values that messages are grouped by."""
 
 
 class Kept(NamedTuple):
     """One accumulator of a group.
 
     Attributes:
-        make: makes it.
-        argument: which of `Projection.arguments` it takes the values of.
+        make: creates it.
+        argument: the place in `Projection.arguments` of its values.
     """
 
     make: Callable[[], Accumulator]
@@ -50,7 +50,7 @@ class Kept(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """How an aggregate of the projection is answered, from the accumulator at a place."""
+    """The result of an aggregate: how to read it from the accumulator at a place."""
 
     place: int
     read: Callable[[Any], Value]
@@ -61,21 +61,21 @@ class Projection:
 
     Args:
         fields: the fields.
-        grouping: what messages are grouped by.
+        grouping: the fields that messages are grouped by.
         functions: implementations of the functions that the fields call.
-        source_of: the place of the topic that a reference reads, among those that are joined; a
+        source_of: returns the place of the topic that a reference reads, among the joined topics; a
             row has the values of each topic together, in this order.
-        is_untyped: whether what a reference reads does not say what it is.
+        is_untyped: returns True if the message type of a reference does not type its values.
 
     Attributes:
         fields: see above.
         grouping: see above.
-        inputs: what is read of every message, in the order of a row.
-        arguments: the values of the distinct expressions that are aggregated, for a row.
+        inputs: the references read from every message, in the order of a row.
+        arguments: computes the values of the distinct aggregated expressions for a row.
         kept: the accumulators of every group.
-        arguments_ask: whether arguments read the message's context.
-        destinations: where the fields are written.
-        fields_ask: whether what is outside of aggregates reads the message's context.
+        arguments_ask: arguments read the message's context.
+        destinations: the paths of the fields in the result.
+        fields_ask: parts outside of aggregates read the message's context.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Projection:
         )
 
     def group_of(self, row: Row) -> GroupKey:
-        """The group that a row belongs to; values count as texts."""
+        """Return the key of a row's group; values are compared as texts."""
         places = self._places
         if len(places) == 1:
             value = row[places[0]]
@@ -126,10 +126,10 @@ class Projection:
         return tuple([semantics.text(row[place]) for place in places])
 
     def shown_grouping(self, same: Callable[[Reference, Reference], bool]) -> list[Path | None]:
-        """Where each field of the grouping stands in the result; None for one that does not.
+        """Return the path of each grouping field in the result; None for one not projected.
 
         Args:
-            same: whether two references read the same.
+            same: returns True if two references read the same value.
         """
         copied = [
             (field.source.reference, field.destination)
@@ -144,12 +144,12 @@ class Projection:
     def values(
         self, last: Row, accumulators: Sequence[Accumulator], context: MessageContext
     ) -> list[tuple[Path, Value]]:
-        """The fields of a group.
+        """Compute the fields of a group.
 
         Args:
-            last: the row that came last.
-            accumulators: the group's, one for each of `kept`.
-            context: what functions may ask about the message that came last.
+            last: the most recent row.
+            accumulators: the group's accumulators, one for each of `kept`.
+            context: the context of the most recent message, for functions.
         """
         answers = [read(accumulators[place]) for place, read in self._answers]
         fields = list(zip(self.destinations, self._values((*last, *answers), context), strict=True))
@@ -163,12 +163,12 @@ class Projection:
 
 
 def _asks_outside(expr: Expr, functions: Functions) -> bool:
-    """Whether an expression reads the context of the message, its aggregates left out."""
+    """Return True if an expression reads the message's context outside of its aggregates."""
     return any(asks_for_context(part, functions) for part in _outside(expr))
 
 
 def _outside(expr: Expr) -> Iterable[Expr]:
-    """The largest parts of an expression that have no aggregates in them."""
+    """Yield the largest parts of an expression that contain no aggregates."""
     if not aggregates(expr):
         yield expr
     elif not isinstance(expr, Aggregate):

@@ -1,7 +1,7 @@
-"""What a view reads of the records below it: rows of a single topic.
+"""The source of a view's rows: those of a single topic.
 
-A `RowSource` says what a change of a record means for the rows of a view. Rows of a single topic
-are read anew from the record as it was and as it is, so that nothing is kept of them; `join` has
+A `RowSource` converts a change of a record into changes of the rows of a view. Rows of a single
+topic are read anew from the previous and the current record, so that none are stored; `join` has
 the rows of several topics.
 """
 
@@ -34,26 +34,26 @@ RowChange: TypeAlias = "tuple[Row | None, Row | None]"
 
 
 class RowSource(Protocol):
-    """Where the rows of a view come from."""
+    """The source of a view's rows."""
 
     def changes(self, place: int, change: Change) -> Iterable[RowChange]:
-        """What a change of a record means for the rows.
+        """Return the changes of rows that follow from a change of a record.
 
         Args:
-            place: which of the view's underlying topics the record is in.
-            change: the change; all of them have to be told, in order.
+            place: the place of the record's topic among the view's underlying topics.
+            change: the change; the caller passes all changes, in order.
         """
 
 
 class SingleSource:
-    """Rows of one topic: one for each record that a filter lets through.
+    """Rows of one topic: one for each record that matches a filter.
 
     Args:
         message_type: the topic's message type.
-        inputs: what a row holds.
+        inputs: the references that a row contains.
         filter_: the filter, None for all records.
-        functions: implementations of the functions that it calls.
-        shown: which fields rows may hold, None for all; in place of others they have NULL.
+        functions: implementations of the functions that the filter calls.
+        shown: the fields that rows may contain, None for all; others are replaced by NULL.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class SingleSource:
 
 
 def in_order(store: RecordStore) -> Iterator[Record]:
-    """All records of a store in the order in which they were updated last."""
+    """Return all records of a store, in the order of their last updates."""
     rows = [row for _, row in store.identities()]
     sequences = np.fromiter((store.record(row).sequence for row in rows), np.int64, len(rows))
     return (store.record(rows[place]) for place in np.argsort(sequences, kind="stable"))

@@ -1,4 +1,4 @@
-"""What a client asks to be aggregated for it alone.
+"""The terms of a client's own aggregation.
 
 Source: AMPS User Guide, Aggregated Subscriptions; Aggregated SOW Queries.
 """
@@ -29,10 +29,10 @@ class AggregationTerms:
     """A projection over one topic.
 
     Attributes:
-        projection: what is projected, and how it is grouped.
+        projection: the projected fields, and the grouping.
         message_type: the topic's message type.
         topic: the topic's name.
-        functions: what expressions may call.
+        functions: the functions that expressions may call.
         owner: see `GroupRecords`.
     """
 
@@ -44,12 +44,12 @@ class AggregationTerms:
 
     @property
     def definition(self) -> tuple[Sequence[Field], Sequence[Identifier]]:
-        """The fields that are projected, and those that they are grouped by."""
+        """The projected fields, and the fields that they are grouped by."""
         return self.projection.fields, self.projection.grouping
 
     @property
     def key_fields(self) -> Sequence[Path]:
-        """Where the fields that it is grouped by stand in its messages, as far as they do."""
+        """The paths in its messages of the grouping fields, as far as they are projected."""
         shown = self.projection.shown_grouping(lambda one, other: one.path == other.path)
         return [path for path in shown if path is not None]
 
@@ -59,12 +59,12 @@ class AggregationTerms:
         hold: Callable[[int], None],
         shown: Selection | None = None,
     ) -> GroupRecords:
-        """Groups to be filled, without any yet.
+        """Create the groups, still empty.
 
         Args:
-            filter_: which records of the topic count, None for all.
+            filter_: selects records of the topic, None for all.
             hold: see `GroupRecords`.
-            shown: which fields of them may be seen, None for all. The filter sees all.
+            shown: the fields that the client may see, None for all. The filter reads all fields.
 
         Raises:
             BodyError: the message type has no fields of such names.

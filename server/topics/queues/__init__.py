@@ -1,1 +1,1 @@
-"""Queues as topics: what the rooms above and below see of them."""
+"""Queues as topics: the layer between the queue core (server/queues/) and the server."""

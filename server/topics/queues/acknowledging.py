@@ -1,4 +1,4 @@
-"""What is said of the messages of a queue: that they are done with, given back, or given up.
+"""Acknowledgements of the messages of a queue: done, cancelled (returned) or expired.
 
 Source: AMPS User Guide, Acknowledging Messages.
 """
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 _Thing = TypeVar("_Thing")
 
 _LOOKED_AT_ONCE: Final = 512
-"""Messages that a slice looks at."""
+"""Messages examined per time slice."""
 
 
 class Said(NamedTuple):
-    """Who says of messages what became of them.
+    """The terms of an acknowledgement: its kind, and the client that sends it.
 
     Attributes:
-        way: what became of them.
-        client: the number of the session that says so.
-        publisher: its client hash and the number of its command, 0 for none.
-        delay: for how many microseconds messages that are given back stay away; None for as long
-            as the queue says.
+        way: the kind of acknowledgement.
+        client: the number of the client's session.
+        publisher: its client hash and the sequence number of its command, 0 for none.
+        delay: microseconds until returned messages are available again; None for the queue's
+            default.
     """
 
     way: Way
@@ -47,11 +47,11 @@ class Said(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Some of the messages that are looked for.
+    """The result of one batch of a search for messages.
 
     Attributes:
-        looked_at: messages that it might have been.
-        places: where in the queue those are that it is.
+        looked_at: the number of messages examined.
+        places: the places in the queue of the messages found.
     """
 
     looked_at: int
@@ -59,12 +59,12 @@ class Found(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """What an acknowledgement has come to.
+    """The result of an acknowledgement.
 
     Attributes:
-        looked_at: messages that it might have meant.
-        matched: messages that it meant.
-        done: messages that it took effect on.
+        looked_at: the number of messages examined.
+        matched: the number of messages that it referred to.
+        done: the number of messages that it took effect on.
     """
 
     looked_at: int
@@ -73,14 +73,14 @@ class Acknowledged(NamedTuple):
 
 
 class Acknowledging:
-    """Takes acknowledgements for one queue.
+    """Executes acknowledgements for one queue.
 
     Args:
         core: the queue.
-        recording: puts into the log what has happened.
-        make_matching: makes what matches filters, given who is told of one that fails.
+        recording: appends the queue's events to the log.
+        make_matching: makes a matcher of filters, given the callback for a filter that fails.
         on_change: called when messages may have left, or may be delivered again.
-        surroundings: what the queue needs of the server.
+        surroundings: the server's services for the queue.
     """
 
     def __init__(
@@ -101,8 +101,8 @@ class Acknowledging:
         """Acknowledge messages by their bookmarks.
 
         Raises:
-            JournalUnavailable: it cannot be recorded now. It takes effect all the same, and may be
-                undone by a restart.
+            JournalUnavailable: it cannot be recorded now. It takes effect nevertheless, and a
+                restart may undo it.
         """
         now = self._surroundings.now
         result = self._core.acknowledge(marks, now, said.client, said.way, said.delay)
@@ -110,13 +110,13 @@ class Acknowledging:
         return Acknowledged(len(marks), len(marks) - len(result.refused), result.done)
 
     def extend(self, marks: Sequence[Mark], period: int | None, said: Said) -> Acknowledged:
-        """Let leases that a client has end later, or earlier.
+        """Extend or shorten leases of a client.
 
         Args:
             marks: the bookmarks of the messages.
-            period: how long they last from now on, in microseconds; None for as long as those that
-                begin now.
-            said: who wants it.
+            period: the duration of the leases from now on, in microseconds; None for the queue's
+                lease period.
+            said: the client and its command.
 
         Raises:
             JournalUnavailable: the command's number cannot be recorded now.
@@ -130,7 +130,7 @@ class Acknowledging:
         return Acknowledged(len(marks), done, done)
 
     def find_marks(self, marks: Sequence[Mark]) -> Iterator[Found]:
-        """Find the messages with some bookmarks that are in the queue, little by little."""
+        """Find the messages with some bookmarks that are in the queue, in batches."""
         entries = self._core.ledger.entries
         for some in _batches(iter(marks)):
             there = map(entries.find, some)
@@ -144,11 +144,11 @@ class Acknowledging:
             )
 
     def find_matching(self, expr: Expr) -> Iterator[Found]:
-        """Find the messages that match a filter, whoever has them, little by little.
+        """Find the messages that match a filter, leased or not, in batches.
 
         Raises:
             UnmatchedError: messages cannot be read at the moment.
-            Exception: whatever the filter fails with.
+            Exception: the exception that the filter raised.
         """
         matching = self._make_matching(_fail)
         matching.add(Wanted(to_text(expr), expr))
@@ -159,11 +159,11 @@ class Acknowledging:
             yield Found(len(places), found)
 
     def among(self, permitted: Expr, found: Iterator[Found]) -> Iterator[Found]:
-        """Leave of messages that are found those that match a filter, and say nothing of others.
+        """Restrict found messages to those that match a filter; others are not counted either.
 
         Raises:
             UnmatchedError: messages cannot be read at the moment.
-            Exception: whatever the filter fails with.
+            Exception: the exception that the filter raised.
         """
         matching = self._make_matching(_fail)
         matching.add(Wanted(to_text(permitted), permitted))
@@ -176,7 +176,7 @@ class Acknowledging:
             yield Found(len(left), left)
 
     def find_keys(self, keys: Iterable[str]) -> Iterator[Found]:
-        """Find the messages with some SOW keys, little by little."""
+        """Find the messages with some SOW keys, in batches."""
         numbers = {int(key) for key in keys if key.isascii() and key.isdigit()}
         sow_key = self._core.ledger.entries.sow_key
         for places in _batches(everything(self._core)):
@@ -184,10 +184,10 @@ class Acknowledging:
             yield Found(len(found), found)
 
     def acknowledge_places(self, places: Sequence[int], said: Said) -> int:
-        """Acknowledge messages that have been found.
+        """Acknowledge messages by their places.
 
         Returns:
-            How many it took effect on.
+            The number of messages that it took effect on.
 
         Raises:
             JournalUnavailable: as for `acknowledge`.
@@ -199,7 +199,7 @@ class Acknowledging:
 
     @property
     def is_log_crowded(self) -> bool:
-        """Whether more than enough waits to be written to the log."""
+        """True if the log accepts entries, but too many wait to be written to it."""
         journal = self._surroundings.log.journal
         return journal.is_crowded and journal.refusal is None
 
@@ -211,7 +211,7 @@ class Acknowledging:
 
 
 def _batches(things: Iterator[_Thing]) -> Iterator[Sequence[_Thing]]:
-    """As many at a time as are looked at in a slice."""
+    """Split into batches of the size of a time slice."""
     while batch := list(islice(things, _LOOKED_AT_ONCE)):
         yield batch
 

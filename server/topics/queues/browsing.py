@@ -1,11 +1,11 @@
-"""Looking into a queue without taking anything: queries, and what is made from its messages.
+"""Read-only access to a queue: queries, and topics that are computed from its messages.
 
-The messages that nobody has, and that may be delivered now, are to be seen as the records of a
-topic: each is one, and its key is its number in the log. Nothing is kept of them. A query reads
-them in slices, as they were when it began. Those who follow the queue (views, conflated topics,
-aggregated subscriptions, actions) are told what comes and what goes, in slices as well: a message
-that has come and gone before its turn is never mentioned. If nobody follows it, none of that is
-taken note of.
+The messages that no consumer has, and that may be delivered now, are visible as the records of a
+topic: each message is one record, and its key is its txid. No copies are stored. A query reads the
+messages in time slices, as they were when it began. The followers of the queue (views, conflated
+topics, aggregated subscriptions, actions) are notified of messages that come and go, in time slices
+as well: a message that has come and gone before its slice is never mentioned. Without followers,
+none of this is tracked.
 
 Sources: AMPS User Guide, Querying Queues as a View; Views and Aggregated Subscriptions over Queues.
 """
@@ -50,15 +50,15 @@ if TYPE_CHECKING:
     from server.topics.stored import TopicWithRecords
 
 _AT_ONCE: Final = 128
-"""Messages that are read in a slice."""
+"""Messages read per time slice."""
 _RETRY_SECONDS: Final = 1.0
-"""Until it is tried again to read from a log that cannot be read."""
+"""Delay before a failed read of the log is retried."""
 _MICROSECONDS: Final = 1_000_000
 _LAST_TXID: Final = (1 << 63) - 1
 _LONGEST_NUMBER: Final = 19
-"""Digits that a number in the log may have."""
+"""Maximum number of digits of a txid."""
 _ROOM: Final = 1024 * 1024
-"""Bytes of memory for what has been read back for onlookers, and is kept for the next slice."""
+"""Bytes of memory for messages read back for followers and queries, kept for the next slice."""
 
 
 class Farewell(NamedTuple):
@@ -66,8 +66,8 @@ class Farewell(NamedTuple):
 
     Attributes:
         body: the message.
-        correlation_id: its publisher's mark on it, empty for none.
-        departure: how it came to that.
+        correlation_id: the correlation id that its publisher set, empty for none.
+        departure: the reason, and the delivery counts.
     """
 
     body: bytes
@@ -76,11 +76,11 @@ class Farewell(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What followers know of a message, and what they are to know.
+    """The visibility of a message as followers know it, and as it is now.
 
     Attributes:
-        was_seen: whether they know it.
-        is_seen: whether it can be seen.
+        was_seen: followers have been notified of the message.
+        is_seen: the message is visible now.
     """
 
     was_seen: bool
@@ -88,18 +88,18 @@ class _Known(NamedTuple):
 
 
 class Browsing:
-    """The messages that can be seen in one queue, and who follows them.
+    """The visible messages of one queue, and their followers.
 
     Args:
         core: the queue.
         name: its name.
-        message_type: how bodies are read.
-        functions: what filters may call.
-        shelf: has the messages that are at hand.
-        surroundings: what the queue needs of the server.
+        message_type: parses bodies.
+        functions: the functions that filters may call.
+        shelf: the cache of recent messages.
+        surroundings: the server's services for the queue.
 
     Attributes:
-        records: the messages, to be queried.
+        records: the visible messages as records, for queries.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Browsing:
         self._has_begun = False
         self._pending: dict[int, _Known] = {}
         self._oldest_pending = _LAST_TXID  # or one before that
-        self._told: dict[int, _Leases] = {}  # what followers know of leases, if there were any
+        self._told: dict[int, _Leases] = {}  # leases as followers know them, if there were any
         self._mourners: list[Callable[[Farewell], None]] = []
         self._departed: deque[Departure] = deque()
         self._oldest_departed = _LAST_TXID  # or one before that
@@ -127,42 +127,42 @@ class Browsing:
         self._is_awake = False
         self.records: Final = QueueRecords(self, name, message_type, functions)
 
-    # who looks
+    # followers
 
     @cached_property
     def audience(self) -> TopicWithRecords:
-        """The subscriptions that look and do not take."""
+        """The subscriptions that follow the queue without consuming."""
         return self._surroundings.topics.lookers_at(self.records)
 
     def attach(self, subscription: Subscription, permit: Permit) -> None:
-        """Let a subscription look at the queue. See `Audience.attach`."""
+        """Add a subscription that follows the queue. See `Audience.attach`."""
         self.audience.attach(subscription, permit)
         self._look_after()
 
     def detach(self, subscription: Subscription) -> None:
-        """Let a subscription look no more; harmless if it does not."""
+        """Remove a subscription that follows the queue; a no-op for others."""
         self.audience.detach(subscription)
         self._look_after()
 
     def mourn(self, mourner: Callable[[Farewell], None]) -> Callable[[], None]:
-        """Tell somebody of messages that leave the queue without having been acknowledged.
+        """Add a callback for messages that leave the queue without having been acknowledged.
 
         Args:
-            mourner: who is told.
+            mourner: the callback.
 
         Returns:
-            A function that ends it.
+            A function that removes the callback.
         """
         self._mourners.append(mourner)
         return partial(self._mourners.remove, mourner)
 
     def begin(self) -> None:
-        """Everything in the log has been taken in: follow the queue, if that is wanted."""
+        """Start to watch the queue, if it has followers; called when recovery is complete."""
         self._has_begun = True
         self._look_after()
 
     def _look_after(self) -> None:
-        """Follow the queue as long as that is of any use."""
+        """Watch the core exactly as long as there are followers."""
         audience = self.audience
         wanted = self._has_begun and (audience.has_followers or audience.has_subscriptions)
         if wanted == self._follows:
@@ -176,7 +176,7 @@ class Browsing:
                 self._told[entries.txid(place)] = attempts.deliveries, attempts.last_leased
         self._core.watch(self if wanted else None)
 
-    # what comes and goes
+    # notifications
 
     def came(self, places: Sequence[int]) -> None:
         """See `Watcher.came`."""
@@ -196,7 +196,7 @@ class Browsing:
         self._wake()
 
     def take_events(self, events: Sequence[Event]) -> None:
-        """Take note of what has happened to messages."""
+        """Queue expired messages of `events` for the callbacks of `mourn`."""
         if not self._mourners:
             return
         for event in events:
@@ -214,11 +214,11 @@ class Browsing:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`; it is for all onlookers."""
+        """See `Sliced.doing`; the work is for all followers."""
         return "", "what follows a queue"
 
     def step(self) -> bool:
-        """Tell of some messages. See `Sliced.step`."""
+        """Send the notifications of some messages. See `Sliced.step`."""
         try:
             self._tell_some()
             self._bury_some()
@@ -266,7 +266,7 @@ class Browsing:
 
     @property
     def needed_from(self) -> int | None:
-        """The first message that has to be read yet, though it may have left; None for none."""
+        """The txid of the oldest message still to be read, even if it has left; None for none."""
         if not (self._queries or self._pending or self._departed):
             return None
         needed = [query.needed_from for query in self._queries]
@@ -277,7 +277,7 @@ class Browsing:
         return min(needed, default=None)
 
     def read(self, txids: Sequence[int]) -> list[Shelved | None]:
-        """Read messages; those that are not at hand are read from the log, and not kept at hand.
+        """Return messages; those not in the cache are read from the log, and are not added to it.
 
         Raises:
             JournalUnreadable: the log cannot be read at the moment.
@@ -289,7 +289,7 @@ class Browsing:
         ]
 
     def records_of(self, txids: Sequence[int]) -> list[Record]:
-        """Messages as records, without those that are damaged in the log.
+        """Return messages as records, without those that are damaged in the log.
 
         Raises:
             StoreError: the log cannot be read at the moment.
@@ -306,7 +306,7 @@ class Browsing:
 
     def _record(self, txid: int, message: Shelved | None, leases: _Leases) -> Record:
         name = self.records.name
-        if message is None:  # it is damaged in the log
+        if message is None:  # the message is damaged in the log
             return Record(str(txid), b"", name, sequence=txid)
         context = message.context
         tell_leases(context, leases)
@@ -322,15 +322,16 @@ class Browsing:
         )
 
     def _leases(self, message: Shelved | None) -> _Leases:
-        """How often a message has been leased, and when last."""
+        """Return the number of leases of a message, and the time of the last one."""
         if message is None:
             return _NEVER
         return leases_of(self._core, message.mark)
 
     def seen(self) -> NDArray[np.uint64]:
-        """The messages that can be seen, by their numbers in the log, in the order of delivery.
+        """Return the txids of the visible messages, in the order of delivery.
 
-        They are what followers have been told: these are not told again of what has come since.
+        The result is the state that followers have been notified of: pending notifications are
+        still to come, and none of them repeats a message of the result.
         """
         txids = available(self._core)
         if not self._pending:
@@ -347,13 +348,13 @@ class Browsing:
 
     @property
     def count(self) -> int:
-        """How many messages can be seen. See `seen`."""
+        """The number of visible messages. See `seen`."""
         counts, pending = self._core.ledger.entries.counts, self._pending.values()
         untold = sum(known.is_seen - known.was_seen for known in pending)
         return sum(counts[state] for state in VISIBLE) - untold
 
     def find(self, txid: int) -> Record | None:
-        """A message that can be seen; None if there is none with a number."""
+        """Return the visible message with a txid, None if there is none."""
         message = self.read((txid,))[0]
         if message is None or not is_available(self._core, message.mark):
             return None
@@ -367,18 +368,18 @@ class Browsing:
 
 
 _Leases = tuple[int, int]
-"""How often a message has been leased, and when last, in microseconds since 1970."""
+"""The number of leases of a message, and the time of the last one in microseconds since 1970."""
 _NEVER: Final[_Leases] = (0, 0)
 
 
 class QueueRecords:
-    """What can be seen in a queue, as the records of a topic. See `Keeper`.
+    """The visible messages of a queue as the records of a topic. See `Keeper`.
 
     Args:
-        browsing: knows what can be seen.
+        browsing: knows the visible messages.
         name: the queue's name.
-        message_type: how bodies are read.
-        functions: what filters may call.
+        message_type: parses bodies.
+        functions: the functions that filters may call.
     """
 
     is_container: Final = False
@@ -404,7 +405,7 @@ class QueueRecords:
 
 
 class _Seen(MemoryStore):
-    """A store that has nothing of its own: its rows are the numbers of messages in the log."""
+    """A store without data of its own: its rows are the txids of messages."""
 
     __slots__ = ("_browsing",)
 
@@ -436,18 +437,18 @@ def _is_number(key: str) -> bool:
 
 
 class QueueQuery(Iterator[list[Record]]):
-    """A query of a queue under way. See `server.sow.query.Query`.
+    """A query of a queue in execution. See `server.sow.query.Query`.
 
     Args:
         browsing: reads messages.
-        table: what filters need to know of them.
-        spec: what is asked.
-        ended: called when it has ended.
+        table: describes the messages to filters.
+        spec: the query.
+        ended: called when the query has ended.
 
     Attributes:
-        topic_matches: the messages that could be seen when it began.
-        matches: those that match so far.
-        needed_from: the oldest message that it may read.
+        topic_matches: the number of messages that were visible when the query began.
+        matches: the number of matching messages so far.
+        needed_from: the txid of the oldest message that the query may read.
     """
 
     def __init__(
@@ -477,7 +478,7 @@ class QueueQuery(Iterator[list[Record]]):
         self._steps: Iterator[list[Record]] = steps()
 
     def __next__(self) -> list[Record]:
-        """Do a slice of the work. See `Query.__next__`.
+        """Execute one time slice of the query. See `Query.__next__`.
 
         Raises:
             StoreError: the log cannot be read at the moment.
@@ -490,7 +491,7 @@ class QueueQuery(Iterator[list[Record]]):
             raise
 
     def close(self) -> None:
-        """End the query; harmless if it has ended."""
+        """End the query; a no-op if it has ended."""
         self._steps = iter(())
         self._ended(self, None)
 
@@ -508,7 +509,7 @@ class QueueQuery(Iterator[list[Record]]):
         return list(filter(self._test, self._browsing.records_of(txids)))
 
     def _all(self) -> Iterator[list[Record]]:
-        """Messages as they are delivered: only those that are wanted have to be read."""
+        """Return messages in the order of delivery; only those of the requested page are read."""
         self.matches = len(self._txids)
         wanted = self._txids[self._spec.skip_n : self._last]
         for start in range(0, len(wanted), _AT_ONCE):

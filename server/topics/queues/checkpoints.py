@@ -1,12 +1,11 @@
-"""Stores how far queues have been worked off, so that the next start need not read all of the log.
+"""Checkpoints of queues: their positions in the log, so that a start need not read all of it.
 
-The cache is stored about once a second, when something has changed, and at the close. What it takes
-into account is on stable storage before: it must not speak of what the log may lose. It is nothing
-but a shorter way through the log, but for acknowledgements of messages that have not come: these
-may be older than all that a queue needs of the log, and so keep the log from being removed until
-they have been stored.
+The cache is stored about once a second if something has changed, and at the close. The log entries
+that it covers are on stable storage before: it must not refer to entries that the log may lose. It
+only shortens recovery, with one exception: acknowledgements of messages that have not arrived. They
+may be older than all entries that a queue needs, and so retain the log until they have been stored.
 
-Where it cannot be stored, that is tried again and again, and everything else goes on.
+A failed store is retried indefinitely, and everything else continues.
 
 Source: AMPS User Guide, Startup and Recovery for Queues.
 """
@@ -28,18 +27,18 @@ if TYPE_CHECKING:
     from server.topics.transaction_log import TransactionLog
 
 _SECONDS: Final = 1.0
-"""Between two looks whether something is to be stored."""
+"""Interval between two checks for changes to store."""
 
 
 class Checkpoints:
-    """Stores how far the queues of an instance have been worked off.
+    """Stores checkpoints of the queues of an instance.
 
     Args:
         queues: the queues, recovered.
         begins: the txids before which there are no messages for them.
         log: the transaction log.
-        clock: says when to look.
-        events: told when it cannot be stored.
+        clock: calls the checks.
+        events: the server's log, for failed stores.
     """
 
     def __init__(
@@ -55,10 +54,10 @@ class Checkpoints:
         self._log: Final = log
         self._clock: Final = clock
         self._events: Final = events
-        self._stored = 0  # the last entry that is taken into account
-        self._stamp: list[tuple[int, int]] = []  # of what has been stored
-        self._problem = ""  # with storing it the last time
-        self._is_under_way = False  # storing it
+        self._stored = 0  # the last log entry that the stored cache covers
+        self._stamp: list[tuple[int, int]] = []  # the state that has been stored
+        self._problem = ""  # of the last store, empty if it succeeded
+        self._is_under_way = False  # a store is in progress
         self._cancel: Callable[[], None]
         log.hold(self._needed_from, "state of the queues")
         cache = self._cache()
@@ -66,7 +65,7 @@ class Checkpoints:
         self._look_later()
 
     def close(self) -> None:
-        """Look no more, and leave behind how it is now."""
+        """Stop the checks, and leave a checkpoint of the current state."""
         self._cancel()
         if self._is_recorded():
             self._log.journal.leave_queues(self._cache())
@@ -87,7 +86,7 @@ class Checkpoints:
         self._log.when_durable(lambda: self._log.do_aside(store, done))
 
     def _store(self, cache: QueuesCache) -> str:
-        """Store a cache; what it takes into account has been. Returns why that failed."""
+        """Store a cache that covers durable entries only; return the problem, empty for none."""
         try:
             self._log.journal.store_queues(cache)
         except JournalError as error:
@@ -103,13 +102,13 @@ class Checkpoints:
         self._is_under_way = False
 
     def _is_recorded(self) -> bool:
-        """Whether the log has been given all that has happened; tries to make it so."""
+        """Append all queue events to the log; return True if it has accepted them."""
         for queue in self._queues:
             queue.recording.write()
         return all(queue.recording.is_up_to_date for queue in self._queues)
 
     def _state(self) -> list[tuple[int, int]]:
-        """What is the same as long as nothing has changed."""
+        """Return a value that is equal as long as no queue has changed."""
         return [(self._start_of(queue), _early_changes(queue)) for queue in self._queues]
 
     def _cache(self) -> QueuesCache:
@@ -127,12 +126,12 @@ class Checkpoints:
         return QueuesCache(self._log.last_txid, points)
 
     def _start_of(self, queue: QueueTopic) -> int:
-        """From where on a queue needs the log."""
+        """Return the txid from which a queue needs the log."""
         needed = queue.core.oldest_txid, queue.letters.ends_from
         return min((txid for txid in needed if txid is not None), default=self._log.last_txid + 1)
 
     def _needed_from(self) -> int:
-        """What says of acknowledgements that they came too early has to stay until it is stored."""
+        """Return the txid to retain the log from: early acknowledgements stay until stored."""
         if [changes for _, changes in self._stamp] == list(map(_early_changes, self._queues)):
             return self._log.last_txid + 1
         return self._stored + 1

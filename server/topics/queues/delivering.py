@@ -1,7 +1,7 @@
-"""Hands the messages of a queue out: the core decides who gets what, and consumers are sent it.
+"""Delivers the messages of a queue: the core assigns messages to consumers, this module sends them.
 
-In slices, between other work. What cannot be read from the log at the moment lets everything wait
-for a while.
+The work is done in time slices. If the log cannot be read at the moment, all deliveries of the
+queue are paused for a while.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 _MICROSECONDS: Final = 1_000_000
 _SENT_AT_ONCE: Final = 256
-"""Messages that a slice delivers."""
+"""Messages delivered per time slice."""
 _MATCHED_AT_ONCE: Final = 512
-"""Messages that a slice matches against the filters of consumers."""
+"""Messages matched against the filters of consumers per time slice."""
 _RETRY_SECONDS: Final = 1.0
-"""Until it is tried again to read from a log that refuses."""
+"""Delay before a failed read of the log is retried."""
 _LEAST_DELAY: Final = 0.001
 _PUBLISHER_AND_KEYS: Final = attrgetter("tray.client", "tray.keys")
 
@@ -48,12 +48,12 @@ class Delivering:
     Args:
         core: the queue.
         name: its name.
-        shelf: has the messages.
-        refilling: lets more of them count.
-        recording: puts into the log what has happened.
-        membership: asks other instances for messages, and hands some on.
-        delivery_for: makes what frames messages for some subscriptions; see `Topic`.
-        surroundings: what the queue needs of the server.
+        shelf: reads the messages.
+        refilling: activates messages beyond TargetQueueDepth.
+        recording: appends the queue's events to the log.
+        membership: requests messages from other instances, and transfers some.
+        delivery_for: makes the delivery that frames messages for subscriptions; see `Topic`.
+        surroundings: the server's services for the queue.
     """
 
     def __init__(
@@ -84,18 +84,18 @@ class Delivering:
         self._cancel_timer: Callable[[], None] = _nothing
 
     def wake(self) -> None:
-        """Have it looked at who gets what, soon."""
+        """Schedule a delivery slice, unless deliveries are paused."""
         if not self._is_awake and not self._is_stalled:
             self._is_awake = True
             self._surroundings.queue(self)
 
     def forget(self, subscription: Subscription) -> None:
-        """A subscription has ended; harmless if nothing was delivered to it."""
+        """Forget an ended subscription; a no-op if nothing was delivered to it."""
         self._deliveries.pop(subscription, None)
         self._unread.forget(subscription.consumer)
 
     def cannot_read(self, problem: JournalUnreadable) -> None:
-        """Let everything wait for a while."""
+        """Log an unreadable log, and pause all deliveries for a while."""
         self._surroundings.events.emit("1D-0015", queue=self._name, problem=problem)
         self._is_stalled = True
         self._later(_RETRY_SECONDS)
@@ -104,7 +104,7 @@ class Delivering:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`; it is for all consumers."""
+        """See `Sliced.doing`; the work is for all consumers."""
         return "", "queue"
 
     def step(self) -> bool:
@@ -124,7 +124,7 @@ class Delivering:
         return False
 
     def _refill(self) -> bool:
-        """Let more messages count; whether there are more of them to be let in at once."""
+        """Activate more messages; return True if there are more to activate at once."""
         try:
             return self._refilling.refill(_SENT_AT_ONCE)
         except JournalUnreadable as problem:
@@ -141,17 +141,17 @@ class Delivering:
         self._recording.write()
 
     def _send_recorded(self, deliveries: Sequence[Delivery]) -> None:
-        """Send what has left the queue by being sent: now nobody else gets it."""
+        """Send at-most-once messages; their departure is durable, so they cannot go to others."""
         self._outgoing += deliveries
         self.wake()
 
     # sending
 
     def _send_some(self, *, is_fresh: bool) -> None:
-        """Send a slice.
+        """Send the messages of one slice.
 
         Args:
-            is_fresh: whether nothing may have happened since it was decided who gets it.
+            is_fresh: the deliveries were decided in this slice, so no lease can have changed.
         """
         left = _SENT_AT_ONCE
         while self._outgoing and left > 0:
@@ -169,8 +169,8 @@ class Delivering:
 
     def _send(self, delivery: Delivery, *, is_fresh: bool) -> None:
         if delivery.consumer not in self._core.dispatch.seats:
-            return  # it has gone meanwhile, and so have its leases
-        subscription = cast("Subscription", delivery.consumer.subscription)  # that of now
+            return  # the consumer has been detached meanwhile, and its leases have ended
+        subscription = cast("Subscription", delivery.consumer.subscription)  # the current one
         txids = delivery.txids if is_fresh else self._still_leased(delivery)
         found = list(self._shelf.find(txids))
         there = [part for part in found if part is not None]
@@ -181,9 +181,9 @@ class Delivering:
         self._unread.sent(delivery.consumer, self._surroundings.now, until)
 
     def _still_leased(self, delivery: Delivery) -> Sequence[int]:
-        """The messages of a delivery that have not been acknowledged before they are sent.
+        """Return the txids of a delivery that are still leased to its consumer.
 
-        Anybody may acknowledge them, also before they come, or their lease may have ended.
+        Any client may acknowledge messages, even before they are sent, and leases may end.
         """
         if delivery.is_barrier:
             return delivery.txids
@@ -203,7 +203,7 @@ class Delivering:
             if delivery is None:
                 delivery = self._deliveries[subscription] = self._delivery_for([subscription])
             deliver_run(run, delivery)
-        except Exception as error:  # whatever it is, the other consumers must not pay for it
+        except Exception as error:  # of any kind: it must not affect the other consumers
             give_up_on((subscription,), error)
 
     # time
@@ -229,12 +229,12 @@ class Delivering:
 
 
 def _is_over(lease: Lease | None, consumer: Consumer) -> bool:
-    """Whether a message is not with a consumer any more, given its lease of now."""
+    """Return True if the current lease of a message is not, or no longer, the consumer's."""
     return lease is None or lease.seat.consumer is not consumer
 
 
 def _alike(parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
-    """Messages of the same publisher with the same keys go together."""
+    """Group messages of the same publisher with the same header keys."""
     return (list(alike) for _, alike in groupby(parts, _PUBLISHER_AND_KEYS))
 
 
@@ -246,4 +246,4 @@ def _part(delivery: Delivery, start: int, stop: int) -> Delivery:
 
 
 def _nothing() -> None:
-    """No timer is set."""
+    """Cancel no timer: the default while none is set."""

@@ -1,7 +1,7 @@
-"""A queue as it is at the moment, for the admin interface: counters, consumers, its first messages.
+"""The state of a queue for the admin interface: counters, consumers and its first messages.
 
-Where AMPS has a cursor for each replay of the log that serves consumers, a queue has a passage
-through its messages for each set of filters: these are shown as cursors.
+AMPS has a cursor for each replay of the log that serves consumers. A queue here scans its messages
+once for each set of filters, and these scans are shown as cursors.
 
 Source: AMPS Monitoring Guide, queues.
 """
@@ -36,7 +36,7 @@ def details(topic: QueueTopic, log: TransactionLog, moment: SteadySeconds) -> di
 
     Args:
         topic: the queue.
-        log: has its messages.
+        log: the log with its messages.
         moment: the time of the steady clock.
     """
     queue, now = topic.core, int(moment * _SECOND)
@@ -70,7 +70,7 @@ def details(topic: QueueTopic, log: TransactionLog, moment: SteadySeconds) -> di
 
 
 def _last_queued(queue: Queue, log: TransactionLog) -> int:
-    """The last entry of the log that the queue has taken in."""
+    """Return the txid of the last entry of the log that the queue has read."""
     entries = queue.ledger.entries
     last = entries.end - 1
     if queue.ledger.inactive:
@@ -97,7 +97,7 @@ def _cursors(queue: Queue, found: QueueStatus, log: TransactionLog) -> list[dict
 
 
 def _last_delivered(queue: Queue) -> int:
-    """The entry that was delivered last, of those that somebody has; 0 for none."""
+    """Return the txid of the most recent delivery among leased messages; 0 for none."""
     place = next(reversed(queue.ledger.leases.by_place), None)
     return 0 if place is None else queue.ledger.entries.txid(place)
 
@@ -130,7 +130,7 @@ def _message(
         "locally_owned": int(not entries.owner(place)),
         "priority": max(
             entries.priority(place) - 1, 0
-        ),  # it is kept as one more: `stored_priority`
+        ),  # it is stored as one more: `stored_priority`
     }
     if found is not None and found.leased_at is not None:
         shown["leased_to"] = found.leased_to
@@ -139,6 +139,6 @@ def _message(
 
 
 def _journal(files: tuple[JournalFile, ...], txid: int) -> str:
-    """The file that has an entry; empty if it is kept no more."""
+    """Return the path of the journal file with an entry; empty if the file is removed."""
     index = bisect_right(files, txid, key=lambda one: one.first_txid) - 1
     return str(files[index].path) if index >= 0 else ""

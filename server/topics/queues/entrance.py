@@ -1,6 +1,6 @@
-"""What of the log enters a queue, and what the queue has to know about it.
+"""Selects the log entries that enter a queue, and computes their details (priority and others).
 
-A queue without expressions never has a body parsed: some are no messages of their type at all.
+A queue without expressions parses no body: some bodies are not valid for their message type.
 
 Source: AMPS User Guide, Configuring Queues in a SOW (Filter, Priority, BarrierExpression). OrderKey
 is ours.
@@ -39,11 +39,11 @@ _MICROSECONDS: Final = 1_000_000
 _LARGEST: Final = 1 << 64
 
 Failed = Callable[[Exception], None]
-"""Told of an expression of the configuration that failed instead of giving an answer."""
+"""Callback for an expression of the configuration that raised an exception."""
 
 
 class Enter(Protocol):
-    """Takes messages of one publisher; see `Queue.enqueue`."""
+    """Enqueues messages of one publisher; see `Queue.enqueue`."""
 
     def __call__(
         self,
@@ -53,14 +53,14 @@ class Enter(Protocol):
         sequences: Sequence[int],
         details: Details,
     ) -> None:
-        """Take them."""
+        """Enqueue the messages."""
 
 
 class Strangers(Protocol):
-    """Knows whose messages are for other queues that the same topics feed."""
+    """Knows the publishers of messages that are only for other queues of the same topics."""
 
     def on(self, path: str) -> frozenset[int]:
-        """Return their parts of the bookmarks of messages that came on a path.
+        """Return the publisher parts of their bookmarks, for messages with a path.
 
         See `publisher_part`.
         """
@@ -71,12 +71,12 @@ class Entrance:
 
     Args:
         spec: the queue.
-        message_type: how bodies are read.
-        functions: what expressions may call.
-        on_failure: told when an expression fails.
-        first_owner: tells which instance owns a message, by its path; empty for this one.
-        strangers: knows whose messages are for other queues that the same topics feed.
-        steady: gives the steady moments of entries of the log, by their txids and timestamps.
+        message_type: parses bodies.
+        functions: the functions that expressions may call.
+        on_failure: called when an expression fails.
+        first_owner: returns the instance that owns a message, by its path; empty for this one.
+        strangers: knows the publishers of messages that are only for other queues of the topics.
+        steady: returns the steady-clock times of log entries, by their txids and timestamps.
     """
 
     def __init__(
@@ -106,11 +106,11 @@ class Entrance:
         return self._filters.add(parse(text, Kind.STABLE_FILTER, functions))
 
     def enter(self, run: Run, into: Enter) -> None:
-        """Have those entries of a run enter that may, in the order of the log.
+        """Enqueue the admitted messages of a run, in the order of the log.
 
         Args:
             run: messages of the log.
-            into: takes them, those of one publisher at a time.
+            into: enqueues messages; called with those of one publisher at a time.
         """
         if self._filters or self._priority or self._key:
             for position in range(len(run.rows)):
@@ -142,10 +142,10 @@ class Entrance:
             )
 
     def admit(self, recorded: Recorded) -> tuple[Recorded, Details]:
-        """Choose the messages that enter the queue.
+        """Select the messages that enter the queue.
 
         Returns:
-            These, and what is to be known of them.
+            The selected messages, and their details.
         """
         barriers = None
         if publisher_part(recorded.client) in self._strangers.on(recorded.path):
@@ -183,12 +183,12 @@ class Entrance:
 
 
 def _alike(row: Row) -> tuple[int, int, bool]:
-    """Messages with the same can enter together: publisher, lifetime, whether they have a key."""
+    """Return the batch key: publisher, lifetime, and whether there is a SOW key."""
     return row[CLIENT], row[EXPIRATION], row[SOW_KEY] > 0
 
 
 class _Value:
-    """What an expression gives for messages."""
+    """Evaluates an expression for messages."""
 
     def __init__(self, text: str, message_type: MessageType, functions: Functions) -> None:
         expr = parse(text, Kind.VALUE, functions)
@@ -197,7 +197,7 @@ class _Value:
         self._evaluate = compile_value(as_read(expr, message_type), functions, layout)
 
     def of(self, recorded: Recorded) -> Iterator[object]:
-        """Its value for each of some messages, None where it has none."""
+        """Return the value for each message, None where there is none."""
         for body, context in zip(recorded.bodies, _contexts(recorded), strict=True):
             try:
                 yield self._evaluate(self._extract(body), context)
@@ -206,26 +206,26 @@ class _Value:
 
 
 def _as_priority(value: object) -> float | None:
-    """A value as a number, None for what is none (AMPS User Guide, Priority Queues).
+    """Return a value as a number, None if it is not one (AMPS User Guide, Priority Queues).
 
-    What is beyond either end of the scale, of whatever size, counts as that end.
+    A number beyond either end of the scale, of any size, is clamped to that end.
     """
     number = numeral(value) if isinstance(value, str) else value
     if isinstance(number, int | float):
-        return max(min(number, _LARGEST), -1)  # not a number stays what it is
+        return max(min(number, _LARGEST), -1)  # NaN stays NaN
     return None
 
 
 def _as_key(value: object) -> int:
-    """A value as the core wants it: 0 for none, otherwise 64 bits that are not.
+    """Return the core's form of an order key: 0 for none, otherwise a 64-bit hash that is not 0.
 
-    They need not be the same after a restart, and different keys may rarely have the same.
+    The hash may differ after a restart, and different keys may rarely collide.
     """
     return 0 if value is None else hash(value) % _LARGEST or 1
 
 
 def _contexts(recorded: Recorded) -> list[MessageContext]:
-    """What expressions may ask about each of some messages."""
+    """Return the context of each message for expressions."""
     return [
         context_of(recorded.envelope, recorded.topic, body, (recorded.client, sequence))
         for body, sequence in zip(recorded.bodies, recorded.sequences, strict=True)
@@ -235,7 +235,7 @@ def _contexts(recorded: Recorded) -> list[MessageContext]:
 def context_of(
     envelope: Envelope, topic: str, body: bytes, mark: tuple[int, int]
 ) -> MessageContext:
-    """What expressions may ask about a message; its topic is the one that it was published to."""
+    """Return the context of a message for expressions; its topic is the one it was published to."""
     context = envelope.context(topic, body)
     client, sequence = mark
     context.bookmark = f"{client}|{sequence}|"
@@ -243,7 +243,7 @@ def context_of(
 
 
 def pick(recorded: Recorded, positions: Sequence[int]) -> Recorded:
-    """Some of the messages."""
+    """Return the messages at some positions."""
     return recorded._replace(
         bodies=[recorded.bodies[at] for at in positions],
         txids=[recorded.txids[at] for at in positions],

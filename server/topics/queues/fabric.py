@@ -1,7 +1,7 @@
-"""The other instances, as queues see them.
+"""The interface of queues to other instances.
 
-Queues are made before it is known what there is of replication: until `use` has been called, and in
-an instance that does not replicate, nobody is there.
+Queues are created before replication is set up: until `use` has been called, and in an instance
+that does not replicate, there are no other instances.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 class Post(Protocol):
-    """Takes words to other instances. See `Links`."""
+    """Sends messages ("words") to other instances. See `Links`."""
 
     def say(self, to: str, subject: str, body: bytes) -> None:
-        """Say something to an instance; it may get lost."""
+        """Send a message to an instance, without a guarantee of arrival."""
 
     def reach(self, name: str) -> bool | None:
-        """Whether an instance can be reached; None if that is not known."""
+        """Return True if an instance can be reached; None if that is not known."""
 
 
 Hear = Callable[[str, str, bytes], None]
-"""Told whom a word is for, who says it, and what it says."""
+"""Callback for a received word: the instance that it is for, its sender, and its body."""
 
 
 class Fabric:
-    """What queues that are shared need of replication."""
+    """The services of replication for shared queues."""
 
     def __init__(self) -> None:
         self._post: Post | None = None
@@ -37,21 +37,21 @@ class Fabric:
         self._listeners: Final[dict[str, Hear]] = {}
 
     def use(self, post: Post, known: Known) -> None:
-        """Let queues speak to other instances from now on.
+        """Connect queues with other instances from now on.
 
         Args:
-            post: takes words there.
-            known: what this instance has of each publisher.
+            post: sends words to them.
+            known: the sequence numbers that this instance has received from each publisher.
         """
         self._post = post
         self._known = known
 
     def listen(self, subject: str, hear: Hear) -> None:
-        """Have words about something told to somebody."""
+        """Register the callback for words with a subject."""
         self._listeners[subject] = hear
 
     def receive(self, to: str, sender: str, subject: str, body: bytes) -> None:
-        """A word has come, for this instance, or for one that cannot be reached."""
+        """Pass on a received word; it is for this instance, or for one that cannot be reached."""
         hear = self._listeners.get(subject)
         if hear is not None:
             hear(to, sender, body)
@@ -66,7 +66,7 @@ class Fabric:
         return False if self._post is None else self._post.reach(name)
 
     def is_missing(self, mark: Mark) -> bool:
-        """Whether a message has not come although later ones of its publisher have."""
+        """Return True if a message has not arrived although later ones of its publisher have."""
         if self._known is None:
             return False
         client, sequence = mark

@@ -1,8 +1,8 @@
-"""Says which message of a queue keeps journals from being removed.
+"""Logs which message of a queue prevents the removal of journals.
 
-A message that nobody acknowledges holds back all of the log that comes after it, and nobody sees
-that before the disk is full. So whenever a journal that is to be removed has to stay for a queue,
-that queue's oldest message is named, and why it is still there.
+A message that no consumer acknowledges retains all of the log after it, and the operator would not
+notice before the disk is full. So whenever a journal due for removal must stay for a queue, a log
+entry names the queue's oldest message, and the reason why it is still there.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from server.topics.queues.surroundings import Surroundings
 
 _SAY_AGAIN: Final = 3600.0
-"""Seconds until the same is said again: it is looked every second whether a journal may go."""
+"""Minimum seconds between two log entries: the check for removable journals runs every second."""
 _MICROSECONDS: Final = 1_000_000
 
 
 class Forgotten:
-    """Looks at one queue when a journal has to stay for it.
+    """Reports the oldest message of one queue when a journal must stay for it.
 
     Args:
         core: the queue.
         name: its name.
-        surroundings: what it needs of the server.
+        surroundings: the server's services for the queue.
     """
 
     def __init__(self, core: Queue, name: str, surroundings: Surroundings) -> None:
@@ -39,11 +39,11 @@ class Forgotten:
         self._silent_until = 0.0
 
     def in_the_way(self, path: Path, end: int) -> None:
-        """Say why a journal stays that is to be removed; once an hour at most.
+        """Log why a journal due for removal stays, at most once an hour.
 
         Args:
             path: the journal.
-            end: the txid before which its entries are.
+            end: the txid after its last entry.
         """
         entries, now = self._core.ledger.entries, self._surroundings.clock.steady()
         place = entries.head

@@ -1,13 +1,14 @@
-"""Dead letters: what leaves a queue without having been acknowledged is published to a topic.
+"""Dead letters: messages that leave a queue unacknowledged are published to another topic.
 
-Theory of operation. That a message has expired is an entry of the log, and so is its dead letter,
-which comes after it: the message as it was, with a correlation id that says what it is a letter of.
-What has no letter yet is pending. The body is read, and the letter is published, in a later slice.
+Theory of operation. The expiry of a message is an entry of the log, and so is its dead letter,
+which comes after it: the unchanged message, with a correlation id that identifies the original.
+A message without its letter is pending. A later time slice reads the body and publishes the letter.
 
-A crash may come in between. So letters are folded like the queue itself: an expired message is
-pending until its letter is met, which names it by its bookmark and has an author that no client is.
-What is pending at the end is published then, and nothing is published twice. As long as something
-is pending, the log is kept from its message on, and the fold does not begin behind its end.
+A crash may come in between. So recovery folds letters like the queue itself: an expired message is
+pending until the fold reads its letter, which names the message by its bookmark and has an author
+that is not a client. Messages that are pending at the end of the fold are published then, and no
+letter is published twice. As long as a message is pending, the log is retained from this message
+on, and the fold begins no later than the entry of its expiry.
 """
 
 from __future__ import annotations
@@ -32,29 +33,29 @@ if TYPE_CHECKING:
     from server.topics.queues.surroundings import Surroundings
 
 _AT_ONCE: Final = 32
-"""Letters that are published in a slice."""
+"""Letters published per time slice."""
 _RETRY_SECONDS: Final = 1.0
-"""Until it is tried again to read from, or to write to, a log that refuses."""
+"""Delay before a failed read or write of the log is retried."""
 _LAST_TXID: Final = (1 << 63) - 1
 _PASSING: Final = "not stored"
-"""The reason of a rejection that may not be repeated the next time."""
+"""The rejection reason of a temporary failure, which is retried."""
 _LONGEST: Final = 65_535
-"""Bytes that a correlation id may have in the log."""
+"""Maximum bytes of a correlation id in the log."""
 _MOST_FIELDS: Final = 16
 _PLAIN: Final = "|,/:"
-"""What is left as it is, so that people can read it."""
+"""Characters that are not escaped, for readability."""
 
 
 class Letter(NamedTuple):
-    """What a dead letter says of its message, as its correlation id.
+    """The description of the original message in a dead letter: its correlation id, parsed.
 
     Attributes:
-        queue: the queue that the message was in.
-        topic: where it had been published.
-        reasons: why it has left; see `Departure`.
-        deliveries: how often it had been delivered.
-        cancels: how often it had been given back.
-        last_consumer: who had it last, empty if nobody has had it.
+        queue: the queue of the message.
+        topic: the topic that the message was published to.
+        reasons: the reasons for its departure; see `Departure`.
+        deliveries: the number of its deliveries.
+        cancels: the number of times that consumers returned it.
+        last_consumer: the last consumer that leased it, empty for none.
         mark: its bookmark.
         correlation_id: its own correlation id, empty for none.
     """
@@ -69,7 +70,7 @@ class Letter(NamedTuple):
     correlation_id: str
 
     def to_text(self) -> str:
-        """As the query of a URL is written: every language has something that reads it."""
+        """Return the letter in URL query syntax, which every language has a parser for."""
         client, sequence = self.mark
         fields = {
             "queue": self.queue,
@@ -89,7 +90,7 @@ class Letter(NamedTuple):
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
-        """What a correlation id says; None if it is none of a dead letter."""
+        """Parse a correlation id; return None if it is not that of a dead letter."""
         try:
             fields = dict(
                 parse_qsl(text, errors="surrogateescape", max_num_fields=_MOST_FIELDS),
@@ -115,10 +116,10 @@ def _encode(fields: dict[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Author:
-    """The server as somebody who publishes. See `Client`.
+    """The server as a publisher. See `Client`.
 
     Attributes:
-        client_name: its name, which nobody who logs on should have.
+        client_name: its name, which no client should log on with.
         message_type: the name of its message type.
     """
 
@@ -136,7 +137,7 @@ class Author:
         return client_hash(self.client_name)
 
     def part(self, instance: str) -> int:
-        """Return its part of the bookmarks of the messages that it publishes, in all runs.
+        """Return the publisher part of its messages' bookmarks; it is the same in all runs.
 
         See `publisher_part`.
         """
@@ -148,11 +149,11 @@ class DeadLetters:
 
     Args:
         spec: the queue.
-        read: reads messages by their numbers in the log; None for one that is damaged there.
-        surroundings: what the queue needs of the server.
+        read: reads messages by their txids; None for a message that is damaged in the log.
+        surroundings: the server's services for the queue.
 
     Attributes:
-        part: the part of the author in the bookmarks of letters, in all runs.
+        part: the publisher part of the letters' bookmarks; it is the same in all runs.
     """
 
     def __init__(
@@ -168,21 +169,21 @@ class DeadLetters:
         name = f"dead letters of {spec.message_type} queue {spec.name}"
         self._author: Final = Author(name, spec.message_type)
         self.part: Final = self._author.part(surroundings.log.instance)
-        # of messages that have no letter, the entry that says of their end, and how it came to that
+        # by message without a letter: the txid of the entry of its expiry, and its departure
         self._pending: dict[Mark, tuple[int, Departure]] = {}
-        self._oldest = _LAST_TXID  # of these messages, or one before that
+        self._oldest = _LAST_TXID  # of these messages, or an older txid
         self._has_begun = False
         self._is_awake = False
         self._is_failing = False
 
-    # what is pending
+    # pending messages
 
     def take(self, event: Expired, txid: int) -> None:
-        """Messages have expired, and that has been recorded.
+        """Add expired messages after their expiry has been recorded.
 
         Args:
-            event: what has been recorded.
-            txid: of the entry.
+            event: the recorded event.
+            txid: the txid of its entry.
         """
         if self._topic is None or not event.has_letters:
             return
@@ -192,7 +193,7 @@ class DeadLetters:
         self._wake()
 
     def recover(self, run: Run) -> None:
-        """Take in letters that were in the log before the start, if there are any among entries."""
+        """Remove the pending messages that have letters among log entries of an earlier run."""
         for position, row in enumerate(run.rows):
             if publisher_part(row[CLIENT]) != self.part:
                 continue
@@ -202,18 +203,18 @@ class DeadLetters:
         self._forget_oldest()
 
     def begin(self) -> None:
-        """Everything in the log has been taken in: publish what is pending."""
+        """Publish the pending letters; called when recovery is complete."""
         self._has_begun = True
         self._wake()
 
     @property
     def needed_from(self) -> int | None:
-        """The txid from which on messages have to be read yet, None if there are none."""
+        """The lowest txid of the messages still to be read, None if there are none."""
         return self._oldest if self._pending else None
 
     @property
     def ends_from(self) -> int | None:
-        """The first entry that speaks of the end of a pending message, None if there is none."""
+        """The txid of the first entry of a pending message's expiry, None if there is none."""
         for txid, _ in self._pending.values():
             return txid
         return None
@@ -231,7 +232,7 @@ class DeadLetters:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`; it is for whoever the letters are for."""
+        """See `Sliced.doing`; the work is not for a particular client."""
         return "", "dead letters"
 
     def step(self) -> bool:
@@ -255,7 +256,7 @@ class DeadLetters:
         return self._is_awake
 
     def _publish(self, mark: Mark, departure: Departure, message: Shelved) -> str | None:
-        """Publish a letter; returns what is wrong if it has to be tried again."""
+        """Publish a letter; return the problem if it is to be retried, else None."""
         letter = Letter(
             self._queue,
             message.tray.topic,

@@ -1,4 +1,4 @@
-"""Which messages of a queue match the filters of its consumers. See `server.queues.Matching`."""
+"""Matches messages of a queue against its consumers' filters. See `server.queues.Matching`."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 _MICROSECONDS: Final = 1_000_000
 _OF_LEASES: Final = frozenset({"last_leased", "lease_count"})
-"""What filters may read of a message that is not always the same."""
+"""Context fields of a message that may change between matches."""
 
 
 class Wanted(NamedTuple):
-    """A consumer's filter; equal ones are decided once.
+    """A consumer's filter; equal filters are evaluated once per message.
 
     Attributes:
         text: its normal form.
@@ -47,15 +47,16 @@ class Wanted(NamedTuple):
 
 
 class QueueMatching:
-    """Decides filters of messages that are known by their numbers in the log.
+    """Evaluates filters for messages that are identified by their txids.
 
     Args:
-        shelf: has the messages.
-        message_type: how bodies are read.
-        functions: what filters may call.
-        on_failure: told of a filter that fails.
-        on_unreadable: told when messages cannot be read.
-        leases: tells by its bookmark how often a message has been leased, and when last.
+        shelf: reads the messages.
+        message_type: parses bodies.
+        functions: the functions that filters may call.
+        on_failure: called when a filter fails.
+        on_unreadable: called when messages cannot be read.
+        leases: returns the number of leases of a message, and the time of the last one, by its
+            bookmark.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class QueueMatching:
         )
 
     def cost(self, content_filter: Wanted, queue: str) -> FilterCost | None:
-        """What a filter costs; None if it is not decided here.
+        """Return the cost of a filter; None if it is not evaluated here.
 
         Args:
             content_filter: the filter.
@@ -141,7 +142,7 @@ class QueueMatching:
 
 
 def tell_leases(context: MessageContext, leases: tuple[int, int]) -> None:
-    """Let filters ask how often a message has been leased, and when last (microseconds)."""
+    """Set the number of leases and the time of the last one (microseconds) in a context."""
     count, last = leases
     context.lease_count = count
     context.last_leased = last / _MICROSECONDS if count else None

@@ -1,12 +1,12 @@
-"""The part of this instance in a queue that several instances have.
+"""The role of this instance in a queue that several instances share.
 
-    the log's origin of a message --> first_owner: who owns it when it enters the queue
-    other instances' events -------> hear: what has happened to messages elsewhere
-    nothing left to deliver -------> step: ask others for messages, or hand some on
+    the log's origin of a message --> first_owner: its owner when it enters the queue
+    other instances' events -------> hear: apply events of messages elsewhere
+    nothing left to deliver -------> step: request messages from others, or transfer some
 
-Who owns what, and who asks whom, is decided in server/queues/ (`ownership`, `sharing`). A queue is
-shared if this instance replicates it; else, and as a LocalQueue, it is of this instance alone,
-which owns all its messages.
+The decisions about ownership and requests are made in server/queues/ (`ownership`, `sharing`). A
+queue is shared if this instance replicates it. Otherwise, and as a LocalQueue, it belongs to this
+instance alone, which owns all its messages.
 
 Source: AMPS User Guide, Queue Replication Types; Replicated Queues.
 """
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 
 class Membership:
-    """What one instance has to do with the others that have a queue.
+    """The connection of one queue with its counterparts at other instances.
 
     Args:
         spec: the queue.
         instance: the name of this instance.
-        wake: has the queue delivered, and `step` called, soon.
-        surroundings: what the queue needs of the server.
+        wake: schedules a delivery slice of the queue, which calls `step`.
+        surroundings: the server's services for the queue.
 
     Attributes:
-        domain: tells the queue from others of the same name; see `Within`.
-        is_shared: whether other instances have it, too.
-        sharing: decides, once there is a queue (`begin`).
+        domain: distinguishes the queue from others of the same name; see `Within`.
+        is_shared: other instances have the queue, too.
+        sharing: makes the decisions; exists after `begin`.
     """
 
     sharing: Sharing
@@ -67,11 +67,11 @@ class Membership:
         self._surroundings: Final = surroundings
 
     def begin(self, core: Queue, recording: Recording) -> None:
-        """Take part for a queue.
+        """Start for a queue, and listen to other instances if it is shared.
 
         Args:
             core: the queue.
-            recording: puts into the log what has happened.
+            recording: appends the queue's events to the log.
         """
         fabric = self._surroundings.fabric
         self._core = core
@@ -81,38 +81,38 @@ class Membership:
             fabric.listen(self._subject, self._listen)
 
     def first_owner(self, path: str) -> str:
-        """Who owns a message when it enters the queue; empty for this instance.
+        """Return the owner of a message that enters the queue; empty for this instance.
 
         Args:
-            path: the instances that it has been through, as in the log.
+            path: the instances that the message has passed through, as in the log.
         """
         if not self.is_shared or not (path or self._initial_owner):
             return ""
         return self.sharing.initial_owner(hops(path)[0].name if path else self._instance)
 
     def owner_of_two(self, publishers: tuple[str, str]) -> str:
-        """Who owns a message that was published at two instances; the name."""
+        """Return the name of the owner of a message that was published at two instances."""
         return max(self.sharing.initial_owner(one) or self._instance for one in publishers)
 
     def set_proxied(self, enabled: bool) -> None:
-        """Act for owners that cannot be reached, or do not (AMPS User Guide, Proxied Transfer)."""
+        """Start or stop acting for unreachable owners (AMPS User Guide, Proxied Transfer)."""
         self.sharing.proxied = enabled
         self._surroundings.events.emit("1D-0027" if enabled else "1D-0028", queue=self._name)
         self._wake()
 
-    # What other instances have recorded.
+    # Events of other instances.
 
     def hear(self, within: Within) -> None:
-        """Let happen here what another instance has recorded a moment ago."""
+        """Apply an event that another instance has just recorded."""
         if self._concerns(within):
             self._core.hear(within.event, self._surroundings.now)
 
     def replay(self, within: Within, came: int | None) -> None:
-        """Let happen again what is in the log.
+        """Apply an event of the log again.
 
         Args:
             within: the event.
-            came: when it came from another instance; None if it is this one's.
+            came: the time at which it came from another instance; None if it is this instance's.
         """
         is_transfer = isinstance(within.event, Transferred)
         if self._concerns(within) if came is not None else self.is_shared or not is_transfer:
@@ -124,32 +124,32 @@ class Membership:
         return self.is_shared or not isinstance(within.event, Transferred)
 
     def was_recorded(self, mark: Mark) -> bool:
-        """Whether a message can come no more; see `Queue`."""
+        """Return True if a message cannot arrive any more; see `Queue`."""
         log = self._surroundings.log
         client, sequence = mark
         if not self.is_shared:
             return log.has_come_to(mark)
         if log.journal.last_sequence(client):
             return log.has_come_to(mark) and not self.is_missing(mark)
-        try:  # an identity that counts in txids: those of which instance?
+        try:  # the identity counts in txids, perhaps of another instance: compare the entry
             found = log.journal.replay(Span(sequence - 1, last=sequence), kinds=EVENTS).read(1)
         except JournalUnreadable:
             return False
         return bool(found) and found[0].client == client
 
     def is_missing(self, mark: Mark) -> bool:
-        """Whether a message may come by way of another instance; see `Queue`."""
+        """Return True if a message may arrive through another instance; see `Queue`."""
         return self.is_shared and self._surroundings.fabric.is_missing(mark)
 
-    # Words.
+    # Messages between instances ("words").
 
     @property
     def next_moment(self) -> int | None:
-        """When `step` is to be called though nothing has happened; None for never."""
+        """The time at which `step` must be called even without an event; None for never."""
         return self.sharing.next_moment if self.is_shared else None
 
     def step(self) -> bool:
-        """Ask, and answer; whether that has changed who owns something: deliver again."""
+        """Send requests and answers; return True if ownership has changed: deliver again."""
         if not self.is_shared:
             return False
         said = self.sharing.step(self._surroundings.now)
@@ -163,7 +163,7 @@ class Membership:
         return has_changed
 
     def _listen(self, to: str, sender: str, body: bytes) -> None:
-        """Another instance says something; what is no word of queues is none for this version."""
+        """Handle a word of another instance; words that this version cannot decode are ignored."""
         try:
             word = decode_word(body)
         except msgspec.MsgspecError:

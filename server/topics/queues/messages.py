@@ -1,4 +1,4 @@
-"""Messages of a queue on their way to one consumer."""
+"""Batches of a queue's messages that are delivered to one consumer."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _Value = TypeVar("_Value")
 class QueueRun:
     """Messages of one publisher that one consumer gets together; see `MessageRun`.
 
-    They always have their bookmarks, by which they are acknowledged, and the end of the lease if
+    They always carry their bookmarks, by which they are acknowledged, and the end of the lease if
     there is one (AMPS Command Reference, LeasePeriod).
 
     Args:
-        parts: the messages, whose trays have the same publisher and keys.
+        parts: the messages; all their batches have the same publisher and header keys.
         lease: the header key for the end of the lease, empty for none.
     """
 
@@ -45,8 +45,8 @@ class QueueRun:
         presented: Sequence[bytes] | None,
         *,
         timestamp: bool,
-        bookmark: bool,  # noqa: ARG002 - a message of a queue has one in any case
-        record: bool,  # noqa: ARG002 - the log is what they are from, which has no records
+        bookmark: bool,  # noqa: ARG002 - a message of a queue always has one
+        record: bool,  # noqa: ARG002 - the messages are from the log, which has no records
     ) -> bytes:
         """See `MessageRun`."""
         parts = self._parts
@@ -84,5 +84,5 @@ def _moment_text(microseconds: int) -> bytes:
 
 
 def lease_key(until: int | None) -> bytes:
-    """The header key for the end of a lease, as JSON text with a leading comma; empty for none."""
+    """Return the header key of a lease's end, as JSON text with a leading comma; empty for none."""
     return b"" if until is None else b',"lp":"%s"' % _moment_text(until)

@@ -1,6 +1,6 @@
-"""The record of a queue: what has happened goes into the log, in order, before what happens later.
+"""Appends a queue's events to the log, in order, each before any later event.
 
-What the log does not take at the moment waits, and is tried again.
+Events that the log does not accept at the moment are kept, and the append is retried.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from server.topics.queues.surroundings import Surroundings
 
 _RETRY_SECONDS: Final = 1.0
-"""Until it is tried again to write to a log that refuses."""
+"""Delay before a refused append to the log is retried."""
 
 NOBODY: Final = (0, 0)
-"""No publisher's command is recorded with what has happened."""
+"""Stands for no publisher: the events are recorded without a command's sequence number."""
 
 
 class Recording:
-    """Puts what has happened to the messages of one queue into the log.
+    """Appends the events of one queue to the log.
 
     Args:
         core: the queue.
-        name: its name, under which that is recorded.
+        name: its name, under which events are recorded.
         message_type: the name of its message type.
-        domain: tells it from other queues of that name; see `server.queues.Within`.
-        browsing: is told of it, too.
-        letters: are written when it has been recorded.
-        surroundings: what the queue needs of the server.
+        domain: distinguishes it from other queues of that name; see `server.queues.Within`.
+        browsing: is notified of the events, too.
+        letters: notified of recorded expiries, to publish dead letters.
+        surroundings: the server's services for the queue.
     """
 
     def __init__(
@@ -65,19 +65,19 @@ class Recording:
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether the log has been given all that was to be recorded."""
+        """True if the log has accepted all events."""
         return not self._unrecorded
 
     def when_stored(self, then: Callable[[], None]) -> None:
-        """Call back when what happens until the next `write` is on stable storage."""
+        """Call `then` when all events up to the next `write` are on stable storage."""
         self._waiting.append(then)
 
     def write(self, publisher: tuple[int, int] = NOBODY) -> None:
-        """Put what has happened into the log.
+        """Append the pending events to the log.
 
         Args:
-            publisher: the client hash of whoever has caused it, and the number of its command,
-                which is recorded with it; 0 for none.
+            publisher: the client hash of the client that has caused them, and the sequence number
+                of its command, which is recorded with them; 0 for none.
         """
         events = self._core.take_events()
         self._browsing.take_events(events)
@@ -96,7 +96,7 @@ class Recording:
             self._surroundings.log.when_durable(then)
 
     def _append(self, client: int, sequence: int) -> None:
-        """The command's number comes with the last of what it has caused."""
+        """Append the pending events; the last one carries the command's sequence number."""
         journal, notes = self._surroundings.log.journal, self._surroundings.log.notes
         if self._handle is None:
             self._handle = journal.topic(self._message_type, self._name)

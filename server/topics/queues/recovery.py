@@ -1,12 +1,12 @@
-"""Brings queues back from the transaction log: their messages, and what became of these.
+"""Recovers queues from the transaction log: their messages and events.
 
 The state of a queue is the fold of the log: the messages of the topics that feed it, and its own
-events, in one order. It is taken in by the same calls as when it was recorded.
+events, in one order. They are applied by the same calls as when they were recorded.
 
-The fold begins where the cache (checkpoints.py) says that everything before has left the
-queue. Where nothing is known about the queue, or its RecoveryPoint is not what it was, it begins
-there. A cache that speaks of entries which the log does not have says of a queue no more than where
-its messages begin.
+The fold begins at the txid in the cache (checkpoints.py): all earlier messages have left the queue.
+If the cache does not have the queue, or has it with another RecoveryPoint, the fold begins at the
+RecoveryPoint. If the cache refers to entries beyond the end of the log, it is used only for the
+txid where a queue's messages begin.
 
 Source: AMPS User Guide, Startup and Recovery for Queues; RecoveryPoint.
 """
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from server.topics.queues.topic import QueueTopic
 
 _AT_ONCE: Final = 4096
-"""Entries that are read together."""
+"""Entries read per batch."""
 
 _AT_THE_END: Final = frozenset({"now", "creation"})
 
 
 class _Start(NamedTuple):
-    """Where the fold begins for a queue.
+    """The start of the fold for a queue.
 
     Attributes:
-        messages: the txid of the first that may be for it.
-        events: the txid of the first event that is taken in.
+        messages: the txid of the first message that may be for it.
+        events: the txid of the first event that is applied.
     """
 
     messages: int
@@ -54,16 +54,16 @@ class _Start(NamedTuple):
 def recover_queues(
     queues: Queues, journal: Journal, check: Callable[[], None], events: Log
 ) -> dict[QueueTopic, int]:
-    """Take in what the log has.
+    """Recover the state of queues from the log.
 
     Args:
         queues: the queues, which are empty.
         journal: the log.
-        check: called between entries; what it raises ends the recovery.
-        events: told of what cannot be read.
+        check: called between entries; an exception that it raises ends the recovery.
+        events: the server's log, for messages lost and entries that cannot be read.
 
     Returns:
-        For each queue the txid before which there are no messages for it.
+        For each queue, the txid before which there are no messages for it.
 
     Raises:
         JournalUnreadable: the log cannot be read.
@@ -109,11 +109,11 @@ def _find_starts(
 def _start_of(
     queue: QueueTopic, point: QueuePoint | None, journal: Journal, *, is_ahead: bool
 ) -> tuple[int, _Start]:
-    """The txid before which there are no messages for a queue, and where to begin."""
+    """Return the txid before which there are no messages for a queue, and the start of its fold."""
     recovery_point = queue.spec.recovery_point
     if point is None or point.recovery_point != recovery_point:
         begin = _configured_start(recovery_point, journal)
-        # Acknowledgements of messages that have not come may be older than where it begins.
+        # Acknowledgements of messages that have not arrived may be older than `begin`.
         return begin, _Start(begin, begin if point is None else min(begin, point.needed_from))
     if is_ahead:
         return point.begin, _Start(point.begin, 1)
@@ -121,7 +121,7 @@ def _start_of(
 
 
 def _configured_start(recovery_point: str, journal: Journal) -> int:
-    """The txid that a RecoveryPoint stands for; a bookmark's message is part of the queue."""
+    """Return the txid of a RecoveryPoint; the message at a bookmark is part of the queue."""
     if recovery_point in _AT_THE_END:
         return journal.last_txid + 1
     if recovery_point == "epoch":
@@ -131,12 +131,12 @@ def _configured_start(recovery_point: str, journal: Journal) -> int:
 
 
 class _Fold:
-    """Takes in the log, run by run.
+    """Applies the log to queues, run by run.
 
     Args:
         queues: the queues.
-        starts: where to begin with each.
-        events: told of what cannot be read.
+        starts: the start of the fold for each queue.
+        events: the server's log, for entries that cannot be read.
     """
 
     def __init__(self, queues: Queues, starts: dict[QueueTopic, _Start], events: Log) -> None:
@@ -147,7 +147,7 @@ class _Fold:
         self._letters = {queue.letters.part: queue.letters for queue in queues}
 
     def take_in(self, run: Run) -> None:
-        """Take in entries of one topic."""
+        """Apply entries of one topic."""
         start = 0
         for kind, rows in groupby(run.rows, _kind):
             end = start + sum(1 for _ in rows)
@@ -174,7 +174,7 @@ class _Fold:
     def _replay(self, run: Run) -> None:
         queue = self._queues.find(run.topic.message_type, run.topic.name)
         if queue is None:
-            return  # it has been taken out of the configuration
+            return  # it is no longer in the configuration
         run = _from(run, self._starts[queue].events)
         for row, body in zip(run.rows, run.data, strict=True):
             try:
@@ -190,7 +190,7 @@ def _kind(row: tuple[int, ...]) -> int:
 
 
 def _from(run: Run, txid: int) -> Run:
-    """The entries of a run from a txid on."""
+    """Return the entries of a run from a txid on."""
     rows = run.rows
     if rows[0][TXID] >= txid:
         return run

@@ -1,13 +1,14 @@
-"""Brings dead letters back into the queues that their messages have left.
+"""Redrives dead letters: returns their messages to the queues that they have left.
 
-What a letter says is written by whoever may publish where letters are. So it counts only as far as
-the configuration bears it out: the queue that it names has its letters in this topic, and takes
-messages of the topic that it names. What does not is no letter.
+Any client that may publish to the topic of dead letters can forge a letter. So a letter is trusted
+only if the configuration confirms it: the queue that it names publishes its letters to this topic,
+and takes messages of the topic that it names. Other messages are not treated as letters.
 
-A queue over the topic of dead letters holds them. Redriving one publishes its message again where
-that came from, and then acknowledges the letter: both are in the log, in this order, so that the
-message is never nowhere. Other queues that the same topic feeds have had the message already. They
-know it by its author, which is another one for each queue, and do not take it (`Entrance`).
+A queue over the topic of dead letters holds them. Redriving a letter publishes its message again to
+the original topic, and then acknowledges the letter. Both are in the log, in this order, so that
+the message cannot be lost in between. Other queues that the same topic feeds have had the message
+already. They recognize it by its author, which is different for each queue, and do not take it
+(`Entrance`).
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ if TYPE_CHECKING:
 
 
 MayPublish: TypeAlias = "Callable[[str, bytes, MessageContext], bool]"
-"""Whether somebody may publish a message to a topic."""
+"""Returns True if a client may publish a message to a topic."""
 
 _MOST_PATHS: Final = 4096
 
 
 def redriver(message_type: str, queue: str) -> Author:
-    """Whoever publishes what comes back into a queue."""
+    """Return the author of messages that are redriven into a queue."""
     return Author(f"redriven to {message_type} queue {queue}", message_type)
 
 
 class Strangers:
-    """Knows whose messages are for other queues that the same topics feed.
+    """Knows the publishers of messages that are only for other queues of the same topics.
 
     Args:
-        authors: whoever publishes what comes back into these queues.
+        authors: the authors of messages that are redriven into these queues.
         instance: the name of this instance.
     """
 
@@ -53,12 +54,12 @@ class Strangers:
         self._parts: Final[dict[str, frozenset[int]]] = {}
 
     def on(self, path: str) -> frozenset[int]:
-        """Return their parts of the bookmarks of messages published at one instance.
+        """Return the publisher parts of their bookmarks, for messages published at one instance.
 
         See `publisher_part`.
 
         Args:
-            path: the instances that the messages have been through, as in the log.
+            path: the instances that the messages have passed through, as in the log.
         """
         found = self._parts.get(path)
         if found is None:
@@ -76,9 +77,9 @@ class Redriving:
     Args:
         core: the queue, which holds the letters.
         message_type: the name of its message type.
-        read: reads messages by their numbers in the log; None for one that is damaged there.
-        acknowledging: takes acknowledgements for the queue.
-        surroundings: what the queue needs of the server.
+        read: reads messages by their txids; None for a message that is damaged in the log.
+        acknowledging: executes acknowledgements for the queue.
+        surroundings: the server's services for the queue.
     """
 
     def __init__(
@@ -98,15 +99,15 @@ class Redriving:
     def redrive(self, places: Sequence[int], said: Said, may_publish: MayPublish) -> int:
         """Redrive letters.
 
-        What is none, or cannot go where it came from, stays.
+        Messages that are not letters, or cannot be published to the original topic, stay.
 
         Args:
-            places: where in the queue they are.
-            said: who wants it.
-            may_publish: whether they may publish a message to a topic.
+            places: the places of the letters in the queue.
+            said: the acknowledgement, with the requesting client.
+            may_publish: returns True if the client may publish a message to a topic.
 
         Returns:
-            How many have been redriven.
+            The number of redriven letters.
 
         Raises:
             JournalUnreadable: the log cannot be read at the moment.
@@ -122,7 +123,7 @@ class Redriving:
         return self._acknowledging.acknowledge_places(back, said)
 
     def _bring_back(self, message: Shelved, may_publish: MayPublish) -> bool:
-        """Publish a letter's message again; whether that was done."""
+        """Publish a letter's message again; return True on success."""
         context = message.context
         letter = Letter.from_text(context.correlation_id or "")
         if letter is None:

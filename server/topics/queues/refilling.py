@@ -1,4 +1,4 @@
-"""Lets messages of a queue count that TargetQueueDepth has left out, as far as there is room.
+"""Activates messages beyond TargetQueueDepth as soon as the depth of the queue permits.
 
 Source: AMPS User Guide, Configuring Queues in a SOW (TargetQueueDepth).
 """
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class Refilling:
-    """Reads from the log what one queue has room for again.
+    """Reads messages from the log up to the TargetQueueDepth of one queue.
 
     Args:
         core: the queue.
-        entrance: decides what enters.
-        log: has the messages.
-        is_fed_by: whether the messages of a topic are for the queue.
-        wake: called when there is more to be read than there was.
+        entrance: selects the messages that enter.
+        log: the log with the messages.
+        is_fed_by: returns True if the messages of a topic are for the queue.
+        wake: called when the log has more to read than before.
     """
 
     def __init__(
@@ -42,17 +42,17 @@ class Refilling:
         self._log: Final = log
         self._is_fed_by: Final = is_fed_by
         self._wake: Final = wake
-        self._cursor: Cursor | None = None  # as long as there are such messages
+        self._cursor: Cursor | None = None  # exists only while there are inactive messages
         self._waits_for_log = False
 
     def refill(self, most: int) -> bool:
-        """Let messages enter.
+        """Activate messages.
 
         Args:
-            most: how many are read.
+            most: the maximum number of messages to read.
 
         Returns:
-            Whether there are more to be let in at once.
+            True if there are more to activate at once.
 
         Raises:
             JournalUnreadable: the log cannot be read at the moment.

@@ -1,4 +1,4 @@
-"""How the queues of an instance are, in words: for whoever asks why a message is not delivered."""
+"""A text report on an instance's queues: shows operators why messages are not delivered."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def report(queues: Iterable[QueueTopic], now: float) -> str:
     """Describe queues.
 
     Args:
-        queues: which ones.
+        queues: the queues.
         now: the time, in seconds since 1970.
 
     Returns:
-        Lines: of each queue what is in it, its consumers, and what keeps the oldest message and the
-        first one that nobody has from being delivered.
+        Lines: for each queue its contents, its consumers, and the reasons why the oldest message
+        and the first one that no consumer has are not delivered.
     """
     return "\n".join(line for queue in queues for line in _lines(queue, int(now * _SECOND)))
 

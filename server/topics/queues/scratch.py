@@ -1,9 +1,10 @@
-"""What queues know of their messages, in a file, so that the system may page it out.
+"""File-backed memory for queue metadata, so that the operating system can page it out.
 
-The file is no store: the log is. It has no name, so that nobody can cut it, and nothing of it stays
-when the process ends, however it does. Its space is reserved before it is used, for on a full disk
-whoever writes to a map would be ended by a signal. Where there is no space, columns stay in memory.
-A disk that cannot give a page back ends the process, which finds everything in the log again.
+The file is not a store: the log is. It has no name, so that no other process can truncate it, and
+nothing of it remains when the process ends, for any reason. Its space is reserved before use, since
+a write to a mapping on a full disk would kill the process with a signal. Without space, columns
+stay in memory. A disk that fails to read a page kills the process, which recovers everything from
+the log.
 
 Source: AMPS User Guide, FileBackedMetadata.
 """
@@ -19,15 +20,15 @@ from typing import IO, Final
 
 _SMALLEST: Final = 4 << 20
 _LARGEST: Final = 256 << 20
-"""Bytes by which the file grows: as much as it has, between these. Each map takes a descriptor."""
+"""Limits of the file's growth, in bytes: it doubles within them. Each map takes a descriptor."""
 
 
 class Scratch:
-    """Room in a file, for the columns of one queue. See `server.queues.entries.Room`.
+    """Allocates memory in a file for the columns of one queue. See `server.queues.entries.Room`.
 
     Args:
-        directory: where the file is.
-        on_refusal: told when there is no space for it; not again before there has been some.
+        directory: the directory of the file.
+        on_refusal: called when there is no space; not again until the file has grown in between.
     """
 
     def __init__(self, directory: Path, on_refusal: Callable[[OSError], None]) -> None:
@@ -35,7 +36,7 @@ class Scratch:
         self._on_refusal: Final = on_refusal
         self._file: IO[bytes] | None = None
         self._size = 0
-        self._rest = memoryview(b"")  # of the last map
+        self._rest = memoryview(b"")  # the unused part of the last map
         self._free: dict[int, list[memoryview]] = {}  # by size
         self._taken = 0
         self._is_refused = False
@@ -53,7 +54,7 @@ class Scratch:
         return taken
 
     def give_back(self, room: memoryview) -> None:
-        """See `Room.give_back`; when the last is given back, so is the space on the disk."""
+        """See `Room.give_back`; releasing the last block also frees the space on the disk."""
         self._taken -= 1
         if self._taken:
             self._free.setdefault(len(room), []).append(room)
@@ -66,7 +67,7 @@ class Scratch:
             self._file = None
 
     def _grow(self, least: int) -> bool:
-        """Map more of the file; whether that could be done."""
+        """Extend the file and map the extension; return True on success."""
         more = max(min(max(self._size, _SMALLEST), _LARGEST), least)
         try:
             if self._file is None:

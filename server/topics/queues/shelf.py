@@ -1,11 +1,10 @@
-"""The bodies of a queue's messages: recent ones at hand, all others in the log.
+"""The message cache of a queue: recent bodies are in memory, all others are read from the log.
 
-A queue keeps numbers, and the log keeps messages. What has just come is most often what is
-delivered next, so that it stays on a shelf for as long as there is room. Whoever delivers what is
-not there any more has it read from the log, with what comes after it: a queue that has fallen
-behind is delivered in the order of the log.
+A queue stores txids, and the log stores messages. The newest messages are usually delivered next,
+so they are cached in a `Shelf` up to a limit. On a cache miss, the message is read from the log
+together with the messages after it, because a queue that is behind is delivered in log order.
 
-What is not on stable storage yet cannot be read back, and so stays whatever the room.
+Messages that are not on stable storage yet cannot be read back, so they are kept beyond the limit.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ if TYPE_CHECKING:
     from server.topics.transaction_log import TransactionLog
 
 _ROOM: Final = 32 * 1024 * 1024
-"""Bytes of memory for the messages that a queue keeps at hand."""
+"""Maximum bytes of a queue's message cache."""
 
 _AT_ONCE: Final = 512
-"""Entries that are read back together."""
+"""Entries read back per batch."""
 
 _SHORT_WAY: Final = 4096
-"""Entries; what lies no further ahead is read up to, and what lies further is looked for."""
+"""Entries: up to this distance ahead the cursor reads on, beyond it a new cursor seeks."""
 
 
 class Shelved(NamedTuple):
-    """One message.
+    """One message in the cache.
 
     Attributes:
-        tray: where it is kept.
-        position: where it is there.
+        tray: its batch.
+        position: its position in the batch.
     """
 
     tray: Tray
@@ -48,12 +47,12 @@ class Shelved(NamedTuple):
 
     @property
     def body(self) -> bytes:
-        """What was recorded."""
+        """The body, as recorded."""
         return self.tray.bodies[self.position]
 
     @property
     def moment(self) -> int:
-        """When it was, in microseconds since 1970."""
+        """The time of its recording, in microseconds since 1970."""
         return self.tray.moments[self.position]
 
     @property
@@ -63,21 +62,21 @@ class Shelved(NamedTuple):
 
     @property
     def context(self) -> MessageContext:
-        """What filters may ask about it besides its fields."""
+        """Its context: the data besides its fields that filters may read."""
         return self.tray.context(self.position)
 
 
 class Shelf:
-    """The messages of one queue.
+    """The message cache of one queue.
 
     Args:
-        log: where all of them are.
-        wanted: which topics the queue takes its messages from.
-        room: bytes of memory for what is kept.
+        log: the log, which has all messages.
+        wanted: returns True for topics that feed the queue.
+        room: maximum bytes of cached messages.
 
     Attributes:
-        bytes_put: bytes of messages that have been put here when they were recorded.
-        size: bytes of those that are kept.
+        bytes_put: bytes of all messages that were cached when they were recorded.
+        size: bytes of the messages cached now.
     """
 
     def __init__(
@@ -87,22 +86,22 @@ class Shelf:
         self._wanted = wanted
         self._room = room
         self._index = TrayIndex()
-        self._order: deque[Tray] = deque()  # as they came
+        self._order: deque[Tray] = deque()  # oldest first
         self.bytes_put = 0
         self.size = 0
         self._cursor: Cursor | None = None
 
     def sibling(self, room: int) -> Shelf:
-        """Another shelf of the same queue, for what others than consumers read."""
+        """Return another cache of the same queue, for readers that are not consumers."""
         return Shelf(self._log, self._wanted, room)
 
     def at_hand(self, txid: int) -> Shelved | None:
-        """A message, if it need not be read from the log."""
+        """Return a cached message, None if it would have to be read from the log."""
         tray = self._index.find(txid)
         return None if tray is None else Shelved(tray, tray.positions((txid,))[0])
 
     def put(self, recorded: Recorded) -> None:
-        """Keep messages that have just been recorded."""
+        """Cache messages that have just been recorded."""
         tray = tray_of(recorded)
         self.bytes_put += tray.size
         self._keep(tray)
@@ -110,10 +109,10 @@ class Shelf:
             self._make_room()
 
     def clear_up(self, first: int | None) -> None:
-        """Let go of messages that have left the queue, when all have that came together.
+        """Evict the oldest batches, as far as all their messages have left the queue.
 
         Args:
-            first: the txid of the oldest one that has not; None if all have.
+            first: the txid of the oldest message that is still needed; None if none is.
         """
         if first is None:
             self._index.clear()
@@ -125,10 +124,10 @@ class Shelf:
             self._drop(order.popleft())
 
     def find(self, txids: Sequence[int]) -> Iterator[Part | None]:
-        """Messages by their numbers in the log, in that order.
+        """Find messages by their txids, in the given order.
 
         Returns:
-            Those next to each other in one tray together; None for each that is damaged in the
+            Adjacent messages of one batch together; None for each message that is damaged in the
             log.
 
         Raises:
@@ -146,7 +145,7 @@ class Shelf:
                 start += len(positions)
 
     def get(self, txids: Sequence[int]) -> list[Shelved | None]:
-        """Messages one by one. See `find`."""
+        """Return messages one by one. See `find`."""
         messages: list[Shelved | None] = []
         for part in self.find(txids):
             if part is None:
@@ -165,13 +164,13 @@ class Shelf:
         self.size -= tray.size
 
     def _make_room(self) -> None:
-        """Let go of the oldest that can be read back."""
+        """Evict the oldest batches that can be read back, down to the limit."""
         order, durable = self._order, self._log.durable
         while self.size > self._room and order and order[0].txids[-1] <= durable:
             self._drop(order.popleft())
 
     def _read_back(self, txid: int) -> Tray | None:
-        """The tray of a message that is not at hand; None if it is damaged in the log."""
+        """Read the batch of a message from the log; return None if it is damaged there."""
         cursor = self._cursor
         if cursor is None or not txid - _SHORT_WAY <= cursor.position + 1 <= txid:
             cursor = self._log.journal.replay(Span(txid - 1), self._wanted, MESSAGES)

@@ -1,4 +1,4 @@
-"""What queues need of the server."""
+"""The server's services for queues."""
 
 from __future__ import annotations
 
@@ -30,41 +30,41 @@ class Topics(Protocol):
     """The topics of the server. See `TopicTable`."""
 
     def find(self, message_type: str, name: str) -> Target:
-        """Find a topic, making it if need be."""
+        """Return a topic, creating it if it does not exist."""
 
     def behind_queue(self, message_type: str, queue: str, name: str) -> Target:
-        """The topic that takes what is published to a queue."""
+        """Return the topic for messages that are published to a queue."""
 
     def has_lost(self, message_type: str, queue: str, topic: str, letters: str) -> bool:
-        """Whether a message of a topic may have left a queue, and have a letter in another topic.
+        """Return True if a message of a topic can have left a queue with a letter in another topic.
 
         Args:
             message_type: the message type of all three.
             queue: the name of the queue.
-            topic: where the message was published.
-            letters: where the letter is.
+            topic: the topic that the message was published to.
+            letters: the topic of the letter.
 
         Returns:
             False if there is no such queue, if the topic does not feed it, or if its letters are
-            published somewhere else.
+            published to another topic.
         """
 
     def lookers_at(self, messages: Keeper) -> TopicWithRecords:
-        """Make what tells those who look at a queue, and take nothing."""
+        """Make the topic that notifies the followers of a queue, which do not consume."""
 
 
 class Surroundings:
-    """What queues need of the server.
+    """The server's services for queues.
 
     Attributes:
         log: the transaction log.
-        topics: the other topics; asked when everything is there.
-        clock: tells the time.
-        queue: has work done in slices.
-        events: where is written what happens.
+        topics: the other topics; used only after all of them exist.
+        clock: the time, and timers.
+        queue: schedules work in time slices.
+        events: the server's log.
         fabric: the other instances.
         group: the Group of this instance.
-        is_replicated: whether this instance replicates a topic, by message type and name.
+        is_replicated: returns True if this instance replicates a topic, by message type and name.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class Surroundings:
 
     @property
     def now(self) -> int:
-        """The time of the steady clock, in microseconds, which queues use."""
+        """The time of the steady clock, which queues use, in microseconds."""
         return int(self.clock.steady() * _MICROSECONDS)
 
     def steady(self, txids: Sequence[int], timestamps: Sequence[int]) -> Sequence[int]:
-        """Return the steady moments of entries of the log, none of them later than now."""
+        """Return the steady-clock times of log entries, none of them later than now."""
         now, ahead = self.now, self.ahead
         times = self.log.journal.steps.corrected(txids, timestamps)
         return [min(time - ahead, now) for time in times]

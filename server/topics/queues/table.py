@@ -1,4 +1,4 @@
-"""The queues of an instance, and which topics feed them."""
+"""The queues of an instance, and the topics that feed them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Queues:
     """All queues.
 
     Args:
-        specs: their descriptions.
-        message_types: how bodies are read, by name.
-        functions: what expressions may call.
+        specs: their configurations.
+        message_types: the message types that parse bodies, by name.
+        functions: the functions that expressions may call.
         instance: the name of this instance.
-        surroundings: what queues need of the server.
+        surroundings: the server's services for queues.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Queues:
         return iter(self._topics.values())
 
     def find(self, message_type: str, name: str) -> QueueTopic | None:
-        """The queue with a name, if there is one."""
+        """Return the queue with a name, None if there is none."""
         return self._topics.get((message_type, name))
 
     def when_recorded(self, then: Callable[[], None]) -> None:
-        """Call back when the log has been given all that has happened so far; at once if it has."""
+        """Call `then` when the log has accepted all events so far; at once if it already has."""
         behind = next((queue for queue in self if not queue.recording.is_up_to_date), None)
         if behind is None:
             then()
@@ -66,7 +66,7 @@ class Queues:
             behind.recording.when_stored(lambda: self.when_recorded(then))
 
     def fed_by(self, message_type: str, name: str) -> list[QueueTopic]:
-        """The queues that take the messages of a topic."""
+        """Return the queues that take the messages of a topic."""
         return [
             queue
             for queue in self._topics.values()

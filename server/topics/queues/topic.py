@@ -1,12 +1,12 @@
 """A queue as a topic: messages come from the log, and go to one consumer each.
 
     a publish ---> the underlying topic ---> the log ---> QueueTopic.take ---> Ledger.enqueue
-    the engine's turn ---> Delivering.step ---> Queue.deliver ---> the consumers' outboxes
+    a time slice ---> Delivering.step ---> Queue.deliver ---> the consumers' outboxes
     sow_delete ---> Acknowledging.acknowledge ---> Queue.acknowledge ---> an entry of the log
 
-What is decided is the core's affair (server/queues/). Here is what it needs of the server: bodies,
-the log, turns and timers, and the connections of consumers. Everything that the core wants recorded
-goes into the log under the queue's own name, before anything that happens later.
+The core (server/queues/) makes all decisions. This package connects it to the server: bodies, the
+log, time slices and timers, and the connections of consumers. Every event of the core is recorded
+in the log under the queue's own name, before any later event.
 
 Source: AMPS User Guide, Message Queues.
 """
@@ -63,31 +63,31 @@ if TYPE_CHECKING:
     from server.topics.queues.surroundings import Surroundings
 
 _RETURNED_AT_ONCE: Final = 256
-"""Messages of a consumer that is about to go that come back in a slice."""
+"""Messages of a departing consumer that return to the queue per time slice."""
 
 
 class QueueTopic(Topic):
     """One queue.
 
     Args:
-        spec: its description.
-        message_type: how bodies are read.
-        functions: what expressions may call.
+        spec: its configuration.
+        message_type: parses bodies.
+        functions: the functions that expressions may call.
         instance: the name of this instance.
         source: the topics that feed it.
         strangers: see `Entrance`.
-        surroundings: what it needs of the server.
+        surroundings: the server's services for the queue.
 
     Attributes:
         spec: see above.
         source: see above.
-        core: who decides.
-        browsing: lets others look at the messages without taking them.
-        membership: shares it with other instances.
-        letters: publishes what has left without having been acknowledged.
-        recording: puts into the log what has happened.
-        acknowledging: takes acknowledgements.
-        redriving: brings dead letters back, if the queue holds such.
+        core: makes all decisions.
+        browsing: read-only access to the messages.
+        membership: shares the queue with other instances.
+        letters: publishes messages that have left without having been acknowledged.
+        recording: appends the queue's events to the log.
+        acknowledging: executes acknowledgements.
+        redriving: publishes dead letters again, if the queue holds any.
     """
 
     __slots__ = (
@@ -199,7 +199,7 @@ class QueueTopic(Topic):
 
     @property
     def bytes_taken(self) -> int:
-        """Bytes of the messages that have come since the start."""
+        """Bytes of the messages received since the start."""
         return self._shelf.bytes_put
 
     @property
@@ -208,11 +208,11 @@ class QueueTopic(Topic):
         return self._shelf.size
 
     def is_fed_by(self, topic: TopicName) -> bool:
-        """Whether the messages of a topic are for this queue."""
+        """Return True if the messages of a topic are for this queue."""
         return topic.message_type == self.message_type.name and self.source.matches(topic.name)
 
     def _delivery_for(self, group: Sequence[Subscription]) -> Delivery:
-        """See `Topic`. Consumers are known by what they asked for."""
+        """See `Topic`. Callers pass subscriptions as requested; their effective forms are used."""
         return super()._delivery_for([self._here(one) for one in group])
 
     def _writer_for(self, subscription: Subscription) -> Writer:
@@ -220,17 +220,17 @@ class QueueTopic(Topic):
         outbox = subscription.outbox
         return outbox.counted(outbox.traffic.queue)
 
-    # messages come
+    # received messages
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
-        """Publish to the topic that the queue's own name stands for (DefaultPublishTarget)."""
+        """Publish to the queue's DefaultPublishTarget."""
         target = self._surroundings.topics.behind_queue(
             self.message_type.name, self.name, self.spec.default_publish_target
         )
         return target.publish(bodies, envelope)
 
     def when_stored(self, then: Settled) -> None:
-        """Call back when everything published so far, or said of messages, is settled."""
+        """Call `then` when all messages and acknowledgements received so far are settled."""
         self._surroundings.log.when_settled(lambda: then(None), *self._recorded_topics)
 
     def take(self, recorded: Recorded) -> None:
@@ -258,9 +258,9 @@ class QueueTopic(Topic):
             self._settle()
 
     def take_in(self, arrivals: Arrivals) -> None:
-        """Record some of what has happened to messages at another instance, and let it happen here.
+        """Record and apply some queue events of another instance.
 
-        Dead letters are published there.
+        That instance publishes their dead letters.
         """
         bodies, start = arrivals.bodies, arrivals.position
         appended = self._journal.append_copies(arrivals, arrivals.content())
@@ -275,13 +275,13 @@ class QueueTopic(Topic):
                 self.membership.hear(within)
         self._settle()
 
-    # consumers come and go
+    # consumers
 
     def attach(self, subscription: Subscription, permit: Permit = UNLIMITED) -> None:
-        """Let a subscription consume, or go on in the place of the one that it replaces.
+        """Add a subscription as a consumer, or in the place of the one that it replaces.
 
-        One for a page or for groups of the messages looks at them only (AMPS User Guide,
-        Aggregated Subscriptions), and so does the server's own.
+        A subscription to a page or to groups of the messages only follows them (AMPS User Guide,
+        Aggregated Subscriptions), and so does one of the server itself.
         """
         consumer = _consumer_of(subscription)
         if consumer is None:
@@ -295,9 +295,10 @@ class QueueTopic(Topic):
         self.wake()
 
     def detach(self, subscription: Subscription) -> None:
-        """Let a subscription consume no more.
+        """Remove a subscription.
 
-        What it has comes back, unless another subscription takes its place: that one keeps it.
+        Its messages return to the queue, unless another subscription takes its place and keeps
+        them.
         """
         consumer = _consumer_of(subscription)
         if consumer is None:
@@ -312,7 +313,7 @@ class QueueTopic(Topic):
                 self.core.retire(consumer)
 
     def cost_of(self, subscription: Subscription) -> FilterCost | None:
-        """See `Audience.cost_of`; those who look at a queue have their filters elsewhere."""
+        """See `Audience.cost_of`; None for followers: their filters are evaluated elsewhere."""
         filter_ = self._here(subscription).filter
         if filter_ is None or subscription not in self._subscriptions:
             return None
@@ -325,14 +326,14 @@ class QueueTopic(Topic):
         return next(filter(None, found), None)
 
     def dismiss(self, consumer: Consumer) -> None:
-        """Have back what a consumer has, also if it consumes here no more."""
+        """Detach a consumer and return all its messages, even if its subscription has ended."""
         if consumer in self.core.dispatch.seats:
             self._delivering.forget(cast("Subscription", consumer.subscription))
             self.core.detach(consumer, self._surroundings.now)
             self._settle()
 
     def dismiss_some(self, consumer: Consumer) -> bool:
-        """Have back some of what a consumer has that is about to go; whether it has much more."""
+        """Return a batch of a departing consumer's messages; True if more than one may be left."""
         if not self.core.detach_some(consumer, self._surroundings.now, _RETURNED_AT_ONCE):
             return False
         self._settle()
@@ -340,27 +341,27 @@ class QueueTopic(Topic):
 
     @property
     def has_literal_subscription(self) -> bool:
-        """A queue is never forgotten."""
+        """Always true: a queue is never removed from the topic registry."""
         return True
 
-    # what has happened
+    # events
 
     def wake(self) -> None:
-        """Have it looked at who gets what, soon."""
+        """Schedule a delivery slice."""
         self._delivering.wake()
 
     def recover(self, run: Run) -> None:
-        """Take in again messages that were in the log before the start."""
+        """Enqueue messages that were in the log before the start."""
         self._entrance.enter(run, self.core.ledger.enqueue)
 
     def replay(self, within: Within, txid: int, came: int | None) -> None:
-        """Let happen again what was in the log before the start, as an entry of it.
+        """Apply an event that was in the log before the start.
 
         Args:
-            within: what has happened.
-            txid: of the entry.
-            came: when it came from another instance, which publishes dead letters; None if it
-                happened here.
+            within: the event.
+            txid: the txid of its entry.
+            came: the time at which it came from another instance, which publishes its dead
+                letters; None if it happened here.
         """
         correction = self._surroundings.log.journal.steps.correction(txid)
         correction -= self._surroundings.ahead
@@ -373,7 +374,7 @@ class QueueTopic(Topic):
             self.letters.take(within.event, txid)
 
     def finish_recovery(self) -> None:
-        """Everything in the log has been taken in."""
+        """Start normal operation; called when all of the log has been applied."""
         self.core.finish_recovery(self._surroundings.now)
         self._settle()
         self.browsing.begin()
@@ -384,7 +385,7 @@ class QueueTopic(Topic):
         self.wake()
 
     def _clear_up(self) -> None:
-        """Messages may have left."""
+        """Free cached messages that have left the queue, and schedule a delivery slice."""
         self.wake()
         self._shelf.clear_up(self._first_needed())
 
@@ -393,11 +394,11 @@ class QueueTopic(Topic):
         return self._surroundings.log.last_txid + 1 if first is None else first
 
     def _first_needed(self) -> int | None:
-        """The oldest message that somebody may ask for, None if there is none."""
+        """Return the oldest txid that may still be read, None if there is none."""
         needed = self.core.oldest_txid, self.browsing.needed_from, self.letters.needed_from
         return min((txid for txid in needed if txid is not None), default=None)
 
-    # what goes wrong
+    # failures
 
     def _filter_failed(self, wanted: Wanted, error: Exception) -> None:
         concerned = [
@@ -415,6 +416,6 @@ class QueueTopic(Topic):
 
 
 def _consumer_of(subscription: Subscription) -> Consumer | None:
-    """The part that a subscription has in queues, None if it looks at messages and takes none."""
+    """Return the consumer of a subscription, None if it only follows the messages."""
     looks = subscription.page or subscription.aggregation or subscription.sink
     return subscription.consumer if looks is None else None

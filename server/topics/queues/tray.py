@@ -1,7 +1,7 @@
-"""Messages of one publisher that came together, or were read from the log together.
+"""Batches of messages of one publisher that were received or read from the log together.
 
-What they have in common is kept once, and what each has of its own in columns: a message by itself
-is no object as long as nobody asks for one.
+Common properties are stored once, individual ones in columns: a single message becomes an object
+only on request.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value")
 
 _STRETCH: Final = 4
-"""Bits of a number in the log that count within a stretch."""
+"""Low bits of a txid, which number the entries within a stretch."""
 _EACH: Final = 110
 _EACH_READ_BACK: Final = 550
 _TOGETHER: Final = 880
-"""What keeping messages takes besides their bodies, in bytes, as measured: each message its objects
-and its place in all columns and tables, much more of it when its record of the log is kept as well;
-and each tray."""
+"""Memory overhead beyond the bodies, in bytes, as measured: of a message, for its objects and its
+place in all columns and tables; of a message read back, much more, for its log record is kept as
+well; and of a `Tray`."""
 
 
 class Tray:
-    """Messages of one publisher in the order of the log, with nothing of the queue between them.
+    """A batch of one publisher's messages in log order, with no others of the queue between them.
 
     Args:
-        topic: where they were published.
-        client: what stands for the publisher in their bookmarks.
-        txids: their numbers in the log.
-        sequences: the numbers in their bookmarks.
-        bodies: what was recorded.
-        moments: when they were recorded, in microseconds since 1970.
-        envelope: what their publisher said about one of them.
-        overhead: bytes of memory that each of them takes besides its body.
+        topic: the topic that they were published to.
+        client: the publisher part of their bookmarks.
+        txids: their txids.
+        sequences: the sequence numbers in their bookmarks.
+        bodies: their bodies, as recorded.
+        moments: the times of their recording, in microseconds since 1970.
+        envelope: returns the envelope of the message at a position.
+        overhead: bytes of memory per message besides its body.
 
     Attributes:
         keys: header keys that all of them carry, as JSON text, each with its leading comma.
-        size: bytes of memory that all of it takes, nearly.
+        size: approximate bytes of memory of the batch.
     """
 
     __slots__ = (
@@ -90,24 +90,24 @@ class Tray:
         self._is_dense = self._last - self._first == len(txids) - 1
 
     def has(self, txid: int) -> bool:
-        """Whether a message is in this tray."""
+        """Return True if a message is in this batch."""
         if not self._first <= txid <= self._last:
             return False
         return self._is_dense or self.txids[self._position(txid)] == txid
 
     def _position(self, txid: int) -> int:
-        """Where a message of this tray is in it."""
+        """Return the position of a message of this batch."""
         return txid - self._first if self._is_dense else bisect_left(self.txids, txid)
 
     def positions(self, txids: Sequence[int], start: int = 0) -> Sequence[int]:
-        """Where messages are, from one on that is in this tray, and as far as they are in it.
+        """Return the positions of consecutive `txids`, up to the first one not in this batch.
 
         Args:
-            txids: their numbers in the log.
-            start: the position of the first of them.
+            txids: the txids of messages.
+            start: the index in `txids` of the first one, which is in this batch.
 
         Returns:
-            A range if they are next to each other.
+            The positions, as a range if they are adjacent.
         """
         own, first = self.txids, self._position(txids[start])
         most = min(len(own) - first, len(txids) - start)
@@ -121,33 +121,34 @@ class Tray:
         return positions
 
     def stretches(self) -> Iterable[int]:
-        """The stretches of the log that its messages are in. See `TrayIndex`."""
+        """Return the stretches of the log that contain its messages. See `TrayIndex`."""
         if self._is_dense:
             return range(self._first >> _STRETCH, (self._last >> _STRETCH) + 1)
         return {txid >> _STRETCH for txid in self.txids}
 
     def mark(self, position: int) -> tuple[int, int]:
-        """The bookmark of a message as numbers."""
+        """Return the bookmark of a message as numbers."""
         return self.client, self.sequences[position]
 
     def context(self, position: int) -> MessageContext:
-        """What filters may ask about a message besides its fields."""
+        """Return the context of a message: the data besides its fields that filters may read."""
         mark = self.mark(position)
         return context_of(self.envelope(position), self.topic, self.bodies[position], mark)
 
 
 class TrayIndex:
-    """Which tray a message is in.
+    """Finds the `Tray` of a message.
 
-    The log is divided into stretches, each of which knows the trays that have messages in it. So it
-    costs next to nothing for each message of a large tray, and a small one is among few.
+    The log is divided into stretches, and the index maps each stretch to the batches that have
+    messages in it. So the cost per message of a large batch is close to zero, and the lookup of a
+    small batch scans few others.
     """
 
     def __init__(self) -> None:
         self._trays: dict[int, list[Tray]] = {}
 
     def add(self, tray: Tray) -> None:
-        """Take in a tray."""
+        """Add a batch."""
         trays = self._trays
         for stretch in tray.stretches():
             if stretch in trays:
@@ -156,7 +157,7 @@ class TrayIndex:
                 trays[stretch] = [tray]
 
     def discard(self, tray: Tray) -> None:
-        """Leave out a tray."""
+        """Remove a batch."""
         trays = self._trays
         for stretch in tray.stretches():
             alike = trays[stretch]
@@ -166,36 +167,36 @@ class TrayIndex:
                 alike.remove(tray)
 
     def find(self, txid: int) -> Tray | None:
-        """The tray of a message, None if it is in none."""
+        """Return the batch of a message, None if it is in none."""
         for tray in self._trays.get(txid >> _STRETCH, ()):
             if tray.has(txid):
                 return tray
         return None
 
     def between(self, first: int, last: int) -> set[int]:
-        """The messages that are in trays, from one to another, and perhaps some others."""
+        """Return the indexed txids from `first` to `last`, and possibly some outside."""
         stretches = range(first >> _STRETCH, (last >> _STRETCH) + 1)
         trays = {tray for stretch in stretches for tray in self._trays.get(stretch, ())}
         return {txid for tray in trays for txid in tray.txids}
 
     def clear(self) -> None:
-        """Leave out all trays."""
+        """Remove all batches."""
         self._trays.clear()
 
 
 class Part(NamedTuple):
-    """Some messages of a tray.
+    """Some messages of a batch.
 
     Attributes:
-        tray: the tray.
-        positions: where they are in it; see `Tray.positions`.
+        tray: the batch.
+        positions: their positions in it; see `Tray.positions`.
     """
 
     tray: Tray
     positions: Sequence[int]
 
     def of(self, column: Sequence[_Value]) -> Sequence[_Value]:
-        """What one of the tray's columns has for them."""
+        """Return their values in one of the batch's columns."""
         positions = self.positions
         if isinstance(positions, range):
             return column[positions.start : positions.stop]
@@ -203,7 +204,7 @@ class Part(NamedTuple):
 
 
 def tray_of(recorded: Recorded) -> Tray:
-    """The tray of messages that have just been recorded."""
+    """Make the batch of messages that have just been recorded."""
     envelope, count = recorded.envelope, len(recorded.txids)
     return Tray(
         recorded.topic,
@@ -218,17 +219,17 @@ def tray_of(recorded: Recorded) -> Tray:
 
 
 def trays_of(run: Run, known: Collection[int]) -> Iterator[Tray]:
-    """The trays of messages that were read from the log.
+    """Make the batches of messages that were read from the log.
 
     Args:
         run: the messages.
-        known: the numbers in the log of messages that are to be in none.
+        known: the txids of messages to exclude.
     """
     clients, txids = run.column(CLIENT), run.column(TXID)
     if not run.has_extras and len(set(clients)) == 1 and not any(txid in known for txid in txids):
         yield _logged_tray(run, 0, len(txids))
         return
-    apart = range(len(txids)) if run.has_extras else repeat(0)  # those with extras are no two alike
+    apart = range(len(txids)) if run.has_extras else repeat(0)  # extras differ between messages
     keys = zip(clients, [txid in known for txid in txids], apart, strict=False)
     start = 0
     for (_, is_known, _), alike in groupby(keys):

@@ -1,8 +1,8 @@
-"""Consumers that do not read what a queue sends them, while its leases end.
+"""Backpressure for consumers that do not read their messages while the leases end.
 
-Each end of a lease would bring them a further copy of the same messages, to wait behind the others.
-So who has not read everything for as long as a lease lasts gets nothing until it has. Others get
-the messages meanwhile.
+Each expired lease would append a further copy of the same messages to the consumer's output buffer.
+So a consumer that has had unread messages for the duration of a lease gets no more until it has
+read everything. Other consumers get the messages meanwhile.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
     from server.subscriptions.subscription import Subscription
 
 _LOOK_SECONDS: Final = 0.05
-"""Until it is looked again whether a consumer has read everything."""
+"""Interval between two checks of held-back consumers."""
 
 
 class Unread:
     """The consumers of one queue that do not read.
 
     Args:
-        clock: has it looked at them again.
+        clock: calls the checks.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
-        self._behind: dict[Consumer, int] = {}  # with the end of the first lease since
+        self._behind: dict[Consumer, int] = {}  # value: the end of the first lease since then
         self._held_back: set[Consumer] = set()
 
     def sent(self, consumer: Consumer, now: int, lease_until: int | None) -> None:
-        """A consumer was sent messages.
+        """Hold a consumer back if needed, after messages have been sent to it.
 
         Args:
             consumer: the consumer.
             now: the time, in microseconds since 1970.
-            lease_until: when their lease ends; None for never.
+            lease_until: the end of their lease; None for never.
         """
         if lease_until is None or not _is_behind(consumer):
             self._behind.pop(consumer, None)
@@ -47,7 +47,7 @@ class Unread:
             consumer.hold_back(True)
 
     def forget(self, consumer: Consumer | None) -> None:
-        """A consumer has gone; harmless for others."""
+        """Forget a detached consumer; a no-op for others."""
         if consumer is not None:
             self._behind.pop(consumer, None)
 
@@ -65,6 +65,6 @@ class Unread:
 
 
 def _is_behind(consumer: Consumer) -> bool:
-    """Whether a consumer that is still there has not read everything."""
+    """Return True if a consumer is connected and has not read everything."""
     subscriber = cast("Subscription", consumer.subscription).subscriber
     return subscriber.is_open and subscriber.is_behind()

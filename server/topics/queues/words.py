@@ -1,4 +1,4 @@
-"""What is said of single messages of a queue, wherever somebody is told about them."""
+"""Descriptions of single messages of a queue, for log entries, reports and the admin interface."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 
 def bookmark_of(queue: Queue, place: int) -> str:
-    """The bookmark of a message, as clients know it."""
+    """Return the bookmark of a message, in the form that clients use."""
     client, sequence = queue.ledger.entries.mark(place)
     return f"{client}|{sequence}|"
 
 
 def why_it_stays(queue: Queue, place: int, now: int) -> str:
-    """What keeps a message from being delivered.
+    """Describe the reasons why a message is not delivered.
 
     Args:
-        queue: where it is.
-        place: its place there.
-        now: the moment, in microseconds since 1970.
+        queue: the queue of the message.
+        place: its place in the queue.
+        now: the time, in microseconds since 1970.
     """
     try:
         found = obstacles(queue, place, now)
