@@ -1,58 +1,59 @@
 """Queues: competing consumers over the transaction log.
 
-This is the core: plain code that decides, without I/O, sessions or a clock. Bodies stay in the
-journal; the core knows messages by their txids and bookmarks, and asks for bodies only through the
-`Matching` that it is given. Moments are passed in, in microseconds since 1970, as in the journal.
+This package is the core of queues: it decides, without I/O, sessions or a clock. Bodies stay in
+the journal; the core identifies messages by their txids and bookmarks, and reads bodies only
+through the `Matching` that it is given. Timestamps are arguments, in microseconds since 1970, as in
+the journal.
 
-Words. A message that enters a queue gets a *place*, which is its number in the queue. A *mark* is a
-bookmark as two numbers. A *consumer* is a subscription, with one backlog over all queues that it
-matches; its *seat* is its part in one queue. A *lease* gives a consumer messages until a moment.
-A *source* is what consumers with the same filter are fed from, a *scan* is what finds messages for
-sources. A *barrier* holds up what is behind it until what is before it has left.
+Terms. A message that enters a queue gets a *place*, its number in the queue. A *mark* is a bookmark
+as two numbers. A *consumer* is a subscription, with one backlog over all queues that it matches;
+its *seat* is its state in one queue. A *lease* assigns messages to a consumer until a deadline. A
+*source* supplies consumers that have the same filter, a *scan* finds messages for sources. A
+*barrier* blocks the messages after it until all messages before it have left the queue.
 
-For whoever integrates it
--------------------------
+Integration
+-----------
 
     queue = Queue(settings_of(spec), matching=make_matching, owner=instance_name)
 
-Messages. When entries of an underlying topic are applied (in the order of the log, when stored),
-and their bodies match the queue's Filter, `queue.ledger.enqueue(txids, times, client, sequences,
-details)` takes in a run of one publisher. `details` only where there is something to say: a queue
-without expressions is given none, and no body is parsed. Keep bodies by txid in a cache of recent
-ones, and read others from the journal.
+Messages. When entries of an underlying topic are applied (in log order, once stored), and their
+bodies match the queue's Filter, `queue.ledger.enqueue(txids, times, client, sequences, details)`
+appends a batch of one publisher. Pass `details` only if there are any: a queue without expressions
+gets none, and no body is parsed. Cache recent bodies by txid, and read the others from the journal.
 
-Consumers. `Consumer(name, client, requested)` per subscription, `queue.attach(consumer, filter)`
-for every queue that it matches; then `consumer.limit` is the effective backlog for the ack. When a
-subscription is replaced: `consumer.request(n)` and `attach` again with the new filter (leases
-stay), `retire` at queues that the new topic leaves out. `detach` on unsubscribe and disconnect. A
-filter is any hashable value that `Matching` understands, equal for equal filters; one that differs
-by user (entitlement) must not be equal. `Matching` is made per scan: a `FilterSet` does it.
+Consumers. Create a `Consumer(name, client, requested)` per subscription, and call
+`queue.attach(consumer, filter)` for every queue that it matches; then `consumer.limit` is the
+effective backlog for the ack. When a subscription is replaced: `consumer.request(n)`, and `attach`
+again with the new filter (leases stay); `retire` at queues that the new topic does not match.
+`detach` on unsubscribe and disconnect. A filter is any hashable value that `Matching` understands,
+equal for equal filters; filters that differ by user (entitlement) must not be equal. A `Matching`
+is created per scan: a `FilterSet` does it.
 
-Delivery. After anything that could change something, and at `queue.next_moment`, call
-`queue.deliver(now)`, once per turn of the engine rather than once per message. What it returns has
-many messages in each delivery. While `queue.is_behind`, call again soon, between other work. When
-`Matching` raises `UnmatchedError`, nothing is lost and `queue.is_stalled`: call again later.
+Delivery. After every possible change, and at `queue.next_moment`, call `queue.deliver(now)`, once
+per scheduling round of the engine rather than once per message. Each delivery that it returns
+batches many messages. While `queue.is_behind`, call again soon, between other work. When `Matching`
+raises `UnmatchedError`, nothing is lost and `queue.is_stalled`: retry later.
 
 Acknowledgements. `parse_marks` reads a list of bookmarks, `queue.acknowledge(marks, now, client,
-way, delay)` applies it; by key or filter: find the places (`inspection`) and `acknowledge_places`.
-`extend` prolongs leases. The result says what was refused, and why.
+way, delay)` applies it. For acknowledgements by key or filter, find the places (`inspection`) and
+call `acknowledge_places`. `extend` prolongs leases. The result lists refusals with their reasons.
 
-The record. After every call that may change something, `queue.take_events()` is what the journal
-has to record, in that order and before anything that happens later: `encode(event)` is the body.
-Under at-most-once, nothing that `deliver` returned may be sent before its `Sent` event is stored;
-a `persisted` ack for an acknowledgement waits for its event, too. An `Expired` event has for each
-message what actions and dead letters need. Recovery: `restore_deferred`, `ledger.enqueue` and
-`replay` entries in the order of the log from `oldest_txid` on, `finish_recovery(now)`. Leases end
-with the process: everything that was not acknowledged is delivered again.
+The journal. After every call that may change state, record the events of `queue.take_events()`, in
+that order and before any later event; `encode(event)` is the body. Under at-most-once, no message
+that `deliver` returned may be sent before its `Sent` event is stored; likewise a `persisted` ack
+for an acknowledgement waits for its event. For each message, an `Expired` event has the data that
+actions and dead letters need. Recovery: `restore_deferred`, `ledger.enqueue` and `replay` entries
+in log order from `oldest_txid` on, `finish_recovery(now)`. Leases end with the process: all
+messages that were not acknowledged are delivered again.
 
 TargetQueueDepth. While `queue.ledger.wanted`, read that many messages of the queue from the log,
-from `ledger.resume_txid` on, and let `ledger.admit` take them in.
+from `ledger.resume_txid` on, and pass them to `ledger.admit`.
 
-Between instances. Of a queue that several instances have, each has all messages, and delivers those
-that it owns: see `sharing`, which asks for others, and hands them on.
+Between instances. If several instances share a queue, each of them has all messages, and delivers
+those that it owns. See `sharing`, which asks other instances for messages and hands messages on.
 
-Sources: AMPS User Guide, Message Queues; Configuring Queues in a SOW. What is ours: order per key,
-delays of cancelled messages, counts that survive restarts, extension of leases.
+Sources: AMPS User Guide, Message Queues; Configuring Queues in a SOW. Our extensions: order per
+key, delays of cancelled messages, counts that survive restarts, extension of leases.
 """
 
 from server.queues.acknowledging import AckResult, Way

@@ -1,6 +1,6 @@
-"""What an acknowledgement does: messages leave the queue, come back, or are given up.
+"""Acknowledgements: messages leave the queue, are returned to it, or are expired.
 
-Source: AMPS User Guide, Acknowledging Messages. What is ours: delays of cancelled messages,
+Source: AMPS User Guide, Acknowledging Messages. Our extensions: delays of cancelled messages,
 extension of leases.
 """
 
@@ -19,7 +19,7 @@ from server.queues.states import BARRIER, GONE, LEASED, SENT
 
 
 class Way(Enum):
-    """What an acknowledgement says became of a message."""
+    """The outcome that an acknowledgement reports for a message."""
 
     DONE = "done"
     CANCEL = "cancel"
@@ -28,12 +28,12 @@ class Way(Enum):
 
 @dataclass(slots=True)
 class AckResult:
-    """What became of an acknowledgement.
+    """The result of an acknowledgement.
 
     Attributes:
-        done: how many messages it took effect on, those kept for later not included.
-        deferred: bookmarks of messages that have not come; kept until they do.
-        refused: what it had no effect on, with the reason in words.
+        done: number of messages that it took effect on, deferred ones not included.
+        deferred: bookmarks of messages that have not arrived; retained until they do.
+        refused: bookmarks that it had no effect on, each with the reason as text.
     """
 
     done: int = 0
@@ -49,11 +49,11 @@ NOT_HERE: Final = "the message is not in the queue"
 
 
 class Acknowledging:
-    """Lets acknowledgements take effect on the messages of one queue.
+    """Applies acknowledgements to the messages of one queue.
 
     Args:
-        ledger: what becomes of the messages.
-        is_to_come: whether a message that is not here may come yet.
+        ledger: the messages of the queue.
+        is_to_come: tells whether a message that is not here may still arrive.
     """
 
     def __init__(self, ledger: Ledger, is_to_come: Callable[[Mark], bool]) -> None:
@@ -73,11 +73,11 @@ class Acknowledging:
 
         Args:
             marks: the bookmarks.
-            now: the moment.
-            client: whose acknowledgement it is; None for the server itself, which may do all.
-            way: whether they are done, given back or expired.
-            delay: for how many microseconds messages given back stay away; None for as long as
-                the queue says.
+            now: the current time.
+            client: the client that acknowledges; None for the server itself, which is unrestricted.
+            way: whether the messages are done, cancelled or expired.
+            delay: microseconds before cancelled messages are available again; None for the delay
+                that the queue is configured with.
         """
         result = AckResult()
         entries = self._ledger.entries
@@ -114,7 +114,7 @@ class Acknowledging:
     ) -> AckResult:
         """Acknowledge messages that were found by key or filter. See `acknowledge`.
 
-        Of many messages, in portions: each call is one event of the record.
+        Call it in batches for many messages: each call appends one event to the journal.
         """
         result = AckResult()
         entries = self._ledger.entries
@@ -124,7 +124,7 @@ class Acknowledging:
         return result
 
     def refusal(self, place: int, client: Hashable) -> str | None:
-        """Why a client cannot have done with a message of the queue; None if it can."""
+        """Return why a client cannot acknowledge a message of the queue; None if it can."""
         state = self._ledger.entries.state(place)
         if state in (GONE, SENT):
             return HAS_LEFT
@@ -147,7 +147,7 @@ class Acknowledging:
         kept: list[tuple[Mark, int, int]] = []
         for place in dict.fromkeys(places):
             state, mark = entries.state(place), entries.mark(place)
-            if state == GONE:  # it has expired when the one before it left
+            if state == GONE:  # it expired when the one before it left
                 continue
             reason = self._refusal(place, state, client, way)
             if reason is not None:
@@ -172,7 +172,7 @@ class Acknowledging:
             ledger.events.append(Cancelled(now, marks, counts, moments))
 
     def _refusal(self, place: int, state: int, client: Hashable, way: Way) -> str | None:
-        """Why an acknowledgement has no effect on a message; None if it has."""
+        """Return why an acknowledgement has no effect on a message; None if it has one."""
         if state == BARRIER:
             return IS_BARRIER
         if self._settings.strict and state == LEASED and client is not None:
@@ -184,13 +184,13 @@ class Acknowledging:
         return None
 
     def _finish(self, place: int) -> None:
-        """A message is done with."""
+        """Remove an acknowledged message."""
         self._ledger.end_lease(place)
         self._ledger.remove(place)
         self._ledger.counters.acknowledged += 1
 
     def _expire(self, place: int) -> None:
-        """A message is given up."""
+        """Expire a message at the request of a client."""
         lease = self._ledger.end_lease(place)
         if lease is not None:
             attempts = self._ledger.attempt(place)
@@ -199,11 +199,11 @@ class Acknowledging:
         self._ledger.expire(place, (FORCED_EXPIRE,))
 
     def _cancel(self, place: int, now: int, delay: int | None) -> tuple[int, int, bool]:
-        """A leased message is given back.
+        """Return a leased message to the queue.
 
         Returns:
-            How often that has happened to it, when it may be delivered again, and whether it is
-            still in the queue.
+            The number of its cancels, the time from which it may be delivered again, and whether
+            it is still in the queue.
         """
         ledger = self._ledger
         lease = ledger.leases.by_place[place]
@@ -215,13 +215,13 @@ class Acknowledging:
     def extend(
         self, marks: Iterable[Mark], until: int, now: int, client: Hashable = None
     ) -> AckResult:
-        """Let leases end at another moment.
+        """Change the end of leases.
 
         Args:
             marks: bookmarks of leased messages.
-            until: when they end, in microseconds since 1970.
-            now: the moment.
-            client: whose wish it is; it can extend its own leases only. None for the server.
+            until: the new end, in microseconds since 1970.
+            now: the current time.
+            client: the client that asks; it can extend only its own leases. None for the server.
         """
         result = AckResult()
         ledger = self._ledger

@@ -1,7 +1,7 @@
-"""Who consumes: subscriptions with their backlogs, and their seats at queues.
+"""Consumers: subscriptions with their backlogs, and their seats at queues.
 
 A consumer is one subscription. It has one backlog, however many queues its topic matches, and a
-seat at each of them. A seat has what its consumer holds there.
+seat at each of them. A seat has the messages that its consumer holds there.
 
 Source: AMPS User Guide, Subscription Backlog; Replacing Queue Subscriptions.
 """
@@ -16,16 +16,16 @@ class Consumer:
     """One subscription to one or more queues.
 
     Args:
-        name: of its client, as it is recorded and shown.
-        client: stands for the connection: strict leasing compares it.
-        requested: the `max_backlog` of the subscription; 1 if it says none, 0 pauses it.
+        name: the name of its client, for the journal and for display.
+        client: identifies the connection: strict leasing compares it.
+        requested: the `max_backlog` of the subscription; 1 by default, 0 pauses it.
 
     Attributes:
-        limit: its backlog: the least of what it asked for and what the queues allow.
+        limit: its backlog: the least of the requested one and the limits of its queues.
         is_held_back: whether it gets no messages for now, because it does not read them.
-        allowance: how many messages it may have for now: none while it is held back.
-        outstanding: messages that it has and has not acknowledged.
-        subscription: what it stands for now, for whoever integrates this.
+        allowance: the backlog in effect: `limit`, or 0 while it is held back.
+        outstanding: number of messages that it has not acknowledged.
+        subscription: the subscription that it represents now, for the integration.
         seats: one for each queue that it takes messages from, or still holds messages of.
     """
 
@@ -53,47 +53,48 @@ class Consumer:
         self.seats: list[Seat] = []
 
     def request(self, backlog: int) -> None:
-        """Ask for another backlog; what is held stays held."""
+        """Set the requested backlog; messages that it holds stay leased."""
         self.requested = backlog
         self.limits_changed()
 
     def limits_changed(self) -> None:
-        """Work out the limit anew, and have all queues look again."""
+        """Recompute the limit, and notify all queues."""
         allowed = [seat.allowed for seat in self.seats if seat.is_supplied]
         self.limit = min([self.requested, *allowed])
         self.allowance = 0 if self.is_held_back else self.limit
         self.changed()
 
     def hold_back(self, is_held_back: bool) -> None:
-        """Have it get no messages for now, or get them again; what is held stays held."""
+        """Pause or resume deliveries; messages that it holds stay leased."""
         self.is_held_back = is_held_back
         self.limits_changed()
 
     def changed(self) -> None:
-        """Have all queues look again whether there is room."""
+        """Notify all queues that its room may have changed."""
         for seat in tuple(self.seats):
             seat.look_again(seat)
 
 
 Entry: TypeAlias = "tuple[float, int, Seat]"
-"""The key of a seat's turn, its order, and the seat. No two seats have the same order."""
+"""A seat's key in the fairness model, its order, and the seat. Orders of seats are unique."""
 
 
 class Seat:
-    """What a consumer has to do with one queue.
+    """The state of a consumer in one queue.
 
     Attributes:
-        consumer: whose it is.
+        consumer: the consumer.
         allowed: the queue's MaxPerSubscriptionBacklog.
-        look_again: tells the queue that the room of the consumer may have changed.
-        order: seats are counted as they are taken.
-        entry: where it stands among those who wait for a turn; None if it has no room.
-        content_filter: which messages it wants, None for all.
-        is_supplied: whether it gets messages, and does not merely hold some.
-        held: the places of messages that it has and has not acknowledged.
-        returning: those that come back since it is about to go, if they do so by and by.
-        served: when it had its last message, in turns of the queue.
-        delivered: messages that it has had.
+        look_again: callback that tells the queue that the consumer's room may have changed.
+        order: its serial number, in order of creation.
+        entry: its current entry in the heap of consumers with room (`Rota`); None without room.
+        content_filter: the filter of the messages that it wants, None for all messages.
+        is_supplied: whether it gets messages; if not, it only holds some.
+        held: the places of messages that it has not acknowledged.
+        returning: places still to return to the queue before it is detached, if that is done in
+            batches.
+        served: the time of its last message, in turns of the queue.
+        delivered: number of messages delivered to it.
     """
 
     __slots__ = (
@@ -127,5 +128,5 @@ class Seat:
 
     @property
     def room(self) -> int:
-        """How many messages it can take."""
+        """Number of messages that it can take."""
         return self.consumer.allowance - self.consumer.outstanding

@@ -1,4 +1,4 @@
-"""What is counted: attempts with one message, and what happens to all."""
+"""Counters: attempts to deliver one message, and the events of a queue."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 
 class Attempts:
-    """What has been tried with a message that was delivered in vain.
+    """The unsuccessful deliveries of one message.
 
     Attributes:
-        deliveries: how often it was delivered, a lease of now not included.
-        cancels: how often it was cancelled.
-        last_consumer: who had it last.
-        last_leased: when they got it, in microseconds since 1970.
+        deliveries: number of deliveries, a current lease not included.
+        cancels: number of cancels.
+        last_consumer: the name of the last consumer that had it.
+        last_leased: the time of that delivery, in microseconds since 1970.
     """
 
     __slots__ = ("cancels", "deliveries", "last_consumer", "last_leased")
@@ -26,22 +26,22 @@ class Attempts:
 
 @dataclass(slots=True)
 class Counters:
-    """What has happened since the instance started, its recovery included.
+    """Totals since the start of the instance, its recovery included.
 
     Attributes:
         enqueued: messages that entered the queue.
         delivered: deliveries, barriers not included.
         acknowledged: messages that were acknowledged.
-        expired: messages that were removed without that.
-        cancelled: cancels that gave a message back.
-        expired_leases: leases on messages that ended by time.
-        returned: leases on messages that ended because the consumer went away.
-        transferred_in: messages that this instance has come to own.
-        transferred_out: messages that it owns no more.
-        owned_twice: messages that were published at another instance, too, which owns them now:
+        expired: messages that were removed without an acknowledgement.
+        cancelled: cancels that returned a message to the queue.
+        expired_leases: messages with leases that timed out.
+        returned: messages with leases that ended because the consumer disconnected.
+        transferred_in: messages that this instance has become the owner of.
+        transferred_out: messages that this instance does not own any more.
+        owned_twice: messages that were also published at another instance, which owns them now;
             both may have delivered them.
-        ended_elsewhere: messages that consumers here had when another instance ended them: what
-            came twice.
+        ended_elsewhere: messages that another instance ended while consumers here had them:
+            duplicate deliveries.
     """
 
     enqueued: int = 0

@@ -1,4 +1,4 @@
-"""Acknowledgements that have come before their messages.
+"""Acknowledgements that arrive before their messages.
 
 Source: AMPS User Guide, DeferredAckExpiration.
 """
@@ -12,19 +12,19 @@ from server.queues.events import Mark
 
 
 class DeferredAcks:
-    """Bookmarks of messages that are done when they come.
+    """Bookmarks of messages that are done as soon as they arrive.
 
     Args:
-        limit: how many are kept; beyond, the oldest is dropped.
+        limit: the maximum number; beyond it, the oldest is dropped.
 
     Attributes:
-        changes: rises with every change.
+        changes: incremented with every change.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.changes = 0
-        self._acks = OrderedDict[Mark, int]()  # when they came, oldest first
+        self._acks = OrderedDict[Mark, int]()  # arrival times, oldest first
 
     def __len__(self) -> int:
         return len(self._acks)
@@ -33,7 +33,7 @@ class DeferredAcks:
         return iter(self._acks.items())
 
     def add(self, marks: Iterable[Mark], now: int) -> None:
-        """Keep acknowledgements."""
+        """Retain acknowledgements."""
         self.changes += 1
         for mark in marks:
             self._acks.pop(mark, None)
@@ -42,11 +42,11 @@ class DeferredAcks:
             self._acks.popitem(last=False)
 
     def take(self, mark: Mark, since: int) -> bool:
-        """Whether a message that has come was acknowledged before.
+        """Remove the acknowledgement of a message that has arrived; return whether it counts.
 
         Args:
-            mark: its bookmark.
-            since: acknowledgements of that moment and before are too old to count.
+            mark: the bookmark of the message.
+            since: acknowledgements of this time and before have expired.
         """
         came = self._acks.pop(mark, None)
         if came is None:
@@ -55,18 +55,18 @@ class DeferredAcks:
         return came > since
 
     def drop(self, marks: Iterable[Mark]) -> None:
-        """Keep some no longer."""
+        """Drop the acknowledgements of some messages."""
         self.changes += 1
         for mark in marks:
             self._acks.pop(mark, None)
 
     @property
     def oldest(self) -> int | None:
-        """When the oldest came, None if there is none."""
+        """Arrival time of the oldest acknowledgement, None if there is none."""
         return next(iter(self._acks.values()), None)
 
     def drop_before(self, moment: int) -> None:
-        """Keep those no longer that came before a moment."""
+        """Drop the acknowledgements that arrived before a point in time."""
         self.changes += 1
         while self._acks:
             if next(iter(self._acks.values())) >= moment:

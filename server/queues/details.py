@@ -1,4 +1,4 @@
-"""What may be known of messages when they enter a queue."""
+"""Optional attributes of messages that enter a queue."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """What is to be known of messages that enter a queue, beside their names. One for each.
+    """Attributes of messages that enter a queue, beside their bookmarks; one value per message.
 
     Attributes:
         barriers: whether they match the BarrierExpression.
         lifetimes: their own expirations in microseconds, None for none.
-        priorities: values of the Priority, None or NaN for what is no number.
+        priorities: values of the Priority, None or NaN if the value is not a number.
         keys: 64-bit hashes of their keys, 0 for none: such messages wait for no other.
         sow_keys: their SOW keys, 0 for none.
         owners: the instances that own them, empty for this one.
@@ -29,14 +29,14 @@ class Details:
 
     @property
     def only_owner(self) -> str:
-        """The instance that owns all of them, if that is all there is to be known; else empty."""
+        """The one owner of all messages, if they have no other attributes; otherwise empty."""
         owners = self.owners
         if not owners or owners.count(owners[0]) < len(owners):
             return ""
         return owners[0] if self == Details(owners=owners) else ""
 
     def part(self, start: int, stop: int) -> Details:
-        """The same of some of the messages."""
+        """Return the attributes of a slice of the messages."""
         return Details(
             **{
                 name: None if values is None else values[start:stop]

@@ -1,17 +1,17 @@
-"""Who gets which message: consumers, what they wait for, and their turns.
+"""Dispatch: assigns messages to consumers, by filter, room and fairness.
 
-Theory of operation. The oldest message that somebody can take is the next to be delivered; among
-the consumers that can take it, the fairness model chooses. Messages are not searched for consumers:
-every source (see sources.py) knows its first message, a heap has the sources by it, and those whose
-first message is the same one compete for it. What a message costs so follows the number of sources
-that it matches.
+Theory of operation. The oldest message that some consumer can take is delivered next; among the
+consumers that can take it, the fairness model chooses. Messages are not searched for consumers:
+every source (see sources.py) knows its first message, a heap orders the sources by it, and sources
+with the same first message compete for it. So the cost of a message is proportional to the number
+of sources that it matches.
 
-The common case has a shorter way: while nobody has a filter and messages have no priorities, those
-that nobody has seen yet are next to each other, and are handed out in runs.
+The common case has a fast path: while no consumer has a filter and messages have no priorities,
+messages that no scan has passed are adjacent, and are assigned in runs.
 
-The heap of sources may have entries that are out of date: of messages that are gone, and of sources
-whose consumers have no room. They are dropped when they surface. There is always an entry for a
-source that has both, at its first message or before it.
+The heap of sources may have stale entries: for messages that are gone, and for sources without
+a consumer that has room. They are dropped when they reach the top. A source that has both a message
+and a consumer with room always has an entry, at its first message or before it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from server.queues.sources import Matching, Scan, Source, UnmatchedError
 from server.queues.states import AVAILABLE, LEASED, SENT
 
 _CHUNK: Final = 64
-"""Messages matched together: more than one is wanted of a step, and not many in vain."""
+"""Messages matched together: a step usually wants several, and few should be matched in vain."""
 
 
 class Share(NamedTuple):
     """Messages for one consumer.
 
     Attributes:
-        seat: who gets them.
+        seat: the consumer's seat.
         places: their places, in the order of delivery.
-        txids: their numbers in the log.
+        txids: their txids.
     """
 
     seat: Seat
@@ -48,19 +48,19 @@ class Share(NamedTuple):
 
 
 class Dispatch:
-    """The consumers of one queue, and what they are given.
+    """The consumers of one queue, and the choice of their messages.
 
     Args:
-        settings: how the queue behaves.
-        matching: makes what decides filters.
+        settings: the configuration of the queue.
+        matching: creates a `Matching`.
 
     Attributes:
-        ledger: the messages; set before anything else is done.
-        seats: of consumers that get messages here, or have some.
-        scans: what looks for messages, the one without a filter among them.
-        is_behind: whether messages remain to be matched for somebody who waits.
-        is_stalled: whether messages could not be looked at the last time.
-        is_to_look_again: whether `serve` has left consumers with room for whom nothing was known.
+        ledger: the messages; set before any other use.
+        seats: seats of consumers that get messages here, or hold some.
+        scans: all scans, the one without a filter among them.
+        is_behind: whether messages remain to be matched that consumers may wait for.
+        is_stalled: whether messages could not be read the last time.
+        is_to_look_again: whether `serve` has left consumers with room and no known message.
     """
 
     ledger: Ledger
@@ -89,7 +89,7 @@ class Dispatch:
     # consumers
 
     def seat(self, consumer: Consumer) -> Seat:
-        """The seat of a consumer, a new one if it has none."""
+        """Return the seat of a consumer, a new one if it has none."""
         seat = self.seats.get(consumer)
         if seat is None:
             self._seats_taken += 1
@@ -101,7 +101,7 @@ class Dispatch:
         return seat
 
     def supply(self, seat: Seat, content_filter: Hashable | None) -> None:
-        """Give a consumer the messages that match a filter, all for None, and no others."""
+        """Give a consumer only the messages that match a filter; all messages for None."""
         self.cut_off(seat)
         source = self._sources.get(content_filter)
         if source is None:
@@ -117,7 +117,7 @@ class Dispatch:
         seat.consumer.limits_changed()
 
     def cut_off(self, seat: Seat) -> None:
-        """Give a consumer no more messages."""
+        """Stop giving messages to a consumer."""
         source = self._source_of.pop(seat, None)
         if source is None:
             return
@@ -132,23 +132,23 @@ class Dispatch:
                 self.scans.remove(scan)
 
     def dismiss(self, seat: Seat) -> None:
-        """A consumer that has no messages goes away."""
+        """Remove a consumer that holds no messages."""
         self.cut_off(seat)
         del self.seats[seat.consumer]
         seat.consumer.seats.remove(seat)
         seat.consumer.limits_changed()
 
     def has_passed(self, seat: Seat, rank: int) -> bool:
-        """Whether it has been found out if a message is for a consumer."""
+        """Return whether it is known if a message matches the filter of a consumer."""
         source = self._source_of.get(seat)
         return source is None or rank <= source.scan.position
 
     def new_matching(self) -> Matching:
-        """What decides filters, besides that of the scans."""
+        """Return a `Matching` that is separate from those of the scans."""
         return self._matching()
 
     def _new_scan(self, has_filter: bool) -> Scan:
-        """A scan that stands at the beginning."""
+        """Return a scan at the start position, for a source with or without a filter."""
         for scan in self.scans:
             if has_filter and scan.matching is not None and scan.position == START:
                 return scan
@@ -157,7 +157,7 @@ class Dispatch:
         return scan
 
     def _look_again(self, seat: Seat) -> None:
-        """A consumer may have room, or its turn has changed."""
+        """Update a consumer after a possible change of its room or fairness key."""
         source = self._source_of.get(seat)
         if source is not None:
             source.rota.look_again(seat)
@@ -165,10 +165,10 @@ class Dispatch:
             if seat.room > 0:
                 self._on_room()
         elif not seat.held and seat.consumer in self.seats:
-            self.dismiss(seat)  # it was retired, and has nothing left
+            self.dismiss(seat)  # it was retired, and holds nothing any more
 
     def _may_serve(self, source: Source) -> None:
-        """Put a source where it is looked for."""
+        """Enter a source into the heap, or mark it as hungry if it has no message."""
         if source.found:
             heappush(self._heads, (source.found[0], source.order, source))
         else:
@@ -177,7 +177,7 @@ class Dispatch:
     # messages
 
     def offered(self, place: int) -> None:
-        """A message is available that scans may have passed."""
+        """Find consumers for an available message that scans may have passed."""
         rank = self.ledger.order.rank(place)
         for scan in self.scans:
             if rank > scan.position:
@@ -198,20 +198,20 @@ class Dispatch:
 
     @property
     def last(self) -> int:
-        """The last rank that may be delivered: nothing behind a barrier."""
+        """The last rank that may be delivered: no message after a barrier is."""
         ledger = self.ledger
         if self._settings.prioritized:
             return LAST
         return (ledger.barriers[0] if ledger.barriers else ledger.entries.end) - 1
 
     def look(self, effort: int) -> int:
-        """Look for messages for those who wait.
+        """Match messages for consumers that wait.
 
         Args:
-            effort: messages to match at most.
+            effort: limit of messages to match.
 
         Returns:
-            What is left of the effort.
+            The rest of the limit.
         """
         self.is_behind = self.is_stalled = False
         if self._has_shorter_way:
@@ -220,7 +220,7 @@ class Dispatch:
             has_moved = False
             for scan in tuple(self.scans):
                 if scan not in self.scans:
-                    continue  # it has become one with another
+                    continue  # it has been merged into another one
                 if effort <= 0 and scan.matching is not None:
                     self.is_behind |= self._can_go_on(scan)
                     continue
@@ -232,11 +232,11 @@ class Dispatch:
                 effort -= matched
             if not has_moved:
                 return effort
-            self.scans.append(self.scans.pop(0))  # whose turn it is to be the first
+            self.scans.append(self.scans.pop(0))  # rotate, so that each scan comes first in turn
         return effort
 
     def rooms(self) -> dict[Hashable | None, int]:
-        """How many messages consumers can take, by filter; only where that is any."""
+        """Return the number of messages that consumers can take, by filter, without zeros."""
         rooms: dict[Hashable | None, int] = {}
         for seat in self.seats.values():
             if seat.is_supplied and seat.room > 0:
@@ -245,14 +245,14 @@ class Dispatch:
 
     @property
     def is_consumed(self) -> bool:
-        """Whether anybody gets messages here."""
+        """True if any consumer gets messages here."""
         return bool(self._sources)
 
     def everybody_for(self, place: int) -> list[Consumer] | None:
-        """The consumers that a message matches, whatever their room.
+        """Return the consumers with a filter that a message matches, regardless of their room.
 
         Returns:
-            None if nobody is there, or it cannot be told at the moment.
+            None if there are no consumers, or if the message cannot be matched at the moment.
         """
         if not self._sources:
             return None
@@ -272,11 +272,11 @@ class Dispatch:
         ]
 
     def _can_go_on(self, scan: Scan) -> bool:
-        """Whether something is to be matched that somebody may wait for."""
+        """Return whether there are messages to match that consumers may wait for."""
         return scan.has_again or (scan.position < self.last and scan.is_hungry(self._is_available))
 
     def _go_on(self, scan: Scan, limit: int) -> int:
-        """Let a scan go on, if it is worth it; returns how many messages it has matched."""
+        """Advance a scan if consumers may wait for it; return how many messages it has matched."""
         ranks = scan.take_again(limit, self._is_available)
         if not ranks and self._can_go_on(scan):
             ahead = self._next_ahead(scan)
@@ -293,7 +293,7 @@ class Dispatch:
         return len(ranks)
 
     def _next_ahead(self, scan: Scan) -> Scan | None:
-        """The scan for filters that stands next before this one."""
+        """Return the next scan with filters ahead of this one."""
         ahead = [
             other
             for other in self.scans
@@ -304,7 +304,7 @@ class Dispatch:
         return min(ahead, key=lambda other: other.position)
 
     def _match(self, scan: Scan, ranks: list[int]) -> bool:
-        """Find out whom messages are for; whether that could be told."""
+        """Match messages, and pass them to the sources; return False if that is impossible now."""
         if scan.matching is None:
             for source in scan.sources.values():
                 for rank in ranks:
@@ -327,13 +327,13 @@ class Dispatch:
                     self._found(scan.sources[content_filter], rank)
         return True
 
-    # turns
+    # delivery
 
     def serve(self, capacity: int) -> list[Share]:
-        """Hand messages out.
+        """Assign messages to consumers.
 
         Args:
-            capacity: how many at most.
+            capacity: limit of messages.
         """
         self.is_to_look_again = False
         shares = self._serve_found(capacity)
@@ -348,11 +348,11 @@ class Dispatch:
 
     @property
     def _has_shorter_way(self) -> bool:
-        """Whether what nobody has seen is for whoever is next."""
+        """True if messages that no scan has passed go to the next consumer without matching."""
         return not self._settings.prioritized and len(self.scans) == 1 and None in self._sources
 
     def _serve_runs(self, capacity: int) -> list[Share]:
-        """Hand out what nobody has seen, in runs."""
+        """Assign messages that the scan has not passed, in runs."""
         source = self._sources[None]
         scan, rota = source.scan, source.rota
         entries, last = self.ledger.entries, self.last
@@ -374,7 +374,7 @@ class Dispatch:
         return shares
 
     def _serve_found(self, capacity: int) -> list[Share]:
-        """Hand out what has been found, in order."""
+        """Assign messages that scans have found, in order."""
         served: dict[Seat, list[int]] = {}
         ledger, heads = self.ledger, self._heads
         state = SENT if self._settings.at_most_once else LEASED
@@ -401,9 +401,9 @@ class Dispatch:
         return [Share(seat, places, txids(places)) for seat, places in served.items()]
 
     def _has_passed_over(self, rank: int) -> bool:
-        """Whether consumers without a filter have room, and have not been looked for so far.
+        """Return whether consumers without a filter have room, and their scan is not at `rank` yet.
 
-        They may have the first turn, and looking for them costs nothing.
+        They may be next by the fairness model, and their scan costs nothing.
         """
         source = self._sources.get(None)
         if source is None or source.scan.position >= rank or source.rota.best() is None:
@@ -413,7 +413,7 @@ class Dispatch:
         return True
 
     def _rivals(self, rank: int) -> list[tuple[Entry, Source]]:
-        """Sources whose first message has a rank, with who would get it; taken from the heap."""
+        """Pop all sources with this first rank from the heap, with their next consumers."""
         rivals: dict[Source, Entry] = {}
         heads = self._heads
         while heads and heads[0][0] == rank:

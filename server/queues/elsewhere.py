@@ -1,9 +1,9 @@
-"""What other instances have recorded of a queue that they share with this one.
+"""Events that other instances have recorded of a queue that they share with this one.
 
-Their events have moments of another clock, so what counts is when they came. They come in the order
-in which they happened where they come from, but not that of what happens here: messages may be
-leased here that were acknowledged there, or may not have come at all. Of those it is remembered
-until they come. What has left the queue there leaves it here.
+Their timestamps are from another clock, so their arrival times are used instead. Events arrive in
+the order in which they happened at their instance, but in no order relative to local events:
+messages may be leased here that were acknowledged there, or may not have arrived. Events of missing
+messages are retained until these arrive. A message that has left the queue there leaves it here.
 
 Source: AMPS User Guide, Replicated Queues.
 """
@@ -19,25 +19,25 @@ from server.queues.ownership import Title
 from server.queues.states import FOREIGN, GONE, SENT
 
 FIRST_PACE: Final = 50_000
-"""What is taken for the pace of other instances, in microseconds, before they have shown it."""
+"""The assumed pace of other instances, in microseconds, before it has been measured."""
 
 _LATEST: Final = 16
-"""How many times as much an average's past weighs as the latest value."""
+"""Weight of the past in a moving average, relative to the latest value."""
 
 _LONG_AGO: Final = 0
-"""The moment of a replay: nothing expires by it, because expirations are events by themselves."""
+"""The time of a replay: nothing expires by it, because expirations are events by themselves."""
 
 
 class Elsewhere:
-    """Lets happen here what has happened to messages elsewhere.
+    """Applies the events of other instances to the local messages.
 
     Args:
         ledger: the messages.
-        is_to_come: whether a message that is not here may come yet.
+        is_to_come: tells whether a message that is not here may still arrive.
 
     Attributes:
-        pace: how long it takes other instances from a message's coming here to its end, in
-            microseconds; an average that follows the latest ones.
+        pace: how long other instances take from the arrival of a message here to its end, in
+            microseconds; a moving average.
     """
 
     def __init__(self, ledger: Ledger, is_to_come: Callable[[Mark], bool]) -> None:
@@ -47,12 +47,13 @@ class Elsewhere:
         self._unsure: list[Mark] = []
 
     def hear(self, event: Event, now: int, *, is_over: bool = False) -> None:
-        """Let an event of another instance's record happen here; nothing is recorded.
+        """Apply an event of another instance; nothing is recorded.
 
         Args:
-            event: what that instance has recorded.
-            now: when it came.
-            is_over: it came in an earlier run of this instance, and is read from the log.
+            event: the event that the instance has recorded.
+            now: its arrival time.
+            is_over: whether it arrived in an earlier run of this instance, and is read from the
+                log.
         """
         ledger = self._ledger
         match event:
@@ -78,7 +79,7 @@ class Elsewhere:
                 self._end(event.marks, now, is_over=is_over)
 
     def finish_recovery(self) -> None:
-        """The record has been replayed: what has come by now, nobody waits for."""
+        """End the replay: drop acknowledgements and titles of messages that cannot arrive."""
         ledger = self._ledger
         unsure, self._unsure = self._unsure, []
         over = [mark for mark in (*unsure, *ledger.titles.early) if not self._is_to_come(mark)]
@@ -90,7 +91,7 @@ class Elsewhere:
         self._ledger.claim(mark, title, _LONG_AGO if is_over else now, may_come=may_come)
 
     def _end(self, marks: Iterable[Mark], now: int, *, is_over: bool) -> None:
-        """Messages have left the queue."""
+        """Remove messages that have left the queue elsewhere."""
         ledger, entries = self._ledger, self._ledger.entries
         for mark in marks:
             ledger.taken.pop(mark, None)

@@ -1,17 +1,16 @@
-"""The messages of a queue as columns: what is known of each without its body.
+"""The messages of a queue as columns: their attributes, without their bodies.
 
 Theory of operation. Every message that enters the queue gets the next place, a number that is never
-used again. Places are laid out in blocks of 1,024, and a block keeps one array per attribute, so
-that a message costs some fifty bytes and no Python object; columns that few queues need are made
-when the first message needs them. A block is dropped when all its messages are of no use any more:
-what stays of a queue that has a message nobody acknowledges is one block, and not all that came
-since.
+used again. Places are laid out in blocks of 1,024, and a block has one array per attribute, so that
+a message costs some fifty bytes and no Python object. Columns that few queues need are allocated
+when the first message needs them. A block is dropped when all its messages are gone: an old message
+that no consumer acknowledges retains one block, and not all blocks since.
 
-What can be done to a run of messages with a slice is done so; a scalar access costs about as much
-as a lookup in a dictionary.
+Operations on runs of messages use slices where possible; a scalar access costs about as much as a
+lookup in a dictionary.
 
-Columns of full blocks may be put away (`Room`): what is left in memory of their messages is
-their states, and where to find them by their bookmarks.
+Columns of full blocks may be moved to other storage (`Room`). For their messages, only the states
+and the index by bookmark stay in memory.
 """
 
 from __future__ import annotations
@@ -45,43 +44,43 @@ _PUT_AWAY: Final = (
     "keys",
     "sow_keys",
 )
-"""Columns that are put away; they are all that is large, and are hardly ever changed."""
+"""Columns that are moved: all the large ones; they hardly ever change."""
 _WIDTH: Final = SIZE * 8
 """Bytes for the widest column."""
 
 
 class Room(Protocol):
-    """Where columns can be put away."""
+    """Storage that columns can be moved to."""
 
     def take(self, size: int) -> memoryview | None:
-        """Bytes of no particular content, aligned as columns need it; None if there is no space."""
+        """Return uninitialized bytes, aligned for columns; None if there is no space."""
 
     def give_back(self, room: memoryview) -> None:
-        """What was taken is not needed any more, and nobody looks at it."""
+        """Release bytes that are not needed any more, and that nothing refers to."""
 
 
 class Block:
     """Consecutive places.
 
-    The columns that every message fills have their full length from the beginning: if they grew,
-    they would leave behind holes in memory, of all sizes. `states` is as long as what has been
-    filled, and the other columns are as long as they have to be.
+    Columns that every message fills are allocated at full length: growing arrays would leave
+    behind holes of all sizes in memory. `states` is as long as the number of messages, and the
+    other columns are as long as necessary.
 
-    Of a block that has been put away, columns are views of memory that is elsewhere.
+    The columns of a block that was moved are views of memory elsewhere.
 
     Attributes:
-        kept: messages that are not GONE, those that are to come included.
+        kept: number of messages that are not GONE, including those still to be appended.
         states: see states.py.
-        txids: numbers in the log.
+        txids: their txids.
         times: when they were recorded, in microseconds since 1970.
         publishers: numbers of publishers.
-        sequences: the publishers' numbers for them.
-        expires: when they are to leave the queue, 0 for never.
+        sequences: the publishers' sequence numbers.
+        expires: when they expire, 0 for never.
         priorities: see `stored_priority`.
         keys: 64-bit hashes of keys, 0 for none.
         sow_keys: SOW keys, 0 for none.
         owners: numbers of instances, 0 for this one.
-        room: where columns are, if they have been put away.
+        room: the storage of the columns, if they were moved.
     """
 
     __slots__ = (
@@ -114,7 +113,7 @@ class Block:
         self.room: memoryview | None = None
 
     def put_away(self, somewhere: Room) -> None:
-        """Put away the columns of a full block; where there is no space, they stay."""
+        """Move the columns of a full block; without space, they stay."""
         names = [name for name in _PUT_AWAY if len(getattr(self, name))]
         room = self.room = somewhere.take(len(names) * _WIDTH)
         if room is None:
@@ -132,12 +131,12 @@ class Entries:
     """All messages of a queue, by place.
 
     Attributes:
-        blocks: those that have a message that is not GONE, by number.
-        end: the place of the next one.
-        counts: how many there are, by state; GONE are all that have ever been.
+        blocks: the blocks that have a message that is not GONE, by number.
+        end: the place of the next message to be appended.
+        counts: number of messages by state; for GONE, all since the start.
 
     Args:
-        room: where columns of full blocks are put away; None for nowhere.
+        room: storage to move columns of full blocks to; None for none.
     """
 
     def __init__(self, room: Room | None = None) -> None:
@@ -149,16 +148,16 @@ class Entries:
         self._publishers: dict[int, Publisher] = {}
         self._numbered: list[Publisher] = []
         self._free_numbers: list[int] = []
-        self._bearable = _PUBLISHERS  # publishers before idle ones are looked for
+        self._bearable = _PUBLISHERS  # limit of publishers before idle ones are dropped
         self._owners: list[str] = [""]
         self._owner_numbers: dict[str, int] = {"": 0}
 
     def append(
         self, txids: Sequence[int], times: Sequence[int], client: int, sequences: Sequence[int]
     ) -> int:
-        """Take in messages of one publisher; they are AVAILABLE until another state is set.
+        """Append messages of one publisher; they are AVAILABLE until another state is set.
 
-        They are there from now on: what has left the queue may be forgotten at any moment.
+        They are in the queue from now on; messages that have left may be dropped at any time.
 
         Returns:
             The place of the first.
@@ -185,7 +184,7 @@ class Entries:
         return first
 
     def _new_block(self) -> Block:
-        """Begin a block; the one before the last is put away: nothing is being filled in there."""
+        """Add a block, and move the one before the last: it is not being filled any more."""
         number = self.end >> SHIFT
         block = self.blocks[number] = Block()
         done = self.blocks.get(number - 2)
@@ -199,7 +198,7 @@ class Entries:
             self._room.give_back(block.room)
 
     def _new_publisher(self, client: int) -> Publisher:
-        """Take note of a publisher, and of those no longer of whom there is nothing here."""
+        """Register a publisher; drop idle publishers when there are many."""
         if len(self._publishers) >= self._bearable:
             for other in [each for each in self._publishers.values() if each.is_idle]:
                 del self._publishers[other.client]
@@ -215,11 +214,11 @@ class Entries:
         return publisher
 
     def publisher(self, client: int) -> Publisher | None:
-        """A publisher whose messages have come."""
+        """Return the publisher with a client hash, None if it is unknown or dropped as idle."""
         return self._publishers.get(client)
 
     def find(self, mark: Mark) -> int | None:
-        """The place of a message that has not left; None if there is none."""
+        """Return the place of a message that has not left; None if there is none."""
         publisher = self._publishers.get(mark[0])
         if publisher is None:
             return None
@@ -227,24 +226,24 @@ class Entries:
         return None if place is None or place >> SHIFT not in self.blocks else place
 
     def has_come(self, mark: Mark) -> bool:
-        """Whether the publisher's messages have come at least as far as to a message."""
+        """Return whether the publisher's messages have arrived at least up to this one."""
         publisher = self._publishers.get(mark[0])
         return publisher is not None and mark[1] <= publisher.last
 
     def state(self, place: int) -> int:
-        """The state of any place there has been."""
+        """Return the state of any place up to `end`, also of dropped blocks."""
         block = self.blocks.get(place >> SHIFT)
         return GONE if block is None else block.states[place & WITHIN]
 
     def set_state(self, place: int, state: int) -> None:
-        """Change the state of a message to another one than GONE."""
+        """Change the state of a message; use `remove` for GONE."""
         states = self.blocks[place >> SHIFT].states
         self.counts[states[place & WITHIN]] -= 1
         self.counts[state] += 1
         states[place & WITHIN] = state
 
     def set_states(self, places: range, before: int, state: int) -> None:
-        """Change the states of messages next to each other in one block, all the same before."""
+        """Change the state of adjacent messages of one block that all are in state `before`."""
         states = self.blocks[places.start >> SHIFT].states
         start = places.start & WITHIN
         states[start : start + len(places)] = bytes((state,)) * len(places)
@@ -252,7 +251,7 @@ class Entries:
         self.counts[state] += len(places)
 
     def remove(self, place: int) -> None:
-        """A message becomes GONE, from any other state."""
+        """Change the state of a message to GONE, from any other state."""
         number = place >> SHIFT
         block = self.blocks[number]
         within = place & WITHIN
@@ -269,7 +268,7 @@ class Entries:
             self._tidy(publisher)
 
     def remove_all(self, places: Sequence[int], publisher: Publisher, state: int) -> None:
-        """Messages of one publisher that are all in the same state become GONE."""
+        """Change messages of one publisher that are all in the same state to GONE."""
         first, last = _ends(places)
         if first >> SHIFT == last >> SHIFT:
             self._remove_within(places[0] >> SHIFT, places)
@@ -283,7 +282,7 @@ class Entries:
             self._tidy(publisher)
 
     def _remove_within(self, number: int, places: Sequence[int]) -> None:
-        """Messages of one block become GONE."""
+        """Change messages of one block to GONE."""
         block = self.blocks[number]
         states = block.states
         if isinstance(places, range):
@@ -297,12 +296,12 @@ class Entries:
             self._drop_block(number)
 
     def _tidy(self, publisher: Publisher) -> None:
-        """Have a publisher's index drop what has left."""
-        oldest = 0 if self.counts[SENT] else self.head  # what has been sent stays until it ends
+        """Drop removed messages from a publisher's index."""
+        oldest = 0 if self.counts[SENT] else self.head  # SENT messages stay, even before the head
         publisher.tidy(self.is_there, oldest)
 
     def is_there(self, place: int) -> bool:
-        """Whether any place there has been is not GONE."""
+        """Return whether a message is not GONE; for any place up to `end`."""
         return self.state(place) != GONE
 
     @property
@@ -322,10 +321,10 @@ class Entries:
         return place
 
     def available_run(self, place: int, last: int) -> range:
-        """The next available messages that are in one block and next to each other.
+        """Return the next run of adjacent available messages in one block.
 
         Args:
-            place: where to begin to look.
+            place: the first place to look at.
             last: the last place to look at.
         """
         place = max(place, self._head)
@@ -342,7 +341,7 @@ class Entries:
         return range(0)
 
     def places_in(self, state: int, place: int, last: int) -> Iterator[int]:
-        """The places of the messages in a state, from one place to another, both included."""
+        """Yield the places of messages in a state, from `place` to `last`, both included."""
         place = max(place, self._head)
         while place <= last:
             block = self.blocks.get(place >> SHIFT)
@@ -357,21 +356,21 @@ class Entries:
             place += 1
 
     def places(self) -> Iterator[int]:
-        """The places of all messages in the queue, as they came; not of those that come now."""
+        """Yield the places of all messages in the queue, without those that arrive meanwhile."""
         place, end = self.head, self.end
         while place < end:
             if self.state(place) not in (GONE, SENT):
                 yield place
             place += 1
 
-    # what is known of a message that is not GONE
+    # attributes of a message that is not GONE
 
     def txid(self, place: int) -> int:
-        """Its number in the log."""
+        """Return its txid."""
         return self.blocks[place >> SHIFT].txids[place & WITHIN]
 
     def txids(self, places: Sequence[int]) -> Sequence[int]:
-        """The numbers in the log of messages; those of a range are in one block."""
+        """Return the txids of messages; those of a range are in one block."""
         if isinstance(places, range):
             start = places.start & WITHIN
             block = self.blocks[places.start >> SHIFT]
@@ -381,57 +380,57 @@ class Entries:
         return [blocks[place >> SHIFT].txids[place & WITHIN] for place in places]
 
     def time(self, place: int) -> int:
-        """When it was recorded, in microseconds since 1970."""
+        """Return when it was recorded, in microseconds since 1970."""
         return self.blocks[place >> SHIFT].times[place & WITHIN]
 
     def mark(self, place: int) -> Mark:
-        """Its bookmark."""
+        """Return its bookmark."""
         block = self.blocks[place >> SHIFT]
         within = place & WITHIN
         return self._numbered[block.publishers[within]].client, block.sequences[within]
 
     def marks(self, places: Iterable[int]) -> list[Mark]:
-        """The bookmarks of messages."""
+        """Return the bookmarks of messages."""
         return [self.mark(place) for place in places]
 
     def expires(self, place: int) -> int:
-        """When it is to leave the queue, 0 for never."""
+        """Return when it expires, 0 for never."""
         return _of(self.blocks[place >> SHIFT].expires, place)
 
     def priority(self, place: int) -> int:
-        """See `stored_priority`."""
+        """Return its priority; see `stored_priority`."""
         return _of(self.blocks[place >> SHIFT].priorities, place)
 
     def key(self, place: int) -> int:
-        """The hash of its key, 0 for none."""
+        """Return the hash of its key, 0 for none."""
         return _of(self.blocks[place >> SHIFT].keys, place)
 
     def sow_key(self, place: int) -> int:
-        """Its SOW key, 0 for none."""
+        """Return its SOW key, 0 for none."""
         return _of(self.blocks[place >> SHIFT].sow_keys, place)
 
     def owner(self, place: int) -> str:
-        """The instance that owns it, empty for this one."""
+        """Return the instance that owns it, empty for this one."""
         return self._owners[_of(self.blocks[place >> SHIFT].owners, place)]
 
     def set_expires(self, place: int, moment: int) -> None:
-        """Let a message leave the queue at a moment."""
+        """Set the expiration time of a message."""
         _set(self.blocks[place >> SHIFT].expires, place, moment)
 
     def set_priority(self, place: int, priority: int) -> None:
-        """Set a priority."""
+        """Set the priority of a message."""
         _set(self.blocks[place >> SHIFT].priorities, place, priority)
 
     def set_key(self, place: int, key: int) -> None:
-        """Set the hash of a key."""
+        """Set the hash of the key of a message."""
         _set(self.blocks[place >> SHIFT].keys, place, key)
 
     def set_sow_key(self, place: int, sow_key: int) -> None:
-        """Set a SOW key."""
+        """Set the SOW key of a message."""
         _set(self.blocks[place >> SHIFT].sow_keys, place, sow_key)
 
     def give_to(self, places: range, owner: str, state: int) -> None:
-        """The latest messages, all AVAILABLE, have an owner and another state."""
+        """Set the owner and state of the latest messages, all AVAILABLE before."""
         number = self._number_of(owner)
         start = places.start
         while start < places.stop:
@@ -462,7 +461,7 @@ def _column(typecode: Literal["Q", "q"], values: Sequence[int]) -> array[int]:
 
 
 def _ends(places: Sequence[int]) -> tuple[int, int]:
-    """The least and the greatest of places."""
+    """Return the least and the greatest of some places."""
     if isinstance(places, range):
         return places[0], places[-1]
     return min(places), max(places)
@@ -478,7 +477,7 @@ def _of(column: array[int], place: int) -> int:
 
 
 def _set(column: array[int], place: int, value: int) -> None:
-    """Fill a column as far as a place, with zeros up to it."""
+    """Set a value, and extend the column with zeros up to it if necessary."""
     within = place & WITHIN
     missing = within + 1 - len(column)
     if missing > 0:

@@ -1,23 +1,23 @@
-"""What a queue's record says beside the messages themselves.
+"""The recorded events of a queue, beside the messages themselves.
 
-A queue's state is the fold of what happened to it, in the order of the log: the messages that
-entered it, and these events. What can be told from the clock or ends with the process (leases,
-backlogs, whose turn it is) is no event: after a restart every message that has not left the queue
-is there again, unleased.
+A queue's state is a fold over the log: the messages that entered it, and these events, in log
+order. State that follows from the clock or ends with the process (leases, backlogs, the turns of
+consumers) is not recorded: after a restart every message that has not left the queue is there
+again, unleased.
 
     Acked        done: acknowledged by bookmark, key or filter
-    Deferred     acknowledged before the message came; done when it comes
-    Expired      done: removed by time, by too many attempts, or because somebody said so
-    Cancelled    given back; how often that has happened, and when it may be delivered again
+    Deferred     acknowledged before the message arrived; done on arrival
+    Expired      done: removed by time, by too many attempts, or on request
+    Cancelled    returned; its number of cancels, and when it may be delivered again
     Leased       delivered; recorded where that is counted for MaxDeliveries or dead letters
     Sent         done: sent under at-most-once; recorded before it is sent
-    Released     done: a barrier that has been passed
+    Released     done: a barrier that has been released
     Transferred  another instance owns the message from now on
 
-Instances that share a queue have each other's events, too: `Within` says which queue one is of,
-where there may be several of a name.
+Instances that share a queue also receive each other's events: `Within` names the queue of an event,
+where several queues may have the same name.
 
-`encode` makes the body of a journal entry of it, `decode` reads that back.
+`encode` makes the body of a journal entry from an event, `decode` reads it back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import TypeAlias, cast
 import msgspec
 
 Mark: TypeAlias = tuple[int, int]
-"""A bookmark as numbers: the publisher's client hash, and its sequence number."""
+"""A bookmark as numbers: the publisher's client hash, and the sequence number."""
 
 TIME_LIMIT = "time_limit"
 FORCED_EXPIRE = "forced_expire"
@@ -36,10 +36,10 @@ MAX_DELIVERIES = "max_deliveries"
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Something that happened to messages of a queue.
+    """An event that concerns messages of a queue.
 
     Attributes:
-        at: when, in microseconds since 1970.
+        at: its time, in microseconds since 1970.
         marks: the messages concerned.
     """
 
@@ -56,15 +56,15 @@ class Deferred(_Event, tag=2, frozen=True, gc=False, array_like=True):
 
 
 class Departure(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """How one message came to its end: what a dead letter says of it.
+    """The end of one expired message: the data of a dead letter.
 
     Attributes:
-        txid: of the message in this instance's log.
+        txid: its txid in this instance's log.
         reasons: `time_limit`, `forced_expire`, `max_cancels`, `max_deliveries`.
-        deliveries: how often it was delivered: in all where that is recorded, and since the start
-            of the instance where it is not.
-        cancels: how often it was cancelled.
-        last_consumer: who had it last, empty if nobody has had it.
+        deliveries: number of deliveries: the total where deliveries are recorded, otherwise since
+            the start of the instance.
+        cancels: number of cancels.
+        last_consumer: the name of the last consumer that had it, empty if none had it.
     """
 
     txid: int
@@ -75,10 +75,10 @@ class Departure(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Expired(_Event, tag=3, frozen=True, gc=False, array_like=True):
-    """Messages were removed without having been acknowledged.
+    """Messages were removed without an acknowledgement.
 
     Attributes:
-        departures: for each mark, how it came to that.
+        departures: the details, for each mark.
         has_letters: whether a dead letter is published for each of them, after this.
     """
 
@@ -87,10 +87,10 @@ class Expired(_Event, tag=3, frozen=True, gc=False, array_like=True):
 
 
 class Cancelled(_Event, tag=4, frozen=True, gc=False, array_like=True):
-    """Messages were given back, and stay in the queue.
+    """Messages were returned, and stay in the queue.
 
     Attributes:
-        counts: for each mark, how often it has been cancelled.
+        counts: for each mark, its number of cancels.
         retry_at: when they may be delivered again; no later than `at` for at once.
     """
 
@@ -113,7 +113,7 @@ class Sent(_Event, tag=6, frozen=True, gc=False, array_like=True):
 
 
 class Released(_Event, tag=7, frozen=True, gc=False, array_like=True):
-    """Barriers were passed, and have left the queue."""
+    """Barriers were released, and have left the queue."""
 
 
 class Transferred(_Event, tag=8, frozen=True, gc=False, array_like=True):
@@ -121,7 +121,7 @@ class Transferred(_Event, tag=8, frozen=True, gc=False, array_like=True):
 
     Attributes:
         owner: the name of the instance.
-        turns: for each mark, how many times it has changed hands; see ownership.py.
+        turns: for each mark, the number of its transfers; see ownership.py.
     """
 
     owner: str
@@ -132,7 +132,7 @@ Event: TypeAlias = Acked | Deferred | Expired | Cancelled | Leased | Sent | Rele
 
 
 def shifted(event: Event, microseconds: int) -> Event:
-    """Return an event with its moments moved: from one clock to another."""
+    """Return an event with its timestamps shifted, to convert them to another clock."""
     if not microseconds:
         return event
     at = event.at + microseconds
@@ -143,16 +143,16 @@ def shifted(event: Event, microseconds: int) -> Event:
 
 
 def with_delays_from(event: Cancelled, now: int) -> Cancelled:
-    """Return an event in which no delay goes on for longer than it was to last, from now on."""
+    """Return an event with its delays limited to their full length from now on."""
     return cast("Cancelled", shifted(event, min(now - event.at, 0)))
 
 
 class Within(msgspec.Struct, tag=9, frozen=True, gc=False, array_like=True):
-    """An event, and which of several queues of one name it is of.
+    """An event with the queue that it belongs to, among several queues of one name.
 
     Attributes:
-        domain: what tells apart the queues of that name that instances have; empty if there is one.
-        event: what happened.
+        domain: distinguishes queues of that name on the instances; empty if there is only one.
+        event: the event.
     """
 
     domain: str
@@ -164,29 +164,29 @@ _DECODER: msgspec.msgpack.Decoder[Event | Within] = msgspec.msgpack.Decoder(Even
 
 
 def encode(event: Event, domain: str = "") -> bytes:
-    """An event as the body of an entry in the journal.
+    """Encode an event as the body of a journal entry.
 
     Args:
-        event: what happened.
+        event: the event.
         domain: see `Within`.
     """
     return _ENCODER.encode(Within(domain, event) if domain else event)
 
 
 def decode(body: bytes) -> Event:
-    """The event of an entry's body.
+    """Decode an event from the body of a journal entry.
 
     Raises:
-        msgspec.MsgspecError: it is none.
+        msgspec.MsgspecError: the body is not an event.
     """
     return decode_within(body).event
 
 
 def decode_within(body: bytes) -> Within:
-    """The same, with what queue it is of.
+    """Decode an event and its queue from the body of a journal entry.
 
     Raises:
-        msgspec.MsgspecError: it is none.
+        msgspec.MsgspecError: the body is not an event.
     """
     found = _DECODER.decode(body)
     return found if isinstance(found, Within) else Within("", found)

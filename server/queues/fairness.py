@@ -1,14 +1,14 @@
-"""Whose turn it is, among the consumers of one source of messages.
+"""Fairness models: the choice of the next consumer of a source.
 
-Theory of operation. Every model has a key by which the least is next:
+Theory of operation. Every model has a key; the consumer with the least key is next:
 
     fast           the order in which they subscribed: the first that has room
     round-robin    the turn in which they had their last message
-    proportional   messages held / backlog; between equals the order in which they subscribed
+    proportional   messages held / backlog; ties are broken by the order in which they subscribed
 
-A heap has the entries of all consumers with room under their keys of now. A seat knows its entry;
-others of it in the heap are out of date, and are dropped when they surface. Whoever changes a key
-or makes room calls `look_again`, which puts a fresh entry in.
+A heap has entries of all consumers with room, by their current keys. A seat refers to its current
+entry; its other entries in the heap are stale, and are dropped when they reach the top. After a
+change of its key or room, `look_again` must be called, which pushes a new entry.
 
 Source: AMPS User Guide, Delivery Fairness.
 """
@@ -44,10 +44,10 @@ MODELS: Final[dict[Literal["fast", "round-robin", "proportional"], Callable[[Sea
 
 
 class Rota:
-    """The consumers of one source, in the order of their turns.
+    """The consumers of one source, in the order of a fairness model.
 
     Args:
-        key: a model's.
+        key: the key function of the model.
     """
 
     __slots__ = ("_fresh", "_heap", "_key")
@@ -55,10 +55,10 @@ class Rota:
     def __init__(self, key: Callable[[Seat], float]) -> None:
         self._key = key
         self._heap: list[Entry] = []
-        self._fresh = 0  # entries when the heap was last tidy
+        self._fresh = 0  # entries after the last removal of stale ones
 
     def look_again(self, seat: Seat) -> None:
-        """The key of a consumer has changed, or its room."""
+        """Update the entry of a consumer after a change of its key or room."""
         consumer = seat.consumer
         if consumer.outstanding >= consumer.allowance:
             seat.entry = None
@@ -74,7 +74,7 @@ class Rota:
             self._fresh = len(self._heap)
 
     def best(self) -> Entry | None:
-        """The entry of whoever is next; None if nobody has room."""
+        """Return the entry of the next consumer; None if no consumer has room."""
         heap = self._heap
         while heap:
             entry = heap[0]
@@ -84,9 +84,9 @@ class Rota:
         return None
 
     def share_out(self, places: range, turn: int) -> list[tuple[Seat, Sequence[int]]]:
-        """Whom messages next to each other go to, as far as there is room.
+        """Assign adjacent messages to consumers, as far as these have room.
 
-        The backlogs are taken as filled, one message after the other.
+        Consumers' backlogs are charged message by message.
 
         Args:
             places: of the messages.
@@ -100,7 +100,7 @@ class Rota:
         return self._deal(places, turn)
 
     def _fill(self, places: range, turn: int) -> list[tuple[Seat, Sequence[int]]]:
-        """One consumer after the other, as much as they have room for."""
+        """Fill one consumer after the other, as far as each has room."""
         shares: list[tuple[Seat, Sequence[int]]] = []
         while places and (best := self.best()) is not None:
             seat = best[2]
@@ -114,7 +114,7 @@ class Rota:
         return shares
 
     def _deal(self, places: range, turn: int) -> list[tuple[Seat, Sequence[int]]]:
-        """Message by message."""
+        """Assign message by message."""
         shares: dict[Seat, list[int]] = {}
         heap = self._heap
         is_proportional = self._key is _proportional

@@ -1,7 +1,7 @@
-"""Looking into a queue: what is in it, how it is, and why a message stays.
+"""Inspection of a queue: its messages, its status, and why a message is not delivered.
 
-Nothing here changes anything. What walks over many messages is a generator, so that whoever asks
-can do it in slices; messages that leave meanwhile are passed over.
+All functions are read-only. Those that iterate over many messages are generators, so that callers
+can iterate in time slices; messages that leave meanwhile are skipped.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _AVAILABLE = np.isin(np.arange(256), sorted(VISIBLE))
 
 
 def available(queue: Queue) -> NDArray[np.uint64]:
-    """The messages that a query of the queue sees, in the order of delivery.
+    """Return the messages that a query of the queue sees, in the order of delivery.
 
-    They are unleased, owned by this instance, and not waiting for a time. The order is that of the
-    messages; filters, backlogs and barriers decide who gets them when.
+    They are unleased, owned by this instance, and not delayed. The order is that of the messages;
+    filters, backlogs and barriers decide which consumer gets them, and when.
 
     Returns:
-        Their numbers in the log.
+        Their txids.
     """
     found: list[NDArray[np.uint64]] = []
     ranked: list[NDArray[np.uint64]] = []
@@ -65,45 +65,48 @@ def available(queue: Queue) -> NDArray[np.uint64]:
 
 
 def leases_of(queue: Queue, mark: Mark) -> tuple[int, int]:
-    """How often a message has been leased in vain, and when last, in microseconds since 1970."""
+    """Return the number of unsuccessful leases of a message, and when the last one began.
+
+    The time is in microseconds since 1970. Both are 0 if there was none.
+    """
     place = queue.ledger.entries.find(mark)
     attempts = None if place is None else queue.ledger.attempts(place)
     return (0, 0) if attempts is None else (attempts.deliveries, attempts.last_leased)
 
 
 def is_available(queue: Queue, mark: Mark) -> bool:
-    """Whether a query of the queue sees a message."""
+    """Return whether a query of the queue sees a message."""
     entries = queue.ledger.entries
     place = entries.find(mark)
     return place is not None and entries.state(place) in VISIBLE
 
 
 def first_available(queue: Queue) -> int | None:
-    """The place of the message that came first of those that `available` gives; None for none."""
+    """Return the place of the oldest message that `available` returns; None if there is none."""
     entries = queue.ledger.entries
     return next((place for place in entries.places() if entries.state(place) in VISIBLE), None)
 
 
 def everything(queue: Queue) -> Iterator[int]:
-    """The places of all messages, in the order in which they came: for `sow_delete` by filter."""
+    """Return the places of all messages, in arrival order, for `sow_delete` by filter."""
     return queue.ledger.entries.places()
 
 
 @dataclass(frozen=True, slots=True)
 class MessageStatus:
-    """What is known of one message. Moments are microseconds since 1970.
+    """The status of one message. Times are microseconds since 1970.
 
     Attributes:
-        txid: its number in the log.
+        txid: its txid.
         mark: its bookmark.
-        state: in a word.
+        state: the name of its state.
         time: when it was recorded.
         expires: when it expires, None for never.
         owner: the instance that owns it, empty for this one.
-        deliveries: how often it has been delivered, a lease of now included.
-        cancels: how often it has been cancelled.
-        leased_to: who has it, empty if nobody.
-        leased_at: when they got it, None if nobody has it.
+        deliveries: number of deliveries, a current lease included.
+        cancels: number of cancels.
+        leased_to: the name of the consumer that has it, empty if it is not leased.
+        leased_at: when it was leased, None if it is not.
     """
 
     txid: int
@@ -119,7 +122,7 @@ class MessageStatus:
 
 
 def message(queue: Queue, place: int) -> MessageStatus | None:
-    """The status of a message; None if it has left the queue."""
+    """Return the status of a message; None if it has left the queue."""
     ledger = queue.ledger
     entries = ledger.entries
     state = entries.state(place)
@@ -143,16 +146,16 @@ def message(queue: Queue, place: int) -> MessageStatus | None:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatus:
-    """One consumer as the queue sees it.
+    """The status of one consumer at a queue.
 
     Attributes:
-        name: of its client.
-        content_filter: what it wants, None for everything.
-        is_retired: whether it only holds what it has.
+        name: the name of its client.
+        content_filter: its filter, None for all messages.
+        is_retired: whether it gets no more messages, and only holds some.
         held: messages of this queue that it has.
         outstanding: messages of all queues that it has.
-        limit: how many it may have.
-        delivered: messages of this queue that it has had.
+        limit: its backlog.
+        delivered: messages of this queue delivered to it.
     """
 
     name: str
@@ -166,18 +169,18 @@ class ConsumerStatus:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """A queue at a moment.
+    """The status of a queue at one time.
 
     Attributes:
-        states: messages by state, for each state in which there are some.
+        states: messages by state, without states that have none.
         depth: messages in the queue.
         inactive: messages in the log that do not count yet.
-        deferred_acks: acknowledgements whose messages have not come.
-        oldest_txid: of the oldest message, None if there is none.
-        oldest_age: how long that has been there, in microseconds; 0 if there is none.
-        oldest_lease_age: for how long the oldest lease has been held, in microseconds.
-        consumers: in the order in which they came.
-        scans: for each, up to which rank it has come, and how many messages it has matched.
+        deferred_acks: acknowledgements that wait for their messages.
+        oldest_txid: the txid of the oldest message, None if there is none.
+        oldest_age: the age of the oldest message, in microseconds; 0 if there is none.
+        oldest_lease_age: the age of the oldest lease, in microseconds.
+        consumers: in arrival order.
+        scans: for each scan, the rank that it has reached, and its number of matched messages.
     """
 
     states: dict[str, int]
@@ -192,7 +195,7 @@ class QueueStatus:
 
 
 def status(queue: Queue, now: int) -> QueueStatus:
-    """How a queue is."""
+    """Return the status of a queue."""
     ledger = queue.ledger
     entries = ledger.entries
     head = entries.head
@@ -229,12 +232,12 @@ def _consumer(seat: Seat) -> ConsumerStatus:
 
 
 def oldest_lease(queue: Queue, consumer: Consumer) -> int | None:
-    """When a consumer got what it has had for longest, in microseconds since 1970.
+    """Return when a consumer got the message that it has had longest, in microseconds since 1970.
 
-    Of very many messages some are looked at.
+    If it has very many messages, only some of them are examined.
 
     Returns:
-        None if it has nothing.
+        None if it has none.
     """
     seat = queue.dispatch.seats.get(consumer)
     held = () if seat is None else islice(seat.held, _MOST_LOOKED_AT)
@@ -243,13 +246,13 @@ def oldest_lease(queue: Queue, consumer: Consumer) -> int | None:
 
 
 class Obstacle(NamedTuple):
-    """One thing that keeps a message from being delivered.
+    """One reason why a message is not delivered.
 
     Attributes:
         kind: `lease`, `delay`, `key`, `owner`, `barrier`, `backlog`, `queue backlog`, `filter`,
             `priority`, `not looked at`, `no consumer`.
-        text: the same as a sentence.
-        consumer: whom it concerns, empty for all.
+        text: the reason as a sentence.
+        consumer: the name of the consumer concerned, empty for all.
     """
 
     kind: str
@@ -258,9 +261,9 @@ class Obstacle(NamedTuple):
 
 
 def obstacles(queue: Queue, place: int, now: int) -> list[Obstacle]:
-    """Why a message is not delivered; empty if the next call of `deliver` does it.
+    """Return why a message is not delivered; empty if the next call of `deliver` delivers it.
 
-    Filters are asked about the message, for which its body is read.
+    The message is matched against filters, for which its body is read.
     """
     entries = queue.ledger.entries
     state = entries.state(place)
@@ -333,7 +336,7 @@ def _of_available(queue: Queue, place: int) -> list[Obstacle]:
 
 
 def _of_consumer(queue: Queue, place: int, seat: Seat, is_wanted: bool) -> Obstacle | None:
-    """What keeps a message from one consumer, None for nothing."""
+    """Return why a consumer does not get a message, None if it does."""
     consumer = seat.consumer
     name = consumer.name
     if not is_wanted:

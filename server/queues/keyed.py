@@ -1,9 +1,9 @@
 """Order per key: of the messages with one key, one is offered at a time.
 
-The messages of a key are a chain in the order in which they came. The first is offered; the others
-wait BEHIND it, whatever becomes of its leases, until it has left the queue. Other keys are not
-concerned: there is no assignment of keys to consumers that could stall. What leaves the queue from
-the middle of a chain stays a link of it until its turn comes.
+The messages of a key are a chain in arrival order. The first is offered; the others wait BEHIND it,
+whatever happens to its leases, until it has left the queue. Other keys are not affected: keys are
+not assigned to consumers, so no consumer can stall them. A message that leaves the queue from the
+middle of a chain remains linked until it becomes the first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class KeyChains:
         self._next: dict[int, int] = {}  # place -> the next with the same key
 
     def append(self, key: int, place: int) -> bool:
-        """Put a message at the end of its chain.
+        """Append a message to its chain.
 
         Returns:
             Whether it is the first, and may be offered.
@@ -32,7 +32,7 @@ class KeyChains:
         return False
 
     def remove_first(self, key: int, place: int, is_there: Callable[[int], bool]) -> int | None:
-        """The first message of a chain has left the queue.
+        """Unlink the first message of a chain, which has left the queue.
 
         Returns:
             The message that may be offered now; None if there is none.

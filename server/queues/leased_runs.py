@@ -1,7 +1,7 @@
-"""Many messages that consumers have are acknowledged at once.
+"""Batch acknowledgement of leased messages.
 
-Nearly all acknowledgements are of messages of one publisher that one consumer has, which follow one
-another; what can be done for all of them is done so.
+Nearly all acknowledgements are of consecutive messages of one publisher that one consumer has, so
+these are processed in batches where possible.
 
 Source: AMPS User Guide, Acknowledging Messages.
 """
@@ -22,22 +22,22 @@ from server.queues.states import LEASED, SENT
 
 _CLIENT: Final = itemgetter(0)
 _SEQUENCE: Final = itemgetter(1)
-"""The publisher of a bookmark, and its number for the message."""
+"""The publisher of a bookmark, and its sequence number."""
 
 
 def acknowledge_leased(
     ledger: Ledger, marks: Sequence[Mark], holder: Hashable, now: int
 ) -> tuple[list[Mark], list[Mark]]:
-    """Acknowledge messages that somebody has and that nothing else is known of.
+    """Acknowledge messages that consumers hold and that need no other processing.
 
     Args:
-        ledger: what becomes of the messages of the queue.
+        ledger: the messages of the queue.
         marks: the bookmarks.
         holder: the client that must have them, None for any.
-        now: the moment.
+        now: the current time.
 
     Returns:
-        What has left the queue, and what has to go the long way.
+        The bookmarks of messages that have left the queue, and those that need the slow path.
     """
     done: list[Mark] = []
     others: list[Mark] = []
@@ -58,7 +58,7 @@ def _of_one_publisher(
     now: int,
     done: list[Mark],
 ) -> list[Mark]:
-    """The same for messages of one publisher; adds to what has left, and gives the others."""
+    """Acknowledge messages of one publisher; append to `done`, return the other bookmarks."""
     others: list[Mark] = []
     sequences = list(map(_SEQUENCE, marks))
     if len(set(sequences)) < len(sequences):
@@ -82,7 +82,7 @@ def _of_one_publisher(
 def _finish(
     ledger: Ledger, seat: Seat, publisher: Publisher, places: Sequence[int], now: int
 ) -> None:
-    """Messages of one publisher that one consumer has leave the queue."""
+    """Remove messages of one publisher that one consumer has."""
     count = len(places)
     state = SENT if ledger.settings.at_most_once else LEASED
     ledger.leases.end_all(places, now)
@@ -95,7 +95,7 @@ def _finish(
 
 
 def _by_publisher(marks: Sequence[Mark]) -> Iterator[Sequence[Mark]]:
-    """Bookmarks of one publisher that follow one another, together."""
+    """Yield runs of bookmarks that have the same publisher."""
     clients = list(map(_CLIENT, marks))
     if marks and clients.count(clients[0]) == len(clients):  # nearly always
         yield marks
@@ -105,7 +105,7 @@ def _by_publisher(marks: Sequence[Mark]) -> Iterator[Sequence[Mark]]:
 
 
 def _seats(leases: Sequence[Lease | None]) -> Iterator[tuple[Seat | None, int]]:
-    """Whose some leases are, one after the other, and how many follow one another that are."""
+    """Yield runs of leases that have the same seat: the seat, and the length of the run."""
     one = leases[0]
     if one is not None and leases.count(one) == len(leases):  # nearly always
         yield one.seat, len(leases)

@@ -1,8 +1,8 @@
-"""Which consumer has which messages, and until when.
+"""Leases: which consumer has which messages, and until when.
 
-Messages that are delivered to a consumer in one go share a lease. What costs something when leases
-end is their number, so they are in a heap, and one that has been acknowledged as a whole is left
-there without its places until it surfaces or there are too many of its kind.
+Messages that are delivered to a consumer at once share a lease, because the cost of ending leases
+is proportional to their number. They are in a heap. A fully acknowledged lease stays there
+without its places until it reaches the top, or until there are too many such leases.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Lease:
     """Messages that one consumer got at one time.
 
     Attributes:
-        seat: who has them.
+        seat: the consumer's seat.
         since: when they were delivered.
-        until: when they come back; None for never.
+        until: when they return to the queue; None for never.
         places: of the messages that were delivered; some may be acknowledged.
-        open: how many are not.
+        open: number of messages that are still under the lease.
     """
 
     __slots__ = ("open", "places", "seat", "since", "until")
@@ -42,8 +42,8 @@ class Leases:
     """The leases of one queue.
 
     Attributes:
-        by_place: of every message that somebody has.
-        held: how long messages were with consumers that acknowledged them, in microseconds.
+        by_place: the lease of every leased message.
+        held: for how long consumers had messages that they acknowledged, in microseconds.
     """
 
     def __init__(self) -> None:
@@ -51,20 +51,20 @@ class Leases:
         self.held: Final = Histogram()
         self._heap: list[tuple[int, int, Lease]] = []
         self._count = 0
-        self._void = 0  # leases in the heap that nothing is open of
+        self._void = 0  # leases in the heap without open messages
 
     def __len__(self) -> int:
         return len(self.by_place)
 
     def add(self, lease: Lease) -> None:
-        """Take note of a new lease, in place of older ones on its messages."""
+        """Register a new lease, which replaces older ones on its messages."""
         self.by_place.update(dict.fromkeys(lease.places, lease))
         if lease.until is not None:
             self._count += 1
             heappush(self._heap, (lease.until, self._count, lease))
 
     def renew(self, seat: Seat, now: int, until: int, places: Sequence[int]) -> None:
-        """Let leases that a consumer has end at another moment; they begin when they began."""
+        """Change the end of leases of one consumer; the new lease keeps their earliest start."""
         since = now
         for place in places:
             before = self.by_place[place]
@@ -73,10 +73,10 @@ class Leases:
         self.add(Lease(seat, since, until, places))
 
     def end(self, place: int) -> Lease | None:
-        """A message is not leased any more.
+        """End the lease on a message.
 
         Returns:
-            The lease that it was under, None if it was under none.
+            The lease, None if the message was not leased.
         """
         lease = self.by_place.pop(place, None)
         if lease is not None:
@@ -84,11 +84,11 @@ class Leases:
         return lease
 
     def of(self, places: Sequence[int]) -> list[Lease | None]:
-        """The leases that messages are under, None for those that are under none."""
+        """Return the leases on messages, None for messages that are not leased."""
         return list(map(self.by_place.get, places))
 
     def end_all(self, places: Sequence[int], now: int) -> None:
-        """Messages have been acknowledged; all of them were leased."""
+        """End the leases on messages that have been acknowledged; all of them were leased."""
         ended = list(map(self.by_place.pop, places))
         for lease in set(ended):
             count = ended.count(lease)
@@ -96,7 +96,7 @@ class Leases:
             self.close(lease, count)
 
     def close(self, lease: Lease, count: int = 1) -> None:
-        """So many messages less are under a lease."""
+        """Release `count` messages from a lease."""
         lease.open -= count
         if not lease.open:
             lease.places = ()
@@ -109,7 +109,7 @@ class Leases:
 
     @property
     def next(self) -> int | None:
-        """When the next lease ends, None for never."""
+        """The time at which the next lease ends, None for never."""
         heap = self._heap
         while heap and not heap[0][2].open:
             heappop(heap)
@@ -117,11 +117,11 @@ class Leases:
         return heap[0][0] if heap else None
 
     def due(self, now: int, most: int) -> Iterator[int]:
-        """Places whose lease has ended; the caller ends them.
+        """Yield places of leases that have timed out; the caller ends the leases.
 
         Args:
-            now: the moment.
-            most: after how many places no other lease is begun with.
+            now: the current time.
+            most: number of places after which no further lease is started.
         """
         while most > 0 and (moment := self.next) is not None and moment <= now:
             lease = heappop(self._heap)[2]
@@ -131,6 +131,6 @@ class Leases:
                     yield place
 
     def oldest(self) -> int | None:
-        """When the lease was given of the message that was leased first; None if there is none."""
+        """Return the start of the lease on the message that was leased first; None for none."""
         first = next(iter(self.by_place.values()), None)
         return None if first is None else first.since

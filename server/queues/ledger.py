@@ -1,8 +1,9 @@
-"""What becomes of the messages of a queue: coming, staying, coming back, leaving.
+"""The life cycle of a queue's messages: arrival, delivery, return, removal.
 
-The ledger is the part of a queue that its record brings back (server/queues/recovery.py). It does
-not know whose turn it is. It tells whoever delivers of messages that can be delivered where they
-were passed over already (`on_offer`), and of consumers that have room again (`freed`).
+The ledger is the part of a queue that recovery restores from the journal
+(server/queues/recovery.py). It does not know which consumer is next. It notifies the dispatcher of
+messages that became available where scans may have passed already (`on_offer`), and of consumers
+that have room again (`freed`).
 
 Source: AMPS User Guide, Message Flow for Queues; Acknowledging Messages.
 """
@@ -45,51 +46,53 @@ from server.queues.states import (
 
 
 class Watcher(Protocol):
-    """Told what is available in a queue: what views and aggregates over it follow."""
+    """Follows the available messages of a queue, for views and aggregates over it."""
 
     def came(self, places: Sequence[int]) -> None:
-        """Messages can be seen from now on."""
+        """Handle messages that are visible from now on."""
 
     def went(self, places: Sequence[int]) -> None:
-        """Messages can be seen no more; they may still be asked about."""
+        """Handle messages that are not visible any more; their data can still be read."""
 
 
 _IN_AN_EVENT: Final = 4096
-"""Messages that expire with one event: it has to fit into a journal, however many do at once."""
+"""Messages per `Expired` event: an event has to fit into a journal, however many expire at once."""
 
 _LONG_AGO: Final = 0
-"""A moment at which nothing had expired yet."""
+"""A timestamp before all expirations."""
 
 VISIBLE: Final = frozenset((AVAILABLE, BEHIND, BARRIER))
-"""States in which a query of the queue sees a message: unleased, and ours to deliver."""
+"""States in which a query of the queue sees a message: unleased, and not owned elsewhere."""
 
 
 class Ledger:
     """The messages of one queue.
 
     Args:
-        settings: how the queue behaves.
-        on_offer: told of a place that is available, and may have been passed over.
+        settings: the configuration of the queue.
+        on_offer: called with a place that is available, and that scans may have passed.
         room: see `Entries`.
         instance: the name of this instance.
 
     Attributes:
         entries: the messages, by place.
-        order: of those that are available.
-        foreign: the order of those that other instances own, and that nothing else is against.
-        titles: who owns messages that have changed hands.
-        passed: barriers that another instance has passed, and this one has not.
-        leases: of those that consumers have.
-        events: what is to be recorded, oldest first.
-        counters: what has happened.
-        barriers: places of the barriers that have not been passed, in order.
-        deferred: acknowledgements that came before their messages.
-        taken: messages that such acknowledgements were for, of which no event says so yet, with
-            when they came. One has to: the record may be read from behind the acknowledgement on.
-        freed: consumers that have got rid of messages.
-        inactive: messages that are in the log and do not count yet (TargetQueueDepth).
-        resume_txid: the first of these.
-        watcher: told what is visible, None if nobody is.
+        order: the order of the available messages.
+        foreign: the order of messages that only their ownership by other instances keeps from
+            being delivered here.
+        titles: ownership of messages that were transferred.
+        passed: barriers that another instance has released, and this one has not.
+        leases: the leases of messages that consumers have.
+        events: events to be recorded, oldest first.
+        counters: totals of events.
+        barriers: places of the barriers that have not been released, in order.
+        deferred: acknowledgements that arrived before their messages.
+        taken: messages that a deferred acknowledgement has ended and no event records yet, with
+            their arrival times. An event is necessary: recovery may read the journal from behind
+            the acknowledgement on.
+        freed: consumers that hold fewer messages than before.
+        inactive: number of messages in the log that do not count yet (TargetQueueDepth).
+        resume_txid: the txid of the first inactive message.
+        watcher: follows the visible messages, None for no watcher.
     """
 
     def __init__(
@@ -125,18 +128,18 @@ class Ledger:
         self._departures: list[tuple[Mark, Departure]] = []
 
     def _order_of(self, state: int) -> Order:
-        """The order of the messages in a state."""
+        """Return the order of the messages in a state."""
         if self.settings.prioritized:
             return PriorityOrder(self.entries)
         return LogOrder(self.entries, state)
 
     @property
     def depth(self) -> int:
-        """Messages in the queue, leased ones included, inactive ones not."""
+        """Number of messages in the queue, leased ones included, inactive ones not."""
         counts = self.entries.counts
         return sum(counts) - counts[GONE] - counts[SENT]
 
-    # coming
+    # arrival
 
     def enqueue(
         self,
@@ -146,14 +149,14 @@ class Ledger:
         sequences: Sequence[int],
         details: Details = NO_DETAILS,
     ) -> None:
-        """Take in messages of one publisher, in the order of the log.
+        """Append messages of one publisher, in log order.
 
         Args:
-            txids: their numbers in the log.
+            txids: their txids.
             times: when they were recorded, in microseconds since 1970.
             client: the publisher's client hash.
-            sequences: the publisher's numbers for them.
-            details: what else is to be known.
+            sequences: their sequence numbers.
+            details: their other attributes.
         """
         room = self._room(len(txids))
         if room < len(txids):
@@ -168,7 +171,7 @@ class Ledger:
 
     @property
     def wanted(self) -> int:
-        """How many inactive messages there is room for, to be read from the log and admitted."""
+        """Number of inactive messages that there is room for, to be read from the log."""
         target = self.settings.target_depth
         if target is None or not self.inactive:
             return 0
@@ -182,7 +185,7 @@ class Ledger:
         sequences: Sequence[int],
         details: Details = NO_DETAILS,
     ) -> None:
-        """Take in messages that were inactive, from `resume_txid` on. See `enqueue`."""
+        """Append messages that were inactive, from `resume_txid` on. See `enqueue`."""
         self.inactive = max(self.inactive - len(txids), 0)
         self.resume_txid = txids[-1] + 1
         self._take_in(txids, times, client, sequences, details)
@@ -222,7 +225,7 @@ class Ledger:
             self.watcher.came(seen)
 
     def _describe(self, place: int, time: int, details: Details, index: int) -> None:
-        """Fill in what is known of a message."""
+        """Set the attributes of a message."""
         entries = self.entries
         lifetime = None if details.lifetimes is None else details.lifetimes[index]
         expires = self.settings.expires(time, lifetime)
@@ -243,7 +246,7 @@ class Ledger:
             entries.set_owner(place, owner)
 
     def _enter(self, place: int, details: Details, index: int) -> None:
-        """Give a message its first state."""
+        """Set the first state of a message."""
         entries = self.entries
         expiration = self.settings.deferred_ack_expiration
         if self.deferred and self.deferred.take(
@@ -269,21 +272,21 @@ class Ledger:
                 self._on_offer(place)
 
     def _leave_to_others(self, place: int) -> None:
-        """A message that could be delivered is another instance's."""
+        """Mark a message that is ready for delivery as owned by another instance."""
         self.entries.set_state(place, FOREIGN)
         self.foreign.add(place)
 
-    # being delivered
+    # delivery
 
     def lease(self, lease: Lease) -> None:
-        """Somebody has got messages, whose states have been set."""
+        """Register a lease; the states of its messages have been set."""
         self.leases.add(lease)
         lease.seat.held.update(lease.places)
         lease.seat.delivered += len(lease.places)
         self.counters.delivered += len(lease.places)
 
     def end_lease(self, place: int) -> Lease | None:
-        """A message is not with its consumer any more; None if it was with nobody."""
+        """End the lease on a message and return it; None if the message is not leased."""
         lease = self.leases.end(place)
         if lease is not None:
             seat = lease.seat
@@ -292,10 +295,10 @@ class Ledger:
             self.freed.add(seat.consumer)
         return lease
 
-    # coming back
+    # return to the queue
 
     def offer(self, place: int, now: int) -> None:
-        """A message may be delivered, if it is this instance's and has not expired."""
+        """Make a message available, if this instance owns it and it has not expired."""
         entries = self.entries
         expires = entries.expires(place)
         if entries.owner(place):
@@ -312,12 +315,12 @@ class Ledger:
             self.watcher.came((place,))
 
     def give_back(self, place: int, lease: Lease, now: int, retry_at: int | None = None) -> bool:
-        """A lease has ended without an acknowledgement.
+        """Return a message to the queue: its lease ended without an acknowledgement.
 
         Args:
-            place: of the message.
-            lease: that has ended.
-            now: the moment.
+            place: the place of the message.
+            lease: the ended lease.
+            now: the current time.
             retry_at: when the message may be delivered again, if it was cancelled.
 
         Returns:
@@ -348,7 +351,7 @@ class Ledger:
         return True
 
     def delay(self, place: int, until: int) -> None:
-        """A message may be delivered at a moment, and not before."""
+        """Keep a message from being delivered until a point in time."""
         state = self.entries.state(place)
         if state == AVAILABLE:
             self.order.discard(place)
@@ -359,31 +362,31 @@ class Ledger:
         self._retries.add(place, until)
 
     def attempt(self, place: int) -> Attempts:
-        """What has been tried with a message, to be added to."""
+        """Return the attempts of a message, created if there are none, for an update."""
         attempts = self._attempts.get(place)
         if attempts is None:
             attempts = self._attempts[place] = Attempts()
         return attempts
 
     def attempts(self, place: int) -> Attempts | None:
-        """What has been tried in vain with a message, None if nothing has."""
+        """Return the unsuccessful attempts of a message, None if there are none."""
         return self._attempts.get(place)
 
     @property
     def all_attempts(self) -> Mapping[int, Attempts]:
-        """The same for all messages that have been delivered in vain, by place."""
+        """The attempts of all messages that were delivered unsuccessfully, by place."""
         return self._attempts
 
     def forget_attempts(self, places: Iterable[int]) -> None:
-        """Messages have left the queue: what has been tried with them does not matter any more."""
+        """Drop the attempts of messages that have left the queue."""
         if self._attempts:
             for place in places:
                 self._attempts.pop(place, None)
 
-    # leaving
+    # removal
 
     def remove(self, place: int) -> None:
-        """A message leaves the queue; a lease on it has been ended before."""
+        """Remove a message from the queue; the caller has ended its lease."""
         entries = self.entries
         state = entries.state(place)
         if state == AVAILABLE:
@@ -406,11 +409,11 @@ class Ledger:
             following = self._chains.remove_first(
                 key, place, lambda later: entries.state(later) != GONE
             )
-            if following is not None:  # if it has expired as well, its own moment takes it along
+            if following is not None:  # if it has expired too, its own expiration removes it
                 self.offer(following, _LONG_AGO)
 
     def expire(self, place: int, reasons: tuple[str, ...]) -> None:
-        """A message is removed without having been acknowledged; `flush` records it."""
+        """Remove a message that was not acknowledged; `flush` records it."""
         attempts = self._attempts.get(place) or Attempts()
         departure = Departure(
             self.entries.txid(place),
@@ -424,7 +427,7 @@ class Ledger:
         self.remove(place)
 
     def flush(self, now: int) -> None:
-        """Make events of what has expired, and have consumers with room looked at."""
+        """Append events for expired messages, and notify queues of consumers with room."""
         if self._departures:
             expired, self._departures = self._departures, []
             for start in range(0, len(expired), _IN_AN_EVENT):
@@ -437,11 +440,11 @@ class Ledger:
             for consumer in freed:
                 consumer.changed()
 
-    # time
+    # timeouts
 
     @property
     def next_moment(self) -> int | None:
-        """When `advance` has something to do, None for never; it may be earlier than that."""
+        """The time at which to call `advance`, or an earlier one; None for never."""
         moments = (self.leases.next, self._retries.next, self._expirations.next, self._forget_at)
         known = [moment for moment in moments if moment is not None]
         return min(known) if known else None
@@ -454,15 +457,15 @@ class Ledger:
         return oldest + self.settings.deferred_ack_expiration
 
     def is_overdue(self, now: int) -> bool:
-        """Whether `advance` has left messages that expired a while ago."""
+        """Return whether `advance` has left messages that expired a while ago."""
         return self._expirations.are_overdue(now)
 
     def advance(self, now: int, most: int) -> None:
-        """Do what time does: end leases, offer again, expire, forget.
+        """Process timeouts: end leases, retry, expire messages, drop deferred acknowledgements.
 
         Args:
-            now: the moment.
-            most: about how many messages of each kind; the others come with the next call.
+            now: the current time.
+            most: approximate limit of messages of each kind; the next call processes the others.
         """
         moment = self.next_moment
         if moment is None or moment > now:
@@ -477,7 +480,7 @@ class Ledger:
                 del self._delayed[place]
                 self.offer(place, now)
         for place in self._expirations.due(now, most):
-            state = self.entries.state(place)  # the one before it may have taken it along
+            state = self.entries.state(place)  # may be GONE: expired with the one before it
             if state == BARRIER or (
                 state in (AVAILABLE, BEHIND, DELAYED) and not self.entries.owner(place)
             ):
@@ -489,14 +492,14 @@ class Ledger:
     def _expires(self, place: int) -> int:
         return 0 if self.entries.state(place) == GONE else self.entries.expires(place)
 
-    # what other instances say
+    # ownership and events of other instances
 
     def title(self, place: int) -> Title:
-        """Who owns a message, and how many times it has changed hands."""
+        """Return the owner of a message, with the number of its transfers."""
         return Title(self.titles.turn(place), self.entries.owner(place) or self._instance)
 
     def transfer(self, place: int, title: Title, now: int) -> None:
-        """A message gets another owner. Whoever has it here keeps it."""
+        """Change the owner of a message. A consumer that has it here keeps it."""
         entries = self.entries
         owner = "" if title.owner == self._instance else title.owner
         was_ours = not entries.owner(place)
@@ -519,16 +522,16 @@ class Ledger:
                 self.offer(place, now)
 
     def claim(self, mark: Mark, title: Title, now: int, *, may_come: bool) -> bool:
-        """Somebody says who owns a message; believed if that is news.
+        """Apply another instance's claim of ownership of a message, if it is newer.
 
         Args:
             mark: the message.
-            title: what they say.
-            now: the moment.
-            may_come: whether to remember it for when the message comes, if it is not here.
+            title: the claimed title.
+            now: the current time.
+            may_come: whether to retain the title until the message arrives, if it is not here.
 
         Returns:
-            Whether the owner is another one than before.
+            Whether the owner has changed.
         """
         place = self.entries.find(mark)
         if place is None or self.entries.state(place) in (GONE, SENT):
@@ -542,7 +545,7 @@ class Ledger:
         return title.owner != known.owner
 
     def known(self, marks: Iterable[Mark]) -> Iterator[tuple[int, int]]:
-        """Of some messages those that are in the queue: which of them, and their places."""
+        """Yield the index and place of each mark that is in the queue."""
         for index, mark in enumerate(marks):
             place = self.entries.find(mark)
             if place is not None and self.entries.state(place) != GONE:

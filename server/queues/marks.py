@@ -1,11 +1,10 @@
-"""Which entry a bookmark names: sequence numbers to places, per publisher.
+"""Index of bookmarks: sequence numbers to places, per publisher.
 
-Theory of operation. The log takes a publisher's messages in the order of its sequence numbers, and
-a queue takes them in the order of the log. So for each publisher two arrays that both rise,
-sequences and places, are an index: appending is all that keeps it sorted. Most publishers number
-their messages without gaps, so the first place to look is where the number would stand then,
-counted from the end; a binary search finds the others. A number that does not rise goes into a
-dictionary beside them.
+Theory of operation. The log appends a publisher's messages in the order of its sequence numbers,
+and a queue appends them in log order. So two ascending arrays per publisher, sequences and places,
+are an index that stays sorted by appending. Most publishers number their messages without gaps, so
+the first guess is the position that the number would have then, counted from the end; a binary
+search finds the others. A number that is not ascending goes into a separate dictionary.
 
 Entries that have left the queue stay in the arrays until they are the larger part.
 """
@@ -30,7 +29,7 @@ _MARK: Final = re.compile(r"\s*(\d{1,20})\|(\d{1,20})\|[0-9TZ.]*\s*", re.ASCII)
 _CLIENT: Final = re.compile(r"(\d{1,20})\|", re.ASCII)
 _PAIR: Final = re.compile(r"(\d+)\|(\d+)\|", re.ASCII)
 _LIST: Final = re.compile(r"\d{1,20}\|\d{1,19}\|(?:,\d{1,20}\|\d{1,19}\|)*", re.ASCII)
-"""The form in which lists nearly always come, which is read at once."""
+"""The usual form of lists, which is parsed in one step."""
 _LARGEST: Final = 2**64 - 1
 
 
@@ -39,10 +38,10 @@ class Publisher:
 
     Attributes:
         client: its client hash.
-        number: stands for the publisher in columns.
+        number: identifies the publisher in columns.
         gone: entries that have left the queue and are still in the arrays.
-        bearable: how many of these there may be before `tidy` is called.
-        last: its highest sequence number that has been seen here, -1 if there is none.
+        bearable: limit of these before `tidy` is called.
+        last: the highest sequence number that has arrived here, -1 if there is none.
     """
 
     __slots__ = (
@@ -68,11 +67,11 @@ class Publisher:
 
     @property
     def is_idle(self) -> bool:
-        """Whether none of its entries is in the queue."""
+        """True if none of its entries is in the queue."""
         return self.gone >= len(self._sequences) + len(self._strays)
 
     def extend(self, sequences: Sequence[int], first_place: int) -> None:
-        """Take in entries at consecutive places."""
+        """Append entries at consecutive places."""
         if sequences[0] <= self.last or not _rises(sequences):
             self._take_singly(sequences, first_place)
             return
@@ -90,7 +89,7 @@ class Publisher:
                 self._strays[sequence] = place
 
     def find(self, sequence: int) -> int | None:
-        """The place of a message; it may have left the queue. None if there is none."""
+        """Return the place of a message, which may have left the queue; None if there is none."""
         sequences = self._sequences
         if sequences:
             guess = len(sequences) - 1 - (self.last - sequence)
@@ -103,18 +102,18 @@ class Publisher:
         return self._strays.get(sequence) if self._strays else None
 
     def find_all(self, sequences: list[int]) -> Sequence[int]:
-        """The places of several messages, NOWHERE for those that there are none of.
+        """Return the places of several messages, NOWHERE for missing ones.
 
-        They are a range if they follow one another.
+        They are a range if they are consecutive.
         """
         own, places = self._sequences, self._places
-        ahead = len(own) - 1 - self.last  # what would be added to a number without gaps
+        ahead = len(own) - 1 - self.last  # index of a number minus the number, without gaps
         first, last = min(sequences), max(sequences)
         if (
             first + ahead < 0
             or last > self.last
             or own[first + ahead] != first
-            or own[last + ahead] != last  # else there is no gap between them, as all rise
+            or own[last + ahead] != last  # otherwise there is no gap between, as numbers ascend
         ):
             found = map(self.find, sequences)
             return [NOWHERE if place is None else place for place in found]
@@ -131,7 +130,7 @@ class Publisher:
 
         Args:
             is_there: tells whether the message at a place has not left.
-            oldest: a place before which all have left: most of those that have.
+            oldest: all messages at places before it have left; these are the majority.
         """
         before = bisect_left(self._places, oldest)
         del self._sequences[:before], self._places[:before]
@@ -156,13 +155,13 @@ def _rises(sequences: Sequence[int]) -> bool:
 
 
 def parse_marks(text: str) -> tuple[list[Mark], list[str]]:
-    """Read a list of bookmarks, `client|sequence|`, separated by commas.
+    """Parse a list of bookmarks, `client|sequence|`, separated by commas.
 
     Returns:
-        The bookmarks, and what is none.
+        The bookmarks, and the malformed parts.
     """
     first = _CLIENT.match(text)
-    if first is not None and text[-1] == "|" and text.isascii():  # of one publisher?
+    if first is not None and text[-1] == "|" and text.isascii():  # perhaps all of one publisher
         numbers = text[first.end() : -1].split("|," + first[0])
         client = int(first[1])
         if "".join(numbers).isdigit() and "" not in numbers and client <= _LARGEST:
@@ -193,7 +192,7 @@ def _parse_singly(text: str) -> tuple[list[Mark], list[str]]:
 
 
 def repeated(marks: Sequence[Mark]) -> list[Mark]:
-    """Those that have been there before."""
+    """Return the duplicates: each occurrence of a bookmark after its first."""
     left = Counter(marks)
     left.subtract(set(marks))
     return list(left.elements())

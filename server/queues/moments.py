@@ -1,8 +1,8 @@
-"""Messages by the moment at which something happens to them.
+"""Messages by the time at which they are due: to expire, or to be retried.
 
-Moments that are close together share a bucket, which keeps places as plain numbers, so that a
-million messages that expire within a day cost some ten bytes each. Messages that have left the
-queue stay in until their moment comes: whoever asks checks that the moment is still theirs.
+Times that are close together share a bucket, which keeps places as plain numbers, so that a million
+messages that expire within a day cost some ten bytes each. Messages that have left the queue stay
+until their time comes: `due` drops places to which the time does not apply any more (`moment_of`).
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from heapq import heappop, heappush
 from typing import Final
 
 _SHIFT: Final = 20
-"""A bucket is about a second of microseconds."""
+"""A bucket covers about a second of microseconds."""
 
 _MANY: Final = 1000
-"""Places in a bucket of which it is not looked for the earliest."""
+"""Limit of places in a bucket that is searched for the earliest."""
 
 
 class Moments:
-    """Places by their moments."""
+    """Places by their times."""
 
     def __init__(self, moment_of: Callable[[int], int]) -> None:
-        """Begin without any.
+        """Start empty.
 
         Args:
-            moment_of: the moment of a place; 0 if nothing is to happen to it any more.
+            moment_of: returns the time of a place; 0 if nothing is due for it any more.
         """
         self._moment_of = moment_of
         self._buckets: dict[int, array[int]] = {}
         self._order: list[int] = []  # the buckets' numbers, as a heap
-        self._next: int | None = None  # a moment that is not later than the earliest
-        self._round: int | None = None  # the bucket that is being looked through
-        self._unlooked = 0  # how many of its first places have still to be looked at
-        self._least = 0  # the earliest moment of those that have stayed in it, or come
+        self._next: int | None = None  # a time that is not later than the earliest
+        self._round: int | None = None  # the bucket that is being processed
+        self._unlooked = 0  # number of its first places still to be processed
+        self._least = 0  # the earliest time of places that have stayed in it, or been added
 
     def add(self, place: int, moment: int) -> None:
-        """Let something happen to a message at a moment, which `moment_of` tells, too."""
+        """Schedule a place at a time, which `moment_of` has to return, too."""
         number = moment >> _SHIFT
         bucket = self._buckets.get(number)
         if bucket is None:
@@ -51,22 +51,22 @@ class Moments:
 
     @property
     def next(self) -> int | None:
-        """When to ask next, None if nothing is to happen."""
+        """The time at which to call `due` next, None for never."""
         return self._next
 
     def are_overdue(self, now: int) -> bool:
-        """Whether there may be places whose moment came about a second ago, or earlier."""
+        """Return whether places may have been due for about a second or longer."""
         return bool(self._order) and (self._order[0] + 1) << _SHIFT <= now
 
     def due(self, now: int, most: int) -> list[int]:
-        """Places whose moment has come; they are taken out.
+        """Remove and return places that are due.
 
-        They come in the order of their moments; of a bucket with more than are looked at in one go,
-        those of each go.
+        They are in the order of their times. If a bucket has more places than one call examines,
+        the order holds within each call only.
 
         Args:
-            now: the moment.
-            most: how many are looked at; the others are with the next calls.
+            now: the current time.
+            most: limit of places to examine; the next calls examine the others.
         """
         if self._next is None or now < self._next:
             return []
@@ -95,7 +95,7 @@ class Moments:
         return [place for _, place in sorted(due)]
 
     def _look_at(self, bucket: array[int], some: int, now: int) -> Iterator[tuple[int, int]]:
-        """Take the first of a bucket out; those whose moment is still to come go to its end."""
+        """Remove the first places of a bucket; append those that are not due yet at its end."""
         places = bucket[:some]
         del bucket[:some]
         for place in places:
@@ -108,7 +108,7 @@ class Moments:
                     self._least = min(self._least, moment)
 
     def _earliest(self) -> int | None:
-        """A moment that is not later than the earliest; that one, if there are not too many."""
+        """Return the earliest time, or a lower bound of it if there are too many places."""
         if not self._order:
             return None
         number = self._order[0]

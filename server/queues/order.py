@@ -1,13 +1,14 @@
-"""The order in which messages are delivered, as numbers that rise: ranks.
+"""The order in which messages are delivered, as ascending numbers: ranks.
 
-Without priorities a message's rank is its place in the queue. With them, it is the priority, from
-the highest down, followed by the place. The place can be read off a rank in both cases.
+Without priorities, the rank of a message is its place in the queue. With priorities, it is the
+priority, highest first, followed by the place. A rank contains the place in both cases.
 
-An order also finds what comes next: the messages behind a rank that are in a state, as a rule the
-available ones. In the order of the log these are searched for in the columns. In the order of
-priority there is a sorted list of them.
+An order also finds the next messages: those behind a rank that are in a given state, usually the
+available ones. In log order, the columns are searched for them. In priority order, there is a
+sorted list of them.
 
-Source: AMPS User Guide, Priority Queues: an unsigned long, descending; what is no number is lowest.
+Source: AMPS User Guide, Priority Queues: an unsigned long, descending; a value that is not a number
+is lowest.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ _HIGHEST: Final = 2**64 - 1
 
 
 def stored_priority(value: float | None) -> int:
-    """A priority as its column keeps it: one more than itself, 0 for what is no number.
+    """Return a priority as its column stores it: plus one, 0 if it is not a number.
 
-    Fractions are cut off, negative numbers count as 0, and the largest two as one.
+    Fractions are cut off, negative numbers count as 0, and the two largest values are equal.
     """
     if value is None or math.isnan(value):
         return 0
@@ -46,19 +47,19 @@ def stored_priority(value: float | None) -> int:
 
 
 class Order(Protocol):
-    """What is in one state, here *available*, in order of delivery."""
+    """The messages in one state, here *available*, in order of delivery."""
 
     def rank(self, place: int) -> int:
-        """The rank of a message that has not left the queue."""
+        """Return the rank of a message that has not left the queue."""
 
     def add(self, place: int, count: int = 1) -> None:
-        """Messages have become available."""
+        """Add messages that have become available."""
 
     def discard(self, place: int) -> None:
-        """A message is not available any more."""
+        """Remove a message that is not available any more."""
 
     def following(self, rank: int, limit: int, end: int) -> tuple[list[int], int]:
-        """What is available behind a rank.
+        """Return the available messages behind a rank.
 
         Args:
             rank: where to begin; not included.
@@ -70,15 +71,15 @@ class Order(Protocol):
         """
 
     def ahead_of(self, place: int) -> int:
-        """How many available messages go before one."""
+        """Return the number of available messages before one."""
 
 
 class LogOrder:
-    """As messages came.
+    """Log order: messages as they arrived.
 
     Args:
         entries: the messages.
-        state: those that count are in.
+        state: the state of the messages that belong to the order.
     """
 
     def __init__(self, entries: Entries, state: int) -> None:
@@ -106,7 +107,7 @@ class LogOrder:
 
 
 class PriorityOrder:
-    """The highest priority first; at one priority, as messages came."""
+    """Priority order: the highest priority first; within a priority, as messages arrived."""
 
     def __init__(self, entries: Entries) -> None:
         self._entries = entries

@@ -1,6 +1,6 @@
-"""One queue: what it is told, what it decides, and what it wants recorded.
+"""One queue: its inputs, its decisions, and the events that it wants recorded.
 
-See server/queues/__init__.py for how it is used.
+See server/queues/__init__.py for its use.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from server.queues.sources import Matching
 from server.queues.states import BARRIER, GONE, LEASED, SENT
 
 EFFORT: Final = 1024
-"""Messages that one call matches against filters, if it is not told otherwise."""
+"""Default limit of messages that one call matches against filters."""
 
 MOST_DELIVERED: Final = 65_536
-"""Messages that one call delivers, if it is not told otherwise."""
+"""Default limit of messages that one call delivers."""
 
 _NO_LIMIT: Final = 1 << 62
 
 _STAY: Final = frozenset((GONE, LEASED, SENT, BARRIER))
-"""States in which a message does not change hands."""
+"""States in which a message is not transferred."""
 
 
 class Delivery(NamedTuple):
     """Messages for one consumer, in order.
 
     Attributes:
-        consumer: who gets them.
-        txids: their numbers in the log.
-        places: their places in the queue, for questions about them.
-        lease_until: when they come back unless they are acknowledged, in microseconds since 1970;
+        consumer: the consumer that gets them.
+        txids: their txids.
+        places: their places in the queue, for queries about them.
+        lease_until: when they return to the queue unless acknowledged, in microseconds since 1970;
             None for never.
-        is_barrier: whether it is a barrier, which everybody gets and nobody acknowledges.
+        is_barrier: whether it is a barrier, which all consumers get and none acknowledges.
     """
 
     consumer: Consumer
@@ -66,21 +66,22 @@ class Queue:
     """The messages of one queue and its consumers.
 
     Args:
-        settings: how it behaves.
-        matching: makes what decides filters; only called when a consumer has one.
+        settings: the configuration of the queue.
+        matching: creates a `Matching`; only called when a consumer has a filter.
         owner: the name of this instance.
-        on_room: told when a consumer may have room, also by what it does at other queues: deliver.
-        was_recorded: tells whether a message can come no more, because the log has it, or later
-            ones of its publisher.
-        room: where to put away what is known of messages; None to keep all of it in memory.
-        is_missing: tells whether a message may come although later ones of its publisher have: by
-            way of another instance.
+        on_room: called when a consumer may have room, also because of other queues; the caller
+            then delivers.
+        was_recorded: tells whether a message cannot arrive any more, because the log has it, or
+            later ones of its publisher.
+        room: storage to move message attributes to; None to keep all of them in memory.
+        is_missing: tells whether a message may still arrive, through another instance, although
+            later ones of its publisher have arrived.
 
     Attributes:
-        settings: how it behaves.
-        owner: see above.
-        ledger: its messages: they come by `Ledger.enqueue`.
-        elsewhere: what other instances do with them.
+        settings: the configuration of the queue.
+        owner: the name of this instance.
+        ledger: its messages; `Ledger.enqueue` adds them.
+        elsewhere: applies the events of other instances.
         dispatch: its consumers.
         acknowledge: see `Acknowledging`, as for `acknowledge_places`, `refusal` and `extend`.
     """
@@ -103,7 +104,7 @@ class Queue:
         self.ledger: Final = Ledger(settings, self.dispatch.offered, room, owner)
         self.elsewhere: Final = Elsewhere(self.ledger, self._is_to_come)
         self.dispatch.ledger = self.ledger
-        # Without a step in between: this is the message path.
+        # Bound directly, without wrapper methods: this is the message path.
         acknowledging = Acknowledging(self.ledger, self._is_to_come)
         self.acknowledge: Final = acknowledging.acknowledge
         self.acknowledge_places: Final = acknowledging.acknowledge_places
@@ -114,19 +115,19 @@ class Queue:
     # consumers
 
     def attach(self, consumer: Consumer, content_filter: Hashable | None = None) -> None:
-        """Deliver to a consumer, or from now on by another filter; what it has, it keeps.
+        """Deliver to a consumer, or change its filter; messages that it holds stay leased.
 
         Args:
-            consumer: who.
-            content_filter: what it wants, as the `Matching` understands it; None for everything.
+            consumer: the consumer.
+            content_filter: its filter, as the `Matching` understands it; None for all messages.
         """
         dispatch = self.dispatch
         dispatch.supply(dispatch.seat(consumer), content_filter)
 
     def detach(self, consumer: Consumer, now: int) -> None:
-        """A consumer has gone: what it has not acknowledged comes back, oldest first.
+        """Remove a consumer; its unacknowledged messages return to the queue, oldest first.
 
-        Under at-most-once it does not come back.
+        Under at-most-once they do not return.
         """
         seat = self.dispatch.seats.get(consumer)
         if seat is None:
@@ -137,15 +138,15 @@ class Queue:
         self.ledger.flush(now)
 
     def detach_some(self, consumer: Consumer, now: int, most: int) -> bool:
-        """Let come back some of what a consumer has that is about to go, if that is very much.
+        """Return a batch of a departing consumer's messages to the queue, if there are very many.
 
         Args:
-            consumer: who; it gets nothing more.
-            now: the moment.
-            most: how many messages come back.
+            consumer: the consumer; it gets no more messages.
+            now: the current time.
+            most: size of the batch.
 
         Returns:
-            Whether there may be more than so many left; if not, `detach` does the rest.
+            Whether more than `most` messages may be left; if not, `detach` returns the rest.
         """
         seat = self.dispatch.seats.get(consumer)
         if seat is None or len(seat.held) <= most:
@@ -153,14 +154,14 @@ class Queue:
         self.dispatch.cut_off(seat)
         if not seat.returning:
             seat.returning = sorted(seat.held, reverse=True)
-        some = seat.returning[: -most - 1 : -1]
+        some = seat.returning[: -most - 1 : -1]  # from the end of the list: oldest first
         del seat.returning[-most:]
         self._take_back(some, now)
         self.ledger.flush(now)
         return True
 
     def _take_back(self, places: Iterable[int], now: int) -> None:
-        """End the leases on messages whose consumer has gone; under at-most-once they go."""
+        """End leases of a departed consumer; under at-most-once, remove the messages."""
         for place in places:
             lease = self.ledger.end_lease(place)
             if lease is None:
@@ -172,10 +173,10 @@ class Queue:
                 self.ledger.give_back(place, lease, now)
 
     def retire(self, consumer: Consumer) -> None:
-        """A consumer wants no more messages of this queue, and keeps those that it has.
+        """Deliver no more messages of this queue to a consumer, which keeps those that it has.
 
-        They are its own until they are acknowledged, their leases end, or it is detached: what a
-        replaced subscription does to a queue that it has left.
+        It keeps them until they are acknowledged, their leases end, or it is detached. Used when a
+        replaced subscription does not match this queue any more.
         """
         seat = self.dispatch.seats.get(consumer)
         if seat is not None:
@@ -185,22 +186,22 @@ class Queue:
     # delivery
 
     def deliver(self, now: int, effort: int = EFFORT, most: int = MOST_DELIVERED) -> list[Delivery]:
-        """Decide who gets what.
+        """Assign messages to consumers.
 
         Args:
-            now: the moment; what time has brought about is done first.
-            effort: messages that may be matched against filters.
-            most: messages to deliver, barriers not counted; and to have back because their leases
-                have ended.
+            now: the current time; timeouts are processed first.
+            effort: limit of messages to match against filters.
+            most: limit of messages to deliver, barriers not counted; also of messages that return
+                because their leases have ended.
 
         Returns:
-            Deliveries, in the order in which they are to be sent. Those of at-most-once may be
-            sent when the event that they have caused is stored.
+            Deliveries, in the order in which to send them. Those of at-most-once may be sent once
+            the event that they have caused is stored.
         """
         self.ledger.advance(now, most)
         deliveries: list[Delivery] = []
         self._has_more = (self.ledger.leases.next or now + 1) <= now
-        if self.ledger.is_overdue(now):  # nobody is to get what has expired
+        if self.ledger.is_overdue(now):  # expired messages must not be delivered
             self._has_more = True
             return deliveries
         while True:
@@ -212,7 +213,7 @@ class Queue:
                 return deliveries
 
     def _serve(self, now: int, effort: int, most: int, deliveries: list[Delivery]) -> int:
-        """Have messages found and handed out; returns how many more may be."""
+        """Find messages and assign them; return how many more may be delivered."""
         dispatch = self.dispatch
         while True:
             left = dispatch.look(effort)
@@ -228,7 +229,7 @@ class Queue:
 
     @property
     def capacity(self) -> int:
-        """How many messages may be leased beyond those that are (MaxBacklog)."""
+        """Number of further messages that may be leased (MaxBacklog)."""
         limit = self.settings.max_backlog
         return _NO_LIMIT if limit is None else limit - len(self.ledger.leases)
 
@@ -248,7 +249,7 @@ class Queue:
         return Delivery(seat.consumer, txids, places, until)
 
     def _release_barriers(self, now: int) -> list[Delivery]:
-        """Send barriers that nothing is before, to all consumers that they match."""
+        """Release barriers at the head of the queue to all consumers that they match."""
         ledger = self.ledger
         deliveries: list[Delivery] = []
         while ledger.barriers and ledger.barriers[0] == ledger.entries.head:
@@ -257,7 +258,7 @@ class Queue:
             if consumers is None:
                 if self.dispatch.is_consumed or place not in ledger.passed:
                     break
-                consumers = []  # nobody waits for it here, and elsewhere somebody has had it
+                consumers = []  # no consumer here, and another instance has released it
             txid, mark = ledger.entries.txid(place), ledger.entries.mark(place)
             deliveries += [
                 Delivery(consumer, (txid,), (place,), None, is_barrier=True)
@@ -269,16 +270,16 @@ class Queue:
 
     @property
     def is_behind(self) -> bool:
-        """Whether `deliver` has left messages that somebody may wait for: call again."""
+        """True if `deliver` has left messages that consumers may wait for: call it again."""
         return self._has_more or self.dispatch.is_behind
 
     @property
     def is_stalled(self) -> bool:
-        """Whether `deliver` could not look at messages: call again when that may be otherwise."""
+        """True if `deliver` could not read messages: retry when that may have changed."""
         return self.dispatch.is_stalled
 
     def _is_to_come(self, mark: Mark) -> bool:
-        """Whether a message that is not here may come yet, also from beyond TargetQueueDepth."""
+        """Return whether a missing message may still arrive, also from beyond TargetQueueDepth."""
         if self.ledger.entries.has_come(mark):
             return self._is_missing(mark)
         return self.ledger.inactive > 0 or not self._was_recorded(mark)
@@ -286,10 +287,10 @@ class Queue:
     # other instances
 
     def transfer(self, marks: Iterable[Mark], owner: str, now: int) -> list[Mark]:
-        """Let another instance own messages, or this one.
+        """Transfer messages to another instance, or to this one.
 
         Returns:
-            The messages whose owner has changed: those that are here and that nobody has.
+            The messages that changed owner: those that are here and not leased.
         """
         ledger = self.ledger
         moved: list[Mark] = []
@@ -310,15 +311,15 @@ class Queue:
         return moved
 
     def settle_ownership(self, marks: Iterable[Mark], owner: str, now: int) -> None:
-        """Leave messages to one of two instances that own them, as they were published at both.
+        """Assign messages that were published at two instances, and are owned by both, to one.
 
-        This one may be neither of them: the other two need not have heard of each other's message.
-        Consumers here keep what they have.
+        This instance may be neither of them: the two may not know of each other's message.
+        Consumers here keep the messages that they have.
 
         Args:
             marks: the messages.
             owner: the name of the one of the two that is the later by name: see `Title`.
-            now: the moment.
+            now: the current time.
         """
         ledger, title = self.ledger, Title(0, owner)
         left: list[Mark] = []
@@ -334,20 +335,20 @@ class Queue:
         ledger.flush(now)
 
     def hear(self, event: Event, now: int) -> None:
-        """Let happen here what another instance has recorded."""
+        """Apply an event that another instance has recorded."""
         self.elsewhere.hear(event, now)
         self.ledger.flush(now)
 
     def correct(self, claims: Iterable[tuple[Mark, Title]], now: int) -> None:
-        """Somebody says who owns messages; see `Ledger.claim`."""
+        """Apply claims of ownership by other instances; see `Ledger.claim`."""
         for mark, title in claims:
             self.ledger.claim(mark, title, now, may_come=False)
         self.ledger.flush(now)
 
-    # the record
+    # recorded events
 
     def take_events(self) -> list[Event]:
-        """What has happened since the last call and is to be recorded, in this order."""
+        """Return the events to record since the last call, in this order."""
         ledger = self.ledger
         if ledger.taken:
             taken, ledger.taken = ledger.taken, {}
@@ -358,11 +359,11 @@ class Queue:
         return events
 
     def replay(self, event: Event, came: int | None = None) -> None:
-        """Let an event of the record happen again, in the order of the log.
+        """Replay a recorded event, in log order.
 
         Args:
             event: the event.
-            came: when it came from another instance, by this one's clock; None if it is its own.
+            came: arrival time of another instance's event, by the local clock; None if it is local.
         """
         if came is None:
             recovery.replay(self.ledger, event)
@@ -370,16 +371,16 @@ class Queue:
             self.elsewhere.hear(event, came, is_over=True)
 
     def finish_recovery(self, now: int) -> None:
-        """Everything has been replayed: what must not be delivered once more, expires."""
+        """End the replay: expire messages that must not be delivered once more."""
         self.elsewhere.finish_recovery()
         recovery.finish(self.ledger, now)
 
     @property
     def oldest_txid(self) -> int | None:
-        """The txid of the oldest message in the queue; everything before has left it.
+        """The txid of the oldest message in the queue; all messages before have left it.
 
-        None if it is empty. The record is needed from there on. Acknowledgements whose messages
-        have not come (`ledger.deferred`) may be older, and have to be kept apart.
+        None if it is empty. Recovery needs the journal from there on. Acknowledgements that wait
+        for their messages (`ledger.deferred`) may be older, and have to be kept separately.
         """
         ledger = self.ledger
         head = ledger.entries.head
@@ -388,41 +389,41 @@ class Queue:
         return ledger.resume_txid if ledger.inactive else None
 
     def restore_deferred(self, acks: Iterable[tuple[Mark, int]]) -> None:
-        """Take back acknowledgements whose messages had not come, before anything is replayed.
+        """Restore acknowledgements that wait for their messages, before anything is replayed.
 
         Args:
-            acks: their bookmarks, each with when it came.
+            acks: their bookmarks, each with its arrival time.
         """
         for mark, came in acks:
             self.ledger.deferred.add((mark,), came)
 
-    # time
+    # timeouts
 
     @property
     def next_moment(self) -> int | None:
-        """When `deliver` is to be called though nothing has happened, None for never.
+        """The time at which to call `deliver` although nothing has happened, None for never.
 
         It may be earlier than needed, and never is later.
         """
         return self.ledger.next_moment
 
-    # looking into it
+    # inspection
 
     @property
     def counters(self) -> Counters:
-        """What has happened."""
+        """Totals of the queue's events."""
         return self.ledger.counters
 
     @property
     def depth(self) -> int:
-        """Messages in the queue, leased ones included."""
+        """Number of messages in the queue, leased ones included."""
         return self.ledger.depth
 
     @property
     def leased(self) -> int:
-        """Messages that consumers have and have not acknowledged."""
+        """Number of messages that consumers have and have not acknowledged."""
         return len(self.ledger.leases)
 
     def watch(self, watcher: Watcher | None) -> None:
-        """Tell somebody what can be seen of the queue, None for nobody."""
+        """Notify a watcher of the visible messages, None for no watcher."""
         self.ledger.watcher = watcher

@@ -1,7 +1,7 @@
-"""What the record says at a start: the events of a queue happen again, in the order of the log.
+"""Recovery of a queue at startup: its recorded events are replayed, in log order.
 
-Those of other instances are for `elsewhere`. Messages come as they came before, by
-`Ledger.enqueue`. Nothing is recorded of what happens again.
+Events of other instances are replayed by `elsewhere`. Messages are appended as in normal operation,
+by `Ledger.enqueue`. The replay records nothing.
 
 Source: AMPS User Guide, Startup and Recovery for Queues.
 """
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from server.queues.ledger import Ledger
 
 _LONG_AGO: Final = 0
-"""The moment of a replay: nothing expires by it, because expirations are events by themselves."""
+"""The time of a replay: nothing expires by it, because expirations are events by themselves."""
 
 
 def replay(ledger: Ledger, event: Event) -> None:
-    """Let an event of this instance's own happen again."""
+    """Replay an event of this instance."""
     match event:
         case Acked() | Deferred():
             ledger.counters.acknowledged += _end(ledger, event)
@@ -57,7 +57,7 @@ def replay(ledger: Ledger, event: Event) -> None:
 
 
 def finish(ledger: Ledger, now: int) -> None:
-    """The record has been replayed: remove what must not be delivered once more."""
+    """End the replay: expire messages that must not be delivered once more."""
     limit = ledger.settings.max_deliveries
     for place, attempts in list(ledger.all_attempts.items()):
         if limit and attempts.deliveries >= limit and not ledger.entries.owner(place):
@@ -66,10 +66,10 @@ def finish(ledger: Ledger, now: int) -> None:
 
 
 def _end(ledger: Ledger, event: Event) -> int:
-    """Let messages leave the queue; returns how many were in it.
+    """Remove messages from the queue; return how many were in it.
 
-    One that is not here comes later: if the event says so, and if there are inactive messages,
-    which may have been active when it happened.
+    A message that is not here may arrive later: if the event says so, and if there are inactive
+    messages, because it may have been active when the event happened.
     """
     is_to_come = isinstance(event, Deferred) or ledger.inactive > 0
     count = 0

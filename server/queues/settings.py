@@ -1,4 +1,4 @@
-"""What a queue is told to do: its configuration in the units of the core.
+"""Settings of a queue: its configuration in the units of the core.
 
 Source: AMPS User Guide, Configuring Queues in a SOW.
 """
@@ -11,36 +11,36 @@ from typing import Final, Literal
 from config_schema.spec import QueueSpec
 
 DEFERRED_ACKS: Final = 1_000_000
-"""Acknowledgements that are kept for messages that have not come; beyond, the oldest is dropped."""
+"""Limit of acknowledgements retained for messages to come; beyond it, the oldest is dropped."""
 
 _MICROSECOND: Final = 1_000  # nanoseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """How one queue behaves. All times are microseconds.
+    """The settings of one queue. All times are microseconds.
 
     Attributes:
-        at_most_once: whether messages leave the queue as they are sent.
-        lease_period: how long a consumer has a message for itself; None without end.
+        at_most_once: whether messages leave the queue when they are sent.
+        lease_period: duration of a lease; None without end.
         max_backlog: leases that the queue may have at one time; None without limit.
         max_per_subscription_backlog: leases that a consumer may have at one time.
         expiration: how long a message stays, None without end.
-        expiration_model: which of the queue's expiration and the message's own counts.
-        fairness: which consumer is next.
+        expiration_model: how the queue's expiration and the message's own are combined.
+        fairness: the choice of the next consumer.
         strict: whether only its holder may acknowledge a leased message.
-        max_deliveries: a message that comes back after so many deliveries is expired; 0 for never.
+        max_deliveries: a message that returns after so many deliveries is expired; 0 for never.
         max_cancels: a message that is cancelled so many times is expired; 0 for never.
-        dead_letters: whether something is published for every message that is expired (an
+        dead_letters: whether a message is published for every message that is expired (an
             extension).
         prioritized: whether messages have priorities; higher ones are delivered first.
         keyed: whether messages have keys, and those of one key are delivered one after the other,
             each when the one before has left the queue (an extension).
-        target_depth: messages that the queue keeps, None for all that there are.
-        deferred_ack_expiration: how long an acknowledgement is kept for a message that is to come.
-        retry_delay: how long a message stays away after its first cancel; doubles with every
+        target_depth: messages that the queue keeps, None for all.
+        deferred_ack_expiration: how long an acknowledgement is retained for a message to come.
+        retry_delay: how long a message is not available after its first cancel; doubles with every
             further one (an extension).
-        max_retry_delay: where that ends.
+        max_retry_delay: the limit of that delay.
     """
 
     at_most_once: bool = False
@@ -63,18 +63,18 @@ class QueueSettings:
 
     @property
     def records_deliveries(self) -> bool:
-        """Whether it is recorded that messages are delivered, so that it is counted in all."""
+        """True if deliveries are recorded, so that their counts survive restarts."""
         return self.max_deliveries > 0 or self.dead_letters
 
     def expires(self, time: int, lifetime: int | None) -> int | None:
-        """When a message is to leave the queue.
+        """Return when a message expires.
 
         Args:
             time: when the message was recorded.
-            lifetime: its own expiration, counted from then; None if it has none.
+            lifetime: its own expiration, relative to `time`; None if it has none.
 
         Returns:
-            The moment, None for never.
+            The time, None for never.
         """
         own, ours = lifetime, self.expiration
         if self.expiration_model == "queue":
@@ -83,19 +83,19 @@ class QueueSettings:
             chosen = ours if own is None else own
         elif self.expiration_model == "earliest":
             chosen = min((each for each in (own, ours) if each is not None), default=None)
-        else:  # latest: the queue's is greater than any if there is none
+        else:  # latest: without one, the queue's expiration counts as infinite
             chosen = None if ours is None else max(ours, own or 0)
         return None if chosen is None else time + chosen
 
     def retry_after(self, cancels: int) -> int:
-        """How long a message stays away that has been cancelled so many times."""
+        """Return the retry delay of a message after a number of cancels."""
         if not self.retry_delay:
             return 0
         return min(self.retry_delay << min(cancels - 1, 40), self.max_retry_delay)
 
 
 def settings_of(spec: QueueSpec) -> QueueSettings:
-    """The settings that a configuration asks for; its intervals are nanoseconds."""
+    """Convert a configuration to settings; its intervals are nanoseconds."""
     return QueueSettings(
         at_most_once=spec.semantics == "at-most-once",
         lease_period=None if spec.semantics == "at-most-once" else _micros(spec.lease_period),
@@ -118,5 +118,5 @@ def settings_of(spec: QueueSpec) -> QueueSettings:
 
 
 def _micros(nanoseconds: int | None) -> int | None:
-    """Whole microseconds, at least one: an interval that is given is never none at all."""
+    """Round up to microseconds, so that a short interval does not become 0."""
     return None if nanoseconds is None else -(-nanoseconds // _MICROSECOND)

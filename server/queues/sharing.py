@@ -1,24 +1,25 @@
-"""One queue between several instances: who asks whom for messages, and who hands them on.
+"""Sharing of one queue between instances: requests for messages, and their transfer.
 
 Theory of operation. Messages are delivered where they are owned (ownership.py), and that costs
-nothing. An instance whose consumers have room, and that has nothing of its own for them, asks the
-owners for messages that these consumers want and that have been here for longer than it has taken
-the owners lately to have done with one: so it does not ask while they keep up. An owner hands on
-what it could deliver and has nobody for, and says so in its record. It answers in any case; who
-gets no answer asks again, and not more often than now and then.
+nothing. An instance whose consumers have room, and that owns no messages for them, asks the owners
+for messages that match. It asks only for messages that have been here for longer than the owners
+have lately needed to end one, so it does not ask while they keep up. An owner transfers messages
+that it could deliver but has no consumer for, and records that. It answers in any case; an instance
+that gets no answer retries, at a limited rate.
 
-Of an owner that cannot be reached nothing comes, until an administrator says that another instance
-may act for it (`proxied`). That one takes what its own consumers want, or hands it on to whoever
-asks. If the owner is up all the same, a message may be delivered twice.
+An owner that cannot be reached transfers nothing, until an administrator declares that another
+instance may act for it (`proxied`). The proxy takes messages that its own consumers want, or
+transfers them to instances that ask. If the owner is up nevertheless, a message may be delivered
+twice.
 
-For whoever integrates it
--------------------------
+Integration
+-----------
 
-`initial_owner` is what `Details.owners` wants of messages that come. What another instance has
-recorded goes to `Queue.hear`. Words go to `hear`. Once `Queue.deliver` has nothing left to do, and
-at `next_moment`, call `step`: it may have something to be recorded, after which deliver again, and
-it returns words, which may be sent when that is on stable storage, and no sooner. All of them may
-get lost.
+`initial_owner` is the value of `Details.owners` for arriving messages. Pass the events that another
+instance has recorded to `Queue.hear`, and its words (`Ask`, `Answer`) to `hear`. Once
+`Queue.deliver` has nothing left to do, and at `next_moment`, call `step`. It may cause events to be
+recorded; deliver again after that. It returns words, which may be sent once these events are on
+stable storage, and no sooner. Every word may get lost.
 
 Source: AMPS User Guide, Replicated Queues; Disaster Recovery and Queue Message Ownership.
 """
@@ -40,7 +41,7 @@ from server.queues.states import AVAILABLE, BEHIND, FOREIGN, GONE, SENT
 from server.queues.words import MOST_ASKED, Answer, Ask, Word
 
 PATIENCE: Final = 1_000_000
-"""Microseconds after which a question without an answer is asked again."""
+"""Microseconds after which a request without an answer is retried."""
 
 _LEAST_PACE: Final = 10_000
 _MOST_PACE: Final = 1_000_000
@@ -48,12 +49,12 @@ _NEXT_LOOK: Final = 20_000
 _LOOKED_AT_ONCE: Final = 512
 _CHUNK: Final = 64
 _SPARE: Final = 64
-"""Messages that are named beyond those that are wanted: the first ones may be with consumers."""
+"""Messages named beyond the number wanted: the first ones may be leased to consumers."""
 _MOST_QUESTIONS: Final = 1024
 _MOST_REMEMBERED: Final = 16_384
 
 Reach = Callable[[str], bool | None]
-"""Whether an instance can be reached; None if that is not known, and being found out."""
+"""Tells whether an instance can be reached; None if unknown, while it is being determined."""
 
 
 class Said(NamedTuple):
@@ -61,7 +62,7 @@ class Said(NamedTuple):
 
     Attributes:
         to: the name of the instance.
-        word: what to say.
+        word: the request or answer.
     """
 
     to: str
@@ -70,15 +71,15 @@ class Said(NamedTuple):
 
 @dataclass(slots=True)
 class _Waiting:
-    """A question that has not come to its end.
+    """A pending request.
 
     Attributes:
-        until: when to wait no longer.
-        content_filter: what the messages are wanted for.
-        owner: who was asked.
+        until: its timeout.
+        content_filter: the filter that the messages are wanted for.
+        owner: the instance asked.
         asked: how many messages were wanted.
-        expected: how many messages may come.
-        places: the messages that were named; empty when the answer has come.
+        expected: how many messages may still arrive.
+        places: the messages named in the request; empty once the answer has arrived.
     """
 
     until: int
@@ -90,17 +91,17 @@ class _Waiting:
 
 
 class Sharing:
-    """What one instance does about a queue that it shares.
+    """Requests and transfers messages of one shared queue on behalf of this instance.
 
     Args:
         queue: the queue.
         reach: tells whether another instance can be reached.
-        initial_owner: the instance that owns all messages when they come; None for the one where
-            they were published.
+        initial_owner: the instance that owns all messages on arrival; None for the instance where
+            each was published.
 
     Attributes:
         proxied: whether this instance acts for owners that cannot be reached.
-        next_moment: when `step` is to be called though nothing has happened; None for never.
+        next_moment: when to call `step` although nothing has happened; None for never.
     """
 
     def __init__(self, queue: Queue, reach: Reach, initial_owner: str | None = None) -> None:
@@ -113,15 +114,15 @@ class Sharing:
         self._numbers = count(1)
         self._waiting: dict[int, _Waiting] = {}
         self._transferred_in = 0
-        self._later: dict[int, int] = {}  # place -> when it may be asked for again
+        self._later: dict[int, int] = {}  # place -> when it may be requested again
         self._position = START
         self._interval = _LEAST_PACE
-        self._seen: object = None  # what there was when all had been looked at
+        self._seen: object = None  # the counters after the last complete pass
         self._matching: Matching | None = None
         self._filters: set[Hashable] = set()
 
     def initial_owner(self, publisher: str) -> str:
-        """Who owns a message when it comes, empty for this instance.
+        """Return the owner of a message on arrival, empty for this instance.
 
         Args:
             publisher: the instance where it was published.
@@ -129,10 +130,10 @@ class Sharing:
         owner = publisher if self._initial_owner is None else self._initial_owner
         return "" if owner == self._queue.owner else owner
 
-    # What others say.
+    # Words of other instances.
 
     def hear(self, word: Word, sender: str, now: int) -> None:
-        """Another instance says something: to this one, or to one that this one is to act for."""
+        """Handle a word to this instance, or to an owner that this one may have to act for."""
         if isinstance(word, Ask):
             self._questions.append((sender, word))
             return
@@ -156,10 +157,10 @@ class Sharing:
         self._queue.correct(claims, now)
         self.next_moment = now
 
-    # What it does.
+    # Answers.
 
     def step(self, now: int) -> list[Said]:
-        """Answer, and ask; to be called when the queue has delivered what it can."""
+        """Answer and send requests; call it when the queue has delivered all that it can."""
         if self._queue.is_behind or self._queue.is_stalled:
             return []
         said = list(self._answers(now))
@@ -197,7 +198,7 @@ class Sharing:
     def _acts_for(self, owner: str) -> bool:
         return self.proxied and self._reach(owner) is False
 
-    # Asking.
+    # Requests.
 
     @property
     def _pace(self) -> int:
@@ -207,7 +208,7 @@ class Sharing:
         self._forget(now)
         needs = self._needs()
         if not needs:
-            # Whoever has room again has the queue deliver, which may be because nothing comes.
+            # Consumers with room again trigger a delivery; otherwise, wait for a request timeout.
             self.next_moment = min((one.until for one in self._waiting.values()), default=None)
             return []
         if self.next_moment is not None and now < self.next_moment:
@@ -231,7 +232,7 @@ class Sharing:
         return said
 
     def _forget(self, now: int) -> None:
-        """Forget questions that have been dealt with, or nobody has answered."""
+        """Forget requests that are fulfilled or have timed out."""
         came = self._queue.counters.transferred_in - self._transferred_in
         self._transferred_in += came
         for waiting in self._waiting.values():
@@ -246,14 +247,14 @@ class Sharing:
         for number in over:
             waiting = self._waiting.pop(number)
             if not waiting.expected:
-                # What was wanted came before the answer: the owner may have the rest for us, too.
+                # The messages arrived before the answer: the owner may have the rest for us, too.
                 for place in waiting.places:
                     self._later.pop(place, None)
         if len(self._later) > _MOST_REMEMBERED:
             self._later = {place: moment for place, moment in self._later.items() if moment > now}
 
     def _needs(self) -> dict[Hashable | None, int]:
-        """How many messages are wanted, by filter, beyond those that have been asked for."""
+        """Return the number of messages wanted by filter, beyond those already requested."""
         needs = self._queue.dispatch.rooms()
         for waiting in self._waiting.values():
             if waiting.content_filter in needs:
@@ -264,7 +265,7 @@ class Sharing:
     def _choose(
         self, needs: dict[Hashable | None, int], now: int
     ) -> dict[tuple[str, Hashable | None], list[int]]:
-        """The places of messages to ask for, by owner and filter, and when to look again."""
+        """Choose messages to request, by owner and filter, and schedule the next pass."""
         wanted = {one: min(need + _SPARE, MOST_ASKED) for one, need in needs.items()}
         chosen: dict[tuple[str, Hashable | None], list[int]] = {}
         entries = self._queue.ledger.entries
@@ -298,7 +299,7 @@ class Sharing:
         return chosen
 
     def _is_ready(self, place: int, now: int) -> bool:
-        """Whether it is time to ask for a message."""
+        """Return whether a message may be requested now."""
         later = self._later.get(place)
         if later is not None and later > now:
             return False
@@ -308,7 +309,7 @@ class Sharing:
         return self.proxied or self._reach(entries.owner(place)) is not False
 
     def _rest(self, now: int, *, found: bool) -> None:
-        """All has been looked at: look again, the later the longer nothing happens."""
+        """Schedule the next pass after a complete one; back off while nothing happens."""
         seen = self._counted()
         if found or seen != self._seen:
             self._interval = self._pace
@@ -318,17 +319,17 @@ class Sharing:
         self.next_moment = now + self._interval
 
     def _counted(self) -> object:
-        """What changes when there may be other messages to ask for."""
+        """Return counters that change when there may be other messages to request."""
         counters = self._queue.counters
         return counters.enqueued, counters.transferred_in, counters.transferred_out
 
     def _match(
         self, places: list[int], wanted: dict[Hashable | None, int]
     ) -> list[tuple[int, Hashable | None]]:
-        """For each message a filter that wants it; without those that none wants.
+        """Return a matching filter for each message, without messages that match none.
 
         Raises:
-            UnmatchedError: it cannot be told now.
+            UnmatchedError: messages cannot be matched now.
         """
         if not places:
             return []

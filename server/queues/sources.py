@@ -1,20 +1,20 @@
-"""Where consumers' messages come from: what is known to match which filter.
+"""Sources of consumers' messages: which messages are known to match which filter.
 
-Theory of operation. Consumers with the same filter share one source, and all without a filter share
-another. A source has the ranks that are known to match and were available when they were found, as
-a heap; what is not available any more is dropped when it surfaces. So a consumer with room gets its
-next message without a search.
+Theory of operation. Consumers with the same filter share one source, and all consumers without a
+filter share another. A source has a heap of the ranks that are known to match and were available
+when they were found; ranks that are not available any more are dropped when they reach the top. So
+a consumer with room gets its next message without a search.
 
-Sources find messages by scans. A scan goes once through the available messages, from the first rank
-on, and matches each one against the filters of all its sources together. It goes on only as long as
-one of these is hungry: has a consumer with room, and nothing for it. So a consumer that wants ten
-messages of a million has as many matched as it takes to find ten, and one whose filter matches
-nothing has each message matched once. A new filter begins a scan of its own at the first rank; when
-a scan comes to where another one stands, the two become one. So in the long run there is one,
-at the end, and a message is matched once, when it comes.
+Scans find messages for sources. A scan passes once through the available messages, from the first
+rank on, and matches each one against the filters of all its sources together. It continues only as
+long as one of its sources is hungry: has a consumer with room, and no message for it. So for a
+consumer that wants ten messages of a million, as many are matched as it takes to find ten; for a
+consumer whose filter matches nothing, each message is matched once. A new filter starts a scan of
+its own at the first rank; when a scan reaches the position of another one, the two are merged. So
+in the long run there is one scan, at the end, and a message is matched once, on arrival.
 
-A message that becomes available behind the rank where a scan stands (it came back, or came with a
-high priority) is matched again by that scan, before the scan goes on.
+A message that becomes available behind the position of a scan (it was returned, or arrived with a
+high priority) is matched again by that scan, before the scan continues.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from server.queues.order import PLACE, START, Order
 
 
 class UnmatchedError(Exception):
-    """Messages cannot be looked at for the moment. Nothing is known of them yet."""
+    """Messages cannot be read at the moment, so their matches are unknown."""
 
 
 class Matching(Protocol):
-    """Decides which filters a message matches. What a filter is, is the caller's affair."""
+    """Decides which filters a message matches. Filters are opaque values of the caller."""
 
     def add(self, content_filter: Hashable) -> None:
-        """Decide a filter from now on."""
+        """Start to match a filter."""
 
     def discard(self, content_filter: Hashable) -> None:
-        """Decide a filter no more."""
+        """Stop matching a filter."""
 
     def may_change(self, content_filter: Hashable) -> bool:
-        """Whether a message that comes back may match a filter now and not before, or no more."""
+        """Return whether a returned message may match a filter that it did not, or vice versa."""
 
     def match(self, txids: Sequence[int]) -> Sequence[Collection[Hashable]]:
-        """For each message the filters that it matches; none for a body that is none.
+        """Return the filters that each message matches; none for an invalid body.
 
         Raises:
-            UnmatchedError: it cannot be told now. It is asked again with the next `deliver`.
+            UnmatchedError: messages cannot be matched now. The next `deliver` retries.
         """
 
 
@@ -56,11 +56,11 @@ class Source:
 
     Attributes:
         filter: the filter, None for none.
-        rota: its consumers, by their turns.
+        rota: its consumers, in the order of the fairness model.
         scan: the scan that finds messages for it.
-        seats: how many consumers there are.
+        seats: number of its consumers.
         found: ranks that match, as a heap; some may not be available any more.
-        may_change: whether a message that comes back may match no more.
+        may_change: whether a returned message may not match any more.
     """
 
     __slots__ = ("filter", "found", "may_change", "order", "rota", "scan", "seats")
@@ -75,13 +75,13 @@ class Source:
         self.may_change = False
 
     def forget(self, rank: int) -> None:
-        """It is not known any more whether a message matches, if it was."""
+        """Invalidate the match of a message, if there is one."""
         if rank in self.found:
             self.found = [each for each in self.found if each != rank]
             heapify(self.found)
 
     def head(self, is_available: Callable[[int], bool]) -> int | None:
-        """The first rank that is available and known to match; None if there is none."""
+        """Return the first rank that is available and known to match; None if there is none."""
         found = self.found
         while found:
             if is_available(found[0] & PLACE):
@@ -91,16 +91,16 @@ class Source:
 
 
 class Scan:
-    """One passage through the available messages, for some filters.
+    """One pass through the available messages, for some filters.
 
     Args:
         matching: decides the filters; None for the scan of the source without a filter.
 
     Attributes:
-        position: everything up to this rank has been matched.
-        sources: by filter.
-        hungry: sources that may have a consumer with room and have nothing for it.
-        matched: messages that have been matched.
+        position: all ranks up to this one have been matched.
+        sources: its sources, by filter.
+        hungry: sources that may have a consumer with room and have no message for it.
+        matched: number of messages that have been matched.
     """
 
     __slots__ = ("_again", "hungry", "matched", "matching", "position", "sources")
@@ -114,7 +114,7 @@ class Scan:
         self._again: list[int] = []
 
     def add(self, source: Source) -> None:
-        """Find messages for a source from now on."""
+        """Start to find messages for a source."""
         self.sources[source.filter] = source
         source.scan = self
         if self.matching is not None:
@@ -122,14 +122,14 @@ class Scan:
             source.may_change = self.matching.may_change(source.filter)
 
     def discard(self, source: Source) -> None:
-        """Find no more messages for a source."""
+        """Stop finding messages for a source."""
         del self.sources[source.filter]
         self.hungry.pop(source, None)
         if self.matching is not None:
             self.matching.discard(source.filter)
 
     def again(self, rank: int) -> None:
-        """A message is available whose rank is not ahead: match it again."""
+        """Schedule an available message that the scan has passed to be matched again."""
         heappush(self._again, rank)
         for source in self.sources.values():
             if source.may_change:
@@ -138,11 +138,11 @@ class Scan:
 
     @property
     def has_again(self) -> bool:
-        """Whether something is to be matched again."""
+        """True if messages are to be matched again."""
         return bool(self._again)
 
     def is_hungry(self, is_available: Callable[[int], bool]) -> bool:
-        """Whether some consumer waits for what this scan may find."""
+        """Return whether a consumer waits for messages that this scan may find."""
         while self.hungry:
             source = next(iter(self.hungry))
             if source.rota.best() is not None and source.head(is_available) is None:
@@ -151,7 +151,7 @@ class Scan:
         return False
 
     def take_again(self, limit: int, is_available: Callable[[int], bool]) -> list[int]:
-        """Ranks to be matched again, at most so many."""
+        """Remove and return ranks to be matched again, at most `limit`."""
         ranks: list[int] = []
         while self._again and len(ranks) < limit:
             rank = heappop(self._again)
@@ -160,7 +160,7 @@ class Scan:
         return ranks
 
     def step(self, order: Order, end: int, limit: int) -> list[int]:
-        """Go on.
+        """Advance the scan.
 
         Args:
             order: of the available messages.
@@ -176,7 +176,7 @@ class Scan:
         return ranks
 
     def absorb(self, other: Scan) -> None:
-        """Do another scan's work, too, that has come to the same position."""
+        """Take over the sources of another scan that has reached the same position."""
         for source in list(other.sources.values()):
             hungry = source in other.hungry
             other.discard(source)

@@ -1,4 +1,4 @@
-"""Where a message of a queue stands.
+"""The states of a message in a queue.
 
     enqueue --> AVAILABLE --deliver--> LEASED --ack--> GONE
                   ^  |                   |
@@ -10,7 +10,7 @@
     BARRIER --all before it are GONE--> GONE
     AVAILABLE --deliver, at-most-once--> SENT --ack, disconnect--> GONE
 
-The numbers are single bytes in a column; AVAILABLE is searched for as one.
+The numbers are single bytes in a column; searches for AVAILABLE use it as a byte.
 """
 
 from __future__ import annotations

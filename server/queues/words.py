@@ -1,6 +1,6 @@
-"""What instances that share a queue say to one another, beside what they record.
+"""Messages between instances that share a queue, beside the events that they record.
 
-Nothing of that has to arrive: an `Ask` without an answer is asked again.
+None of them has to arrive: an `Ask` without an answer is retried.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from server.base.malformed import MALFORMED
 from server.queues.events import Mark
 
 MOST_ASKED: Final = 256
-"""Messages that an `Ask` names."""
+"""Maximum number of messages in an `Ask`."""
 
 
 class Ask(msgspec.Struct, tag=1, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Whoever owns these messages may hand some of them on to the one that asks.
+    """A request to the owner of messages to transfer some of them to the sender.
 
     Attributes:
-        number: of this question.
-        marks: the messages, the one wanted most first.
+        number: the number of the request.
+        marks: the messages, the most wanted first.
         most: how many of them are wanted.
     """
 
@@ -31,14 +31,14 @@ class Ask(msgspec.Struct, tag=1, frozen=True, array_like=True, forbid_unknown_fi
 
 
 class Answer(msgspec.Struct, tag=2, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What has come of a question; what is handed on comes by the log.
+    """The answer to a request; transferred messages arrive through the log.
 
     Attributes:
-        number: of the question.
-        granted: how many messages are handed on.
-        marks: messages that are not.
-        turns: for each of these, how many times it has changed hands.
-        owners: for each of these, who owns it.
+        number: the number of the request.
+        granted: how many messages are transferred.
+        marks: messages that are not transferred.
+        turns: for each of these, the number of its transfers.
+        owners: for each of these, its owner.
     """
 
     number: int
@@ -55,15 +55,15 @@ _DECODER: Final[msgspec.msgpack.Decoder[Word]] = msgspec.msgpack.Decoder(Word)
 
 
 def encode_word(word: Word) -> bytes:
-    """A word as bytes."""
+    """Encode a message to another instance."""
     return _ENCODER.encode(word)
 
 
 def decode_word(data: bytes) -> Word:
-    """The word of some bytes.
+    """Decode a message from another instance.
 
     Raises:
-        msgspec.MsgspecError: it is none.
+        msgspec.MsgspecError: the bytes are not a valid message.
     """
     try:
         word = _DECODER.decode(data)
