@@ -1,1 +1,1 @@
-"""What a client can ask for: one module per command."""
+"""The commands of clients: one module per command."""

@@ -1,4 +1,4 @@
-"""Acknowledgements: which ones a command asked for, and how they are answered.
+"""Acknowledgements: reads the types that a command requests, and sends them.
 
 Source: AMPS Command Reference, ack: Status from Server.
 """
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 _LONGEST_KEPT: Final = 64
-"""Characters of a list that clients send again and again."""
+"""Characters; longer lists are not cached. Clients repeat the same short lists."""
 
 NOT_STORED: Final = "not stored"
-"""The reason of a failure: what was asked for is not on stable storage."""
+"""The reason of a failure: the effect of a command is not on stable storage."""
 
 NOT_READABLE: Final = "not readable"
-"""The reason of a failure: records are lost, or cannot be had from the disk."""
+"""The reason of a failure: records are lost, or cannot be read from the disk."""
 
 
 class SequencedAcks:
-    """The acks of commands that differ by their sequence number only.
+    """Writes the acks of commands that differ by their sequence number only.
 
     Args:
         acks: the types of ack, in the order in which they are sent.
@@ -40,13 +40,13 @@ class SequencedAcks:
 
     def __init__(self, acks: Sequence[str]) -> None:
         self._acks = acks
-        self._pieces: dict[int, list[bytes]] = {}  # what stands around the number, by its length
+        self._pieces: dict[int, list[bytes]] = {}  # the bytes around the number, by its length
 
     def send(self, outbox: Outbox, sequences: Sequence[bytes]) -> None:
         """Send successful acks.
 
         Args:
-            outbox: where to.
+            outbox: the outbox to write to.
             sequences: the commands' sequence numbers, in digits.
         """
         pieces = self._pieces
@@ -71,7 +71,7 @@ class SequencedAcks:
 
 
 def wants(header: Header, ack: str) -> bool:
-    """Whether a command asks for an ack of some type."""
+    """Return whether a command requests an ack of some type."""
     acks = header.acks
     if acks is None:
         return False
@@ -79,20 +79,20 @@ def wants(header: Header, ack: str) -> bool:
 
 
 def acknowledge(session: Answered, header: Header, ack: str, **keys: str | int | None) -> None:
-    """Send a successful ack, if the command asked for one of that type.
+    """Send a successful ack, if the command requests its type.
 
     Args:
         session: the connection that sent the command.
         header: the command's header.
         ack: the type of ack.
-        keys: further attributes of the ack's header.
+        keys: further fields of the ack's header.
     """
     if wants(header, ack):
         session.send(_ack(header, ack, "success", keys))
 
 
 def acknowledge_late(session: Answered, header: Header, problem: StoreError | None) -> None:
-    """Say that something is on stable storage, or why not, unless the client has gone meanwhile."""
+    """Send the `persisted` ack, or the failure, unless the client has disconnected meanwhile."""
     if not session.is_open:
         return
     if problem is None:
@@ -102,12 +102,12 @@ def acknowledge_late(session: Answered, header: Header, problem: StoreError | No
 
 
 def fail_sequences(session: Answered, sequences: Iterable[bytes], detail: str) -> None:
-    """Say that commands were carried out, but may not be on stable storage.
+    """Send failures of commands that were executed but may not be on stable storage.
 
     Args:
         session: the connection that sent them.
         sequences: their sequence numbers, in digits.
-        detail: why.
+        detail: the cause.
     """
     for digits in sequences:
         session.send(
@@ -116,38 +116,38 @@ def fail_sequences(session: Answered, sequences: Iterable[bytes], detail: str) -
 
 
 def success(header: Header, ack: str, **keys: str | int | None) -> Header:
-    """The header of a successful ack. See `acknowledge`."""
+    """Return the header of a successful ack. See `acknowledge`."""
     return _ack(header, ack, "success", keys)
 
 
 def acks_among(header: Header, possible: Iterable[str]) -> tuple[str, ...]:
-    """Which of some types of ack a command asks for, in their order."""
+    """Return those of some types of ack that a command requests, in their order."""
     return tuple(ack for ack in possible if wants(header, ack))
 
 
 def fail(session: Answered, header: Header, ack: str, reason: str, detail: str) -> None:
-    """Send a failure ack, if the command asked for one of that type.
+    """Send a failure ack, if the command requests its type.
 
     Args:
         session: the connection that sent the command.
         header: the command's header.
         ack: the type of ack.
         reason: the phrase that clients know.
-        detail: what is wrong and what was expected.
+        detail: the problem, and the expectation.
     """
     if wants(header, ack):
         session.send(failure(header, ack, reason, detail))
 
 
 def failure(header: Header, ack: str, reason: str, detail: str, **keys: str | int | None) -> Header:
-    """The header of a failure ack, with further attributes. See `fail`."""
+    """Return the header of a failure ack, with further fields. See `fail`."""
     keys |= {"reason": reason, "detail": detail, "sequence": header.sequence}
     return _ack(header, ack, "failure", keys)
 
 
 def _ack(header: Header, ack: str, status: str, keys: dict[str, str | int | None]) -> Header:
     answer = Header("ack", command_id=header.command_id, acks=ack, status=status)
-    for key, value in keys.items():  # to make it with these takes twice as long
+    for key, value in keys.items():  # keyword arguments to the constructor take twice as long
         setattr(answer, key, value)
     return answer
 

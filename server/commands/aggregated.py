@@ -1,8 +1,8 @@
-"""Aggregated queries and subscriptions: what is asked for, and what cannot be aggregated.
+"""Aggregated queries and subscriptions: reads their terms, and refuses what cannot be aggregated.
 
-With the options projection and grouping, a query gives what a view with this definition would hold,
-and a subscription that begins with a query goes on with the changes of that. The filter and the
-SOW keys of the command say which records of the topic count.
+With the options projection and grouping, a query returns the records that a view with this
+definition would hold. A subscription that begins with a query then sends the changes of that view.
+The filter and the SOW keys of the command select the records of the topic that are aggregated.
 
 Source: AMPS User Guide, Aggregated SOW Queries; Aggregated Subscriptions.
 """
@@ -59,7 +59,7 @@ _LONGEST_PROJECTION: Final = 64 * 1024
 
 
 def is_asked_for(options: Mapping[str, str]) -> bool:
-    """Whether a command asks for something aggregated."""
+    """Return whether a command requests aggregation."""
     return any(name in options for name in AGGREGATING)
 
 
@@ -81,13 +81,13 @@ def query(session: Querying, header: Header, options: Mapping[str, str]) -> None
 def open_query(
     session: Querying, header: Header, options: Mapping[str, str], as_of: PastPoint | None = None
 ) -> tuple[QueryCommand, AggregateQuery]:
-    """A query for groups of a topic's records; nothing is sent yet.
+    """Return a query for groups of a topic's records; nothing is sent yet.
 
     Args:
-        session: the connection that sent it.
+        session: the connection that sent the command.
         header: the command's header.
         options: its options, split.
-        as_of: the point in the past whose state is asked for; None for now.
+        as_of: the point in the past that is queried; None for now.
 
     Raises:
         CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
@@ -105,7 +105,7 @@ def open_query(
 
 
 def query_and_subscribe(session: Subscribing, header: Header, options: Mapping[str, str]) -> None:
-    """Query groups of a topic's records, and follow them.
+    """Query groups of a topic's records, and subscribe to their changes.
 
     Raises:
         CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
@@ -152,7 +152,7 @@ def query_and_subscribe(session: Subscribing, header: Header, options: Mapping[s
 def _all_groups(
     command: QueryCommand, topic: Selected, terms: QueryTerms, follower: Aggregate
 ) -> Scan:
-    """Finds the groups that a page is cut from; those of a page before need not be made again."""
+    """Return a scan of all groups for a page; groups of a replaced page are reused."""
     if follower.is_live:
         return KnownGroups(follower.groups)
     return Gathering(_scan(command, topic, terms), follower.groups)
@@ -161,10 +161,10 @@ def _all_groups(
 def _read(
     session: Querying, header: Header, options: Mapping[str, str]
 ) -> tuple[Selected, AggregationTerms, Mapping[str, str]]:
-    """What is to be aggregated, and how.
+    """Read the terms of an aggregation.
 
     Returns:
-        The topic, what is asked of it, and the options that say something else.
+        The topic, the aggregation, and the other options.
     """
     topic = _topic(session, header, options)
     for name, other in zip(AGGREGATING, reversed(AGGREGATING), strict=True):
@@ -211,7 +211,7 @@ def _read(
 
 
 def _topic(session: Querying, header: Header, options: Mapping[str, str]) -> Selected:
-    """The topic that is to be aggregated; its name is taken as it is."""
+    """Return the topic to aggregate; a regular expression that is its name counts as the name."""
     selector = read_topic(session, header, options)
     if selector.is_regex and is_name(session, selector):
         selector = select_topics(selector.text, literal=True)
@@ -229,7 +229,7 @@ def _topic(session: Querying, header: Header, options: Mapping[str, str]) -> Sel
 def _check_references(
     session: Querying, topic: str, fields: Sequence[Field], grouping: Sequence[Identifier]
 ) -> None:
-    """Check that only the topic itself is read, however it is called."""
+    """Check that fields refer to the topic itself only, by whatever name."""
 
     def check(option: str, reference: Reference) -> None:
         if reference.topic not in (None, topic) or reference.message_type not in (

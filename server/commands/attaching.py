@@ -1,11 +1,11 @@
-"""Subscriptions to regular expressions, where there are very many topics: they begin step by step.
+"""Attaches subscriptions to regular expressions in steps, where there are very many topics.
 
-A subscription is attached to some topics after the other, while others have their turns; the rest
-of the command is done in one go when nothing is left but the topics with records and the queues,
-so that a query and the changes after it fit. What is made for the client meanwhile is sent when
-the command has been answered.
+A subscription is attached to some topics after the other, and other tasks run in between. The rest
+of the command is executed in one step when only the topics with records and the queues are left, so
+that a query and the changes after it are consistent. Messages for the client that arrive meanwhile
+are sent after the answer to the command.
 
-A replacement is attached in one piece: it is atomic (AMPS User Guide, Replacing Subscriptions).
+A replacement is attached in one step: it is atomic (AMPS User Guide, Replacing Subscriptions).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def attach_in_steps(
     """Attach a subscription that is about to be placed, if that takes long.
 
     Args:
-        session: whose it is.
+        session: the session that owns the subscription.
         subscription: the subscription.
-        behind: gets what has to be sent after the command has been answered.
+        behind: receives the frames to send after the command's answer.
 
     Raises:
-        CommandRefused: it takes too many steps to tell which topics it is for.
+        CommandRefused: matching its pattern to topics takes too many steps.
     """
     is_new = subscription.sub_id not in session.subscriptions
     if not (is_new and subscription.selector.is_regex and subscription.replay is None):
@@ -55,10 +55,10 @@ def attach_in_steps(
 
 
 class _Detaching:
-    """Undoes what has been begun for a subscription that will not be placed.
+    """Detaches a subscription that was attached to some topics but will not be placed.
 
     Args:
-        client: the name of whose it was.
+        client: the name of its client.
         topics: the topics.
         subscription: the subscription.
     """

@@ -1,4 +1,4 @@
-"""subscribe with a bookmark: replay from the transaction log; and its options pause and resume.
+"""subscribe with a bookmark: a replay from the transaction log; its options pause and resume.
 
 Source: AMPS User Guide, Replaying Messages with Bookmark Subscription.
 """
@@ -52,9 +52,9 @@ _NANOSECONDS: Final = 1e9
 
 
 def is_replayed(session: Subscribing, selector: TopicSelector) -> bool:
-    """Whether a subscription with a bookmark has anything to replay.
+    """Return whether a subscription with a bookmark has anything to replay.
 
-    A regular expression stands for the topics that are in the transaction log.
+    A regular expression selects the topics that are in the transaction log.
     """
     if session.engine.transaction_log is None:
         return False
@@ -70,10 +70,10 @@ def make_subscription(
     keys: tuple[str, ...] | None = None,
     page: PageTerms | None = None,
 ) -> Subscription:
-    """Make the subscription that a command with a bookmark asks for.
+    """Return the subscription that a command with a bookmark requests, without placing it.
 
-    Of a command that queries as well, top_n and the `completed` ack belong to the query, and
-    `persisted` acks are not given (AMPS Command Reference, sow_and_subscribe command).
+    With a command that also queries, top_n and the `completed` ack belong to the query, and
+    `persisted` acks are not sent (AMPS Command Reference, sow_and_subscribe command).
 
     Args:
         session: the connection that sent the command.
@@ -81,8 +81,8 @@ def make_subscription(
         options: its options, split.
         selector: its topics.
         sub_id: the subscription's id.
-        keys: the SOW keys of the records that it is for, None for all.
-        page: which of the records it is for, None for all messages.
+        keys: the SOW keys of the records subscribed to, None for all.
+        page: the page of these records, None for all messages.
 
     Raises:
         CommandRefused: the bookmark or an option cannot be used, or the user may not read.
@@ -157,13 +157,13 @@ def make_subscription(
 def wants_deletions(
     session: Subscribing, header: Header, options: Mapping[str, str], selector: TopicSelector
 ) -> bool:
-    """Whether a command asks to be told of records that were deleted.
+    """Return whether a command requests notices of deleted records.
 
-    The log does not say what they were, so that no filter can tell which of them are wanted.
+    The log has only the keys of deleted records, so no filter can be applied to them.
 
     Raises:
-        CommandRefused: they would have to be told apart, or something else asks for other messages
-            than the log has.
+        CommandRefused: a filter would apply to them, or another option requests other messages
+            than those in the log.
     """
     if "deletions" not in options:
         return False
@@ -182,7 +182,7 @@ def wants_deletions(
 
 
 def replayed_topics(session: Subscribing, selector: TopicSelector) -> TopicSelector:
-    """The topics that are replayed: those that feed it, of a queue.
+    """Return the topics to replay; for a queue, the topics that feed it.
 
     Source: AMPS User Guide, Bookmark Subscriptions to Queues.
     """
@@ -196,13 +196,13 @@ def replayed_topics(session: Subscribing, selector: TopicSelector) -> TopicSelec
 def begin(
     session: Subscribing, header: Header, options: Mapping[str, str], subscription: Subscription
 ) -> None:
-    """Begin to replay to a subscription that has been placed, once its bookmark is found.
+    """Begin the replay of a placed subscription, once its bookmark is found.
 
     Args:
         session: the connection that sent the command.
         header: the command's header.
         options: its options, split.
-        subscription: what `make_subscription` made.
+        subscription: a subscription from `make_subscription`.
     """
     log, replay = session.engine.transaction_log, subscription.replay
     assert log is not None  # noqa: S101 - see is_replayed
@@ -210,7 +210,7 @@ def begin(
 
     def found(place: Place) -> None:
         if session.subscriptions.get(subscription.sub_id) is not subscription:
-            return  # it has ended, or another has taken its place
+            return  # it has ended, or has been replaced
         if isinstance(place, BookmarkError):
             session.end_subscription(subscription.sub_id)
             refuse(session, header, "bookmark not found", str(place))
@@ -238,21 +238,21 @@ def begin(
 
 
 def _told(places: Sequence[str], options: Mapping[str, str]) -> str | None:
-    """What an ack says of the places where a subscription can go on, to a client that asks.
+    """Return an ack's option with the bookmarks from which to resume, if the client requests it.
 
-    To others it says nothing: clients for browsers expect that options of an ack are a backlog.
+    Other clients get none: clients for browsers expect that options of an ack are a backlog.
     """
     return f"places=[{','.join(places)}]" if places and "places" in options else None
 
 
 def pause_or_resume(session: Subscribing, header: Header, options: Mapping[str, str]) -> bool:
-    """Pause or resume the bookmark subscriptions that a command names, if that is what it is for.
+    """Pause or resume the bookmark subscriptions that a command names, if it requests that.
 
     Returns:
-        Whether it was: a command with the option pause may also begin a subscription.
+        Whether it did: a command with the option pause may also begin a subscription.
 
     Raises:
-        CommandRefused: a subscription to be resumed does not exist, or is no replay.
+        CommandRefused: a subscription to be resumed does not exist, or is not a replay.
     """
     ids = [name.strip() for name in (header.sub_id or "").split(",") if name.strip()]
     resumes = "resume" in options
@@ -287,7 +287,7 @@ def pause_or_resume(session: Subscribing, header: Header, options: Mapping[str, 
 
 
 def _resume(replays: Iterable[Replay]) -> None:
-    """Go on where replays were paused; those that can be read for together are."""
+    """Resume replays where they were paused; those that can share reads are read for together."""
     groups: dict[Company, list[Replay]] = {}
     for replay in replays:
         company = replay.unpause()
@@ -301,7 +301,7 @@ def read_bookmark(header: Header) -> BookmarkRequest:
     """Read a command's bookmark.
 
     Raises:
-        CommandRefused: it is none.
+        CommandRefused: it is invalid.
     """
     text = header.bookmark or ""
     if text.count(",") >= MOST_BOOKMARKS:
@@ -316,10 +316,10 @@ def read_bookmark(header: Header) -> BookmarkRequest:
 
 
 def read_not_found(options: Mapping[str, str]) -> NotFound:
-    """Read what to do when a bookmark is not found.
+    """Read the action to take when a bookmark is not found.
 
     Raises:
-        CommandRefused: the option has another value than those that there are.
+        CommandRefused: the option has an unknown value.
     """
     not_found = options.get("bookmark_not_found", "now").lower()
     if not_found not in _NOT_FOUND:

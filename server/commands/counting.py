@@ -1,7 +1,7 @@
-"""subscribe with the option count: how much a replay would send, instead of what it would send.
+"""subscribe with the option count: the number of messages that a replay would send.
 
-AMPS has no such thing. Whoever reads the log in parts, with many readers, has to know where parts
-end before the first of them is read.
+AMPS has no such option. A client that reads the log in parts, with many readers, must know where
+the parts end before it reads the first one.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _MOST_DIGITS: Final = 18
 
 
 def is_asked_for(options: Mapping[str, str]) -> bool:
-    """Whether a subscribe command asks for a count."""
+    """Return whether a subscribe command requests a count."""
     return "count" in options
 
 
 def count(session: Subscribing, header: Header, options: Mapping[str, str]) -> Steps:
-    """Count the messages that a replay would send; there is no subscription.
+    """Count the messages that a replay would send; no subscription is placed.
 
-    The ack `processed` comes when the bookmark has been found, `completed` with what there is.
+    The `processed` ack is sent when the bookmark has been found, `completed` with the result.
 
     Raises:
         CommandRefused: the topic is not in the log, or the user may not read it; or the bookmark or
@@ -75,7 +75,7 @@ def count(session: Subscribing, header: Header, options: Mapping[str, str]) -> S
     if isinstance(place, BookmarkError):
         raise CommandRefused("bookmark not found", str(place))
     acknowledge(session, header, "processed")
-    if log.journal.refusal is None:  # what earlier commands published can be read before long
+    if log.journal.refusal is None:  # wait until messages of earlier commands are readable
         readable: Pending[None] = Pending()
         log.when_durable(partial(readable.give, None))
         yield from decided(readable)  # type: ignore[arg-type]  # as above
@@ -92,7 +92,7 @@ def count(session: Subscribing, header: Header, options: Mapping[str, str]) -> S
 
 
 def _tell(session: Subscribing, header: Header, log: TransactionLog, counted: Count) -> None:
-    """Say what there is, and where."""
+    """Send the `completed` ack with the counts and their bookmarks."""
 
     def place(txid: int) -> str:
         log_number, reached = log.journal.place(txid)

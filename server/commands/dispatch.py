@@ -1,4 +1,4 @@
-"""Which commands there are, and which a session accepts in its state."""
+"""Dispatches commands: the table of all commands, and of those accepted in each session state."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ if TYPE_CHECKING:
 
 
 class Surroundings(subscribing.Surroundings, logon.Surroundings, Protocol):
-    """What commands of all kinds need."""
+    """The interface of the engine that all commands use."""
 
 
 class Connection(
     subscribing.Subscribing, unsubscribe.Unsubscribing, heartbeat.Beating, logon.Arriving, Protocol
 ):
-    """A connection that sends commands of all kinds."""
+    """The interface of a connection that all commands use."""
 
     @property
     def engine(self) -> Surroundings:
-        """What stands around it."""
+        """The engine that it belongs to."""
 
     @property
     def subscriptions(self) -> Mapping[str, Subscription]:
@@ -63,23 +63,23 @@ class Connection(
 
     @property
     def logged_on(self) -> bool:
-        """Whether the client has said who it is."""
+        """True once the client is logged on."""
 
     @property
     def memory_of_commands(self) -> int:
-        """Bytes that its subscriptions and queries take."""
+        """Bytes charged to its subscriptions and queries."""
 
     @property
     def runs(self) -> PublishRuns:
-        """The publishes that go by in runs."""
+        """Its fast path for publishes, in batches."""
 
     @property
     def plain_acks(self) -> PlainAcks:
-        """The acknowledgements that need no decoding."""
+        """Its fast path for acknowledgements, without decoding."""
 
 
 Handler = Callable[["Connection", Header, bytes], "Steps | None"]
-"""Carries a command out; or gives the steps in which that is done, where it may take long."""
+"""Executes a command, or returns the steps to execute it, where that may take long."""
 
 BEFORE_LOGON: Final[Mapping[str, Handler]] = {
     "heartbeat": heartbeat.handle,
@@ -107,23 +107,23 @@ AFTER_LOGON: Final[Mapping[str, Handler]] = {
 _SUBSCRIBING: Final = (subscribe.handle, sow_and_subscribe.handle)
 
 _FOR_THE_PEER_ALONE: Final = (sow.handle, *_SUBSCRIBING)
-"""What is not worth doing for a peer that has gone."""
+"""Commands that are not worth executing for a peer that has disconnected."""
 
-_LONGEST_NAME: Final = 32  # of a command; those that are none may be longer
+_LONGEST_NAME: Final = 32  # of a command; unknown commands may be longer
 
 _TRACE_IDS: Final = {"logon": "12-0010", "publish": "12-0001", "p": "12-0001"}
 _OTHER_TRACE_ID: Final = "12-0002"
 
 
 def execute(session: Connection, header: Header, body: bytes, exact_header: bytes | None) -> None:
-    """Carry out one command of a session, or refuse it.
+    """Execute a command of a session, or refuse it.
 
     Args:
         session: the connection that sent it.
         header: its header.
         body: its body.
-        exact_header: the bytes that say all that the header says, so that the next command with
-            the same bytes is the same command; None where they do not.
+        exact_header: the header's bytes, if they contain all that the header says. The next
+            command with the same bytes is then the same command. None if they do not.
     """
     session.command = header.command[:_LONGEST_NAME]
     _trace(session, header, body)
@@ -146,7 +146,7 @@ def execute(session: Connection, header: Header, body: bytes, exact_header: byte
 
 
 def _has_heard(session: Connection) -> None:
-    """Take note that a publisher knows what it has been told at its logon: it goes on."""
+    """Record that a publisher has received its logon's refusals: it has sent a command since."""
     told, session.told = session.told, ()
     log = session.engine.transaction_log
     if log is not None:
@@ -161,7 +161,7 @@ def _execute_instead_of_logon(session: Connection, header: Header, body: bytes) 
 
 
 def _finish(session: Connection, header: Header, steps: Steps) -> Steps:
-    """Go on with a command, or refuse it after all."""
+    """Execute the remaining steps of a command, or refuse it after all."""
     try:
         yield from steps
     except (CommandRefused, StoreError) as error:
@@ -204,7 +204,7 @@ def _execute_after_logon(
 
 
 def _remember(session: Connection, header: Header, exact_header: bytes) -> None:
-    """Recognise headers that say the same as one that has been read, if it is a plain one."""
+    """Remember a plain header for the fast path of publishes or acknowledgements."""
     handler = AFTER_LOGON[header.command]
     if handler is publish.handle:
         topic = publish.plain_target(session, header)
@@ -216,10 +216,10 @@ def _remember(session: Connection, header: Header, exact_header: bytes) -> None:
 
 
 def _refuse_long_lists(header: Header) -> None:
-    """Refuse a command that names more than can be dealt with in one go.
+    """Refuse a command with more list entries than one time slice can process.
 
     Raises:
-        CommandRefused: it does.
+        CommandRefused: it has more.
     """
     most_keys = MOST_KEYS_OF_SUBSCRIPTION if "subscribe" in header.command else MOST_KEYS
     for name, text, most in (
@@ -242,7 +242,7 @@ def _refuse_long_lists(header: Header) -> None:
 
 
 def _refuse_more_subscriptions(session: Connection, header: Header) -> None:
-    """Refuse a subscription beyond the limit, unless it takes the place of another.
+    """Refuse a subscription beyond the limit, unless it replaces another.
 
     Raises:
         CommandRefused: it does not.

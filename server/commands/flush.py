@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 def handle(session: Publisher, header: Header, _body: bytes) -> None:
     """Answer once all earlier commands of the connection are processed.
 
-    Commands of a connection are carried out in order, so by now they are (AMPS Command Reference,
-    flush command). What they published to topics with records, and what they said of messages of
-    queues, is on stable storage when the ack of type persisted comes, and settled where other
-    instances have to acknowledge it.
+    Commands of a connection are executed in order, so by now they are (AMPS Command Reference,
+    flush command). By the ack of type persisted, their messages to topics with records and their
+    acknowledgements of queue messages are on stable storage, and settled where other instances have
+    to acknowledge them.
 
     With the option `refusals`, the ack of type completed reports the publishes that were refused
-    since the last such flush and that asked for no ack.
+    since the last such flush and that requested no ack.
     """
     acknowledge(session, header, "processed")
     report = session.silent_refusals.take_report() if _asks_for_refusals(header) else {}

@@ -1,9 +1,9 @@
-"""heartbeat: both sides show that they are alive, and a silent client is disconnected.
+"""heartbeat: both peers prove that they are alive, and a silent client is disconnected.
 
-The server sends a heartbeat every interval, from `start` to `stop`. A client is taken for dead when
-nothing has been heard of it for longer than two intervals and a grace period, whatever it could
-have sent. Some clients answer a heartbeat only if their last one is older than an interval, which
-is the second one: they are heard of every two intervals (docs/compatibility.md, Heartbeats).
+The server sends a heartbeat every interval, from `start` to `stop`. A client is considered dead
+when nothing has been received from it for longer than two intervals and a grace period, whatever it
+could have sent. Some clients answer a heartbeat only if their last one is older than an interval,
+which is the second one: they send one every two intervals (docs/compatibility.md, Heartbeats).
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Beating(Sender, Protocol):
 
     @property
     def intake(self) -> Waiting:
-        """What its peer has sent."""
+        """Its input buffer."""
 
 
 def handle(session: Beating, header: Header, _body: bytes) -> None:
-    """Start or stop the heartbeat timer, or take note of the client's beat.
+    """Start or stop the heartbeat timer, or acknowledge the client's heartbeat.
 
-    Clients may do so before they log on: those that say goodbye stop their heartbeats first,
-    however far they have come.
+    Clients may do so before they log on: clients that disconnect stop their heartbeats first, in
+    whatever state they are.
 
     Raises:
         CommandRefused: the option is neither `beat` nor `stop` nor `start` with an interval in
@@ -65,13 +65,13 @@ def handle(session: Beating, header: Header, _body: bytes) -> None:
 
 
 class Pulse:
-    """The heartbeat of one connection.
+    """The heartbeat timer of one connection.
 
     Args:
         session: the connection.
-        interval: seconds between two beats; 0 for none at all.
+        interval: seconds between two heartbeats; 0 for none.
         grace: seconds that the client may be silent after an interval, if that is longer than
-            what every client is granted.
+            the time that every client is granted.
     """
 
     __slots__ = ("_cancel_beat", "_cancel_watch", "_interval", "_patience", "_session")
@@ -84,13 +84,13 @@ class Pulse:
         self._cancel_watch: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Beat from now on, and watch whether the client is there."""
+        """Send heartbeats from now on, and disconnect the client when it is silent too long."""
         if self._interval > 0:
             self._beat_later()
             self._watch_for(self._patience)
 
     def stop(self) -> None:
-        """Beat no more."""
+        """Send no more heartbeats."""
         for cancel in (self._cancel_beat, self._cancel_watch):
             if cancel is not None:
                 cancel()
@@ -111,7 +111,7 @@ class Pulse:
     def _watch(self) -> None:
         session = self._session
         rest = session.heard_at + self._patience - session.engine.clock.attentive()
-        if rest <= 0 and session.intake.is_waiting:  # what it has sent has not had its turn yet
+        if rest <= 0 and session.intake.is_waiting:  # received bytes have not been executed yet
             rest = self._interval
         if rest > 0:
             self._watch_for(rest)

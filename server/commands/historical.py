@@ -1,10 +1,10 @@
-"""sow_and_subscribe with a bookmark: the records of a moment that is past, and all changes since.
+"""sow_and_subscribe with a bookmark: sends the records of a past moment, and all changes since.
 
-The query gives the state of that moment, as far as it was kept, and the log is replayed from there.
-With top_n and skip_n, it is a page of these records that is sent and followed.
+The query returns the state of that moment, as far as it was kept, and the log is replayed from
+there. With top_n and skip_n, a page of these records is sent and followed.
 
-A topic whose History has a granularity may have kept an older state of a record for the one that
-held at the moment; then the replay begins behind the oldest of these, so that no change is missed.
+A topic whose History has a granularity may have kept an older state of a record instead of the one
+of the moment. The replay then begins behind the oldest of these, so that no change is missed.
 
 Source: AMPS User Guide, Historical SOW Query and Subscribe.
 """
@@ -49,11 +49,11 @@ _DELTA: Final = "sow_and_delta_subscribe"
 
 
 def is_asked_for(session: Subscribing, header: Header, options: Mapping[str, str]) -> bool:
-    """Whether a command asks for a past state that is kept; other topics give what they have now.
+    """Return whether a command requests a past state that is kept; other topics send their own now.
 
     Raises:
-        CommandRefused: the topic is missing, is no valid regular expression, or is a queue: who
-            asks for its past does not mean to take messages.
+        CommandRefused: the topic is missing, is not a valid regular expression, or is a queue: a
+            client that requests its past does not mean to consume messages.
     """
     if header.bookmark is None or is_now(header.bookmark):
         return False
@@ -74,7 +74,7 @@ def handle(session: Subscribing, header: Header, options: Mapping[str, str]) -> 
 
     Raises:
         CommandRefused: the bookmark, an option or the id cannot be used, or the user may not read;
-            or what has happened since was not recorded.
+            or the changes since then were not recorded.
     """
     selector = read_topic(session, header, options)
     terms = read_query_terms(session, header, options)
@@ -103,7 +103,7 @@ def handle(session: Subscribing, header: Header, options: Mapping[str, str]) -> 
 
     def found(place: Place) -> None:
         if session.subscriptions.get(sub_id) is not subscription:
-            return  # it has ended, or another has taken its place
+            return  # it has ended, or has been replaced
         if isinstance(place, BookmarkError):
             session.end_subscription(sub_id)
             refuse(session, header, "bookmark not found", str(place))
@@ -140,10 +140,10 @@ def handle(session: Subscribing, header: Header, options: Mapping[str, str]) -> 
 
 
 def _check_page(options: Mapping[str, str], before: Subscription | None) -> None:
-    """Check what is asked of a page of the past.
+    """Check the options of a page of the past.
 
     Raises:
-        CommandRefused: an option does not go with it.
+        CommandRefused: an option cannot be combined with it.
     """
     if before is not None:
         raise option_refusal(
@@ -157,7 +157,7 @@ def _check_page(options: Mapping[str, str], before: Subscription | None) -> None
 def _page_query(
     command: QueryCommand, subscription: Subscription, replay: Replay, topic: Selected
 ) -> PageQuery:
-    """A query for the first records of a page, which the replay goes on from."""
+    """Return a query for the first records of a page, from which the replay continues."""
     sow = topic.keeper
     assert isinstance(sow, SowTopic)  # noqa: S101 - no other kind of topic has a history
     replay.records = PagedRecords(subscription, sow, replay.listener.engine, topic.permit)
@@ -166,7 +166,7 @@ def _page_query(
 
 
 def _gapless(topics: Sequence[Selected], point: PastPoint, place: Span) -> int:
-    """The txid behind which everything has to be replayed."""
+    """Return the txid from behind which everything must be replayed."""
     after = place.after
     for selected in topics:
         table = selected.keeper.table

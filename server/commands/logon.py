@@ -1,4 +1,4 @@
-"""logon: who is there, and which message type do they speak."""
+"""logon: authenticates a client, and sets its name and message type."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _TOLD_AGAIN: Final = (
     " that its publisher was told"
 )
 _TOLD_AT_ONCE: Final = 100
-"""Refusals that are told in a slice."""
+"""Refusals that are reported in a time slice."""
 
 _PATIENCE: Final = 1.0
-"""Seconds that a logon waits at most for another connection with its name to come to its end."""
+"""Seconds that a logon waits at most for another connection with its name to close."""
 
 
 class Entrance(Protocol):
-    """What the transport that a connection came in through says of logons."""
+    """The logon settings of the transport that a connection uses."""
 
     @property
     def transport(self) -> str:
@@ -47,56 +47,56 @@ class Entrance(Protocol):
 
     @property
     def message_type(self) -> str | None:
-        """The only message type spoken there; None when the logon chooses."""
+        """The transport's only message type; None when the logon chooses."""
 
     @property
     def authenticator(self) -> Authenticator:
-        """Decides on logons."""
+        """The authenticator, which decides on logons."""
 
     @property
     def entitlement(self) -> Entitlement:
-        """Decides on everything else."""
+        """The entitlement module, which decides on everything else."""
 
     @property
     def certificate_user(self) -> str:
-        """Whom the certificate of the connection names; empty without one."""
+        """The user in the connection's certificate; empty without one."""
 
     @property
     def module(self) -> str:
-        """The name of the module that decides on logons."""
+        """The name of the authentication module."""
 
 
 class Coming(Protocol):
-    """What a connection has sent and what is not obeyed yet."""
+    """The input buffer of a connection: bytes received and not executed yet."""
 
     def close_when_done(self, reason: str) -> None:
-        """Disconnect it when what has been read of it is obeyed."""
+        """Disconnect the connection when all that has been read of it is executed."""
 
 
 class Holder(Protocol):
-    """A connection whose client has a name that somebody else claims."""
+    """A connection that holds a client name which another connection claims."""
 
     @property
     def is_open(self) -> bool:
-        """Whether it is still served."""
+        """True while the connection is served."""
 
     @property
     def intake(self) -> Coming:
-        """What it has sent."""
+        """Its input buffer."""
 
     @property
     def user(self) -> str:
         """The authenticated user's name."""
 
     def close(self, reason: str) -> None:
-        """Disconnect it."""
+        """Disconnect the connection."""
 
 
 class Surroundings(sender.Surroundings, Protocol):
-    """What logons need besides."""
+    """The interface of the engine that logons need besides."""
 
     def client(self, name: str) -> Holder | None:
-        """The connection that logged on last under a name, if it is still there."""
+        """Return the connection that logged on last under a name, if it is still there."""
 
 
 class Arriving(sender.Sender, Protocol):
@@ -104,9 +104,9 @@ class Arriving(sender.Sender, Protocol):
 
     Attributes:
         user: the authenticated user's name.
-        permissions: what they may do.
-        exchange: the logon that is under way; None before it, and when it is over.
-        told: which of its numbers it has been told at its logon that they are not stored.
+        permissions: the user's permissions.
+        exchange: the logon in progress; None before it, and when it is complete.
+        told: the sequence numbers that its logon reported as not stored.
     """
 
     user: str
@@ -116,15 +116,15 @@ class Arriving(sender.Sender, Protocol):
 
     @property
     def engine(self) -> Surroundings:
-        """What stands around it."""
+        """The engine that it belongs to."""
 
     @property
     def entrance(self) -> Entrance:
-        """Where it came in."""
+        """The transport that it came in through."""
 
     @property
     def party(self) -> Party:
-        """Who it is, for the audit trail."""
+        """Its identity, for the audit trail."""
 
     def log_on(
         self,
@@ -133,29 +133,29 @@ class Arriving(sender.Sender, Protocol):
         version: str = "",
         options: sender.LogonOptions | None = None,
     ) -> None:
-        """Take note of who the client is; from now on it may send commands."""
+        """Record the client's identity; from now on it may send commands."""
 
     def register(self) -> None:
-        """Have it found by the name of its client."""
+        """Register the connection under the name of its client."""
 
     def wait_for_decision(self, *, begins: bool) -> None:
-        """Somebody decides whether the client may log on, or has: that time is not its own.
+        """Stop or restart the logon timeout: the client does not pay for the time of a decision.
 
         Args:
-            begins: whether that begins.
+            begins: whether a decision begins, or has been made.
         """
 
 
 def handle(session: Arriving, header: Header, _body: bytes) -> Steps:
     """Log a connection on (AMPS Command Reference, logon command).
 
-    The ack says up to which number the publisher's messages are persisted, wherever they have to
-    be: it need not keep these any more. Its bookmark has the number that the next ones follow on.
-    Before it come failure acks for those of the numbers whose messages have been refused, if it is
-    not certain that the publisher knows (`server.topics.refusals`).
+    The ack has the number up to which the publisher's messages are persisted, wherever they have to
+    be: the publisher need not keep these any more. Its bookmark has the number after which the next
+    ones follow. The ack is preceded by failure acks for the numbers of refused messages, if it is
+    not certain that the publisher knows of them (`server.topics.refusals`).
 
     Raises:
-        CommandRefused: the message type cannot be spoken here, or the user may not log on.
+        CommandRefused: the transport does not accept the message type, or the user may not log on.
     """
     message_type = _message_type(session, header)
     options = read_logon_options(header)
@@ -206,10 +206,10 @@ def handle(session: Arriving, header: Header, _body: bytes) -> Steps:
 
 
 def _tell_again(session: Arriving, untold: Pairs) -> Steps:
-    """Tell a publisher which of its numbers are not stored, before it takes them for stored.
+    """Report to a publisher the numbers that are not stored, before it takes them for stored.
 
-    It waits for the ack of its logon before it goes on. So whatever comes from it next shows that
-    it has heard.
+    A publisher waits for the ack of its logon before it goes on, so its next command proves that it
+    has received the report.
     """
     for count, number in enumerate(chain.from_iterable(map(_numbers, untold)), 1):
         if not session.is_open:
@@ -227,10 +227,11 @@ def _numbers(pair: tuple[int, int]) -> range:
 
 
 def _claim_name(session: Arriving, client_name: str) -> Steps:
-    """Make sure that nobody else has the name, where a transaction log tells clients by it.
+    """Claim a client name, which identifies the client in a transaction log, for one connection.
 
-    A connection that has it ends as soon as what has been read of it is obeyed: its client, which
-    comes anew, has sent that before. Source: AMPS User Guide, Client Names and the Transaction Log.
+    A connection that has the name is closed as soon as everything read of it is executed: its
+    client, which reconnects, sent that before. Source: AMPS User Guide, Client Names and the
+    Transaction Log.
 
     Raises:
         CommandRefused: another user has it.
@@ -260,10 +261,10 @@ def _claim_name(session: Arriving, client_name: str) -> Steps:
 
 
 def log_on_implicitly(session: Arriving) -> Steps:
-    """Log a connection on that sent another command first, where the transport allows it.
+    """Log on a connection that sent another command first, where the transport allows it.
 
     Raises:
-        CommandRefused: it does not.
+        CommandRefused: the transport does not allow it.
     """
     message_type = session.entrance.message_type or ""
     origin = _origin(session, session.connection_name, message_type)
@@ -326,10 +327,10 @@ def _origin(
 
 
 def _admit(session: Arriving, credentials: Credentials) -> Generator[Pending[Any], None, Admission]:
-    """Have the modules decide on a logon.
+    """Ask the authentication and entitlement modules to decide on a logon.
 
     Returns:
-        What the authentication module has said: yes, or a challenge.
+        The decision of the authentication module: granted, or a challenge.
 
     Raises:
         CommandRefused: the user may not log on.
@@ -372,7 +373,7 @@ def _say_refused(session: Arriving, credentials: Credentials, user: str, reason:
 
 
 def _enter(entitlement: Entitlement, user: str) -> Generator[Pending[Any], None, Permissions]:
-    """Find out what a user may do; should the connection end meanwhile, they have gone."""
+    """Return a user's permissions; release them if the connection ends meanwhile."""
     later = entitlement.enter(user)
     try:
         return (yield from decided(later))
@@ -382,7 +383,7 @@ def _enter(entitlement: Entitlement, user: str) -> Generator[Pending[Any], None,
 
 
 def _challenge(session: Arriving, header: Header, reason: str, challenge: Challenge) -> None:
-    """Ask the client to log on again, with credentials that answer to what it is told.
+    """Request another logon, with credentials that answer the challenge.
 
     Source: AMPS Command Reference, logon command.
     """

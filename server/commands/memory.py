@@ -1,12 +1,12 @@
-"""What a subscription or a query takes in memory, for which its client has to answer.
+"""Memory accounting: the memory of a subscription or a query, which is charged to its client.
 
-What is kept follows what the command says: trees and programs of its filter, its SOW keys, its
+The memory in use depends on the command: trees and programs of its filter, its SOW keys, its
 bookmarks, the fields of its options. It is estimated from the text of the command, before that is
-read any further: what there is of a filter follows its fields, each of which stands in a comparison
-or a call, and the values of its lists. Equal filters are kept once, but count for each who has one.
-It counts against what the client may take
-(server/subscriptions/slow_clients.py) until the subscription or query has ended, and there is a
-limit to it.
+parsed any further: the size of a filter depends on its fields, each of which is in a comparison or
+a call, and on the values of its lists. Equal filters are stored once, but charged to each client
+that has one. The estimate is charged against the client's limit
+(server/subscriptions/slow_clients.py) until the subscription or query has ended, and is itself
+limited.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LISTS: Final = 16
 
 
 class Keeping(Protocol):
-    """A connection for which something is kept."""
+    """A connection that memory is charged to."""
 
     @property
     def subscriptions(self) -> Mapping[str, Subscription]:
@@ -40,11 +40,11 @@ class Keeping(Protocol):
 
     @property
     def memory_of_commands(self) -> int:
-        """Bytes that its subscriptions and queries take."""
+        """Bytes charged to its subscriptions and queries."""
 
 
 def memory_of(header: Header) -> int:
-    """About how many bytes are kept while what a command has begun is under way.
+    """Return an estimate of the bytes in use while a subscription or query of a command runs.
 
     Args:
         header: the command's header. A filter that is too long counts as the longest that is
@@ -60,7 +60,7 @@ def memory_of(header: Header) -> int:
 
 
 def memory_of_filter(text: str | None) -> int:
-    """The part of `memory_of` that follows a command's filter."""
+    """Return the part of `memory_of` that depends on a command's filter."""
     if text is None:
         return 0
     text = text[:MOST_FILTER]
@@ -68,19 +68,19 @@ def memory_of_filter(text: str | None) -> int:
 
 
 def may_take(session: Keeping, more: int) -> bool:
-    """Whether so many bytes more may be kept for a client."""
+    """Return whether a number of further bytes may be charged to a client."""
     return session.memory_of_commands + more <= MOST_MEMORY
 
 
 def check_memory(session: Keeping, header: Header) -> None:
-    """Refuse a command for which too much would be kept, with what is kept for its client already.
+    """Refuse a command if its memory, added to that charged to its client already, is too much.
 
     Args:
         session: the connection that sent it.
         header: its header.
 
     Raises:
-        CommandRefused: it would be too much.
+        CommandRefused: it is too much.
     """
     replaced = session.subscriptions.get(header.sub_id or header.command_id or "")
     if not may_take(session, memory_of(header) - (0 if replaced is None else replaced.memory)):

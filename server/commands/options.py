@@ -1,9 +1,8 @@
 """The options of a command: a comma separated list of flags and name=value pairs.
 
-A value in square brackets may have commas of its own: `replace,select=[-/,+/id]`. Every option that
-the reference knows has a line in the table below; one that cannot be honoured is refused with the
-reason, since a subscriber that gets something else than it asked for is worse off than one that
-gets an error.
+A value in square brackets may contain commas: `replace,select=[-/,+/id]`. Every option of the
+reference has an entry in the tables below. An option that cannot be honoured is refused with the
+reason: a subscriber is worse off with other messages than it requested than with an error.
 
 Source: AMPS Command Reference, Options Field of the subscribe and delta_subscribe commands.
 """
@@ -37,12 +36,12 @@ _NESTED: Final = rf"""\[(?:[^\[\]'"]|{_STRINGS}|\[(?:[^\[\]'"]|{_STRINGS})*+\])*
 _OPTION: Final = re.compile(
     rf"(?P<name>[^,=\[\]]++)(?:=\s*+(?P<value>{_NESTED}|\[[^\]]*+\]|[^,]*+)\s*+)?(?:,[\s,]*+|$)"
 )
-"""One option, and what comes before the next; libraries put a comma behind each to join them.
+"""One option with its separator. Client libraries join options by a comma behind each.
 
-Nothing is tried in two ways (`*+`): a hostile text would take for ever.
+Possessive quantifiers (`*+`) rule out backtracking, which would take for ever on a hostile text.
 """
 _MOST_OPTIONS: Final = 100
-"""More than there are; each may have to be read to the end of the text."""
+"""More than there are; each one may require a read to the end of the text."""
 _NANOSECONDS: Final = 1e9
 
 HONOURED: Final = frozenset(
@@ -105,7 +104,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "send_empties": "empty messages are sent unless no_empties is given",
     "send_keys": "a message always has the fields that its SOW key is made from",
 }
-"""Options that ask for what is the case anyway, and why."""
+"""Options that request the regular behaviour, and why."""
 
 WITHOUT_EFFECT_ON_REPLAYS: Final[Mapping[str, str]] = {
     "none": "it is the same as no option",
@@ -149,30 +148,30 @@ REFUSED_WITHOUT_RECORDS: Final[Mapping[str, str]] = {
     "skip_n": "only topics that keep records can be paged through",
     "top_n": "only topics that keep records can be paged through",
 }
-"""Options that a topic that keeps nothing cannot honour, and why."""
+"""Options that are refused on a topic without records, and why."""
 
 REFUSED_BY_REPLAYS: Final[Mapping[str, str]] = {
     "grouping": "a replay from a bookmark cannot be aggregated",
     "projection": "a replay from a bookmark cannot be aggregated",
 }
-"""Options that a replay cannot honour, and why."""
+"""Options that are refused with a replay, and why."""
 
 REFUSED_BY_DELETES: Final[Mapping[str, str]] = {
     "cancel": "only messages of queues go back to where they came from",
     "expire": "only messages of queues are acknowledged",
 }
-"""Options that a deletion of records cannot honour, and why."""
+"""Options that are refused with a deletion of records, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribeOptions:
-    """What a subscriber asked for besides topic and filter.
+    """The options of a subscription.
 
     Attributes:
-        replace: take the place of the subscription with the same id.
-        presentation: the form in which messages are wanted.
-        conflation: how messages with the same key are merged, None for not at all.
-        tracks_focus: say which records match no more.
+        replace: replace the subscription with the same id.
+        presentation: the form in which messages are sent.
+        conflation: how messages with the same key are conflated, None for not at all.
+        tracks_focus: notify the client of records that match no more.
         no_empties: send no message in which no field differs.
     """
 
@@ -186,7 +185,7 @@ class SubscribeOptions:
 def read_logon_options(header: Header) -> LogonOptions:
     """Read the options of a logon command (AMPS Command Reference, logon command: Options Field).
 
-    Options that are not known are passed over: a client of another version has to get in first.
+    Unknown options are ignored: a client of another version must be able to log on.
 
     Raises:
         CommandRefused: an option is malformed.
@@ -204,13 +203,13 @@ def read_logon_options(header: Header) -> LogonOptions:
 def read_subscribe_options(
     header: Header, options: Mapping[str, str], session: Sender, *, with_records: bool
 ) -> SubscribeOptions:
-    """Read the options of a subscribe command, or one that queries as well.
+    """Read the options of a subscribe command, or of one that also queries.
 
     Args:
         header: the command's header.
         options: its options, split.
         session: the connection that sent it.
-        with_records: whether topics with records may be meant.
+        with_records: whether its topics may have records.
 
     Raises:
         CommandRefused: an option is unknown, malformed or cannot be honoured.
@@ -239,7 +238,7 @@ def check_query_options(header: Header, options: Mapping[str, str]) -> None:
 
 
 def check_delete_options(header: Header, options: Mapping[str, str]) -> None:
-    """Check the options of a sow_delete that is not about messages of a queue.
+    """Check the options of a sow_delete that does not acknowledge messages of a queue.
 
     Raises:
         CommandRefused: an option is unknown or cannot be honoured.
@@ -248,7 +247,7 @@ def check_delete_options(header: Header, options: Mapping[str, str]) -> None:
 
 
 def check_replay_options(header: Header, options: Mapping[str, str]) -> None:
-    """Check the options of a subscribe command with a bookmark, or one that queries as well.
+    """Check the options of a subscribe command with a bookmark, or of one that also queries.
 
     Raises:
         CommandRefused: an option is unknown or cannot be honoured.
@@ -260,7 +259,7 @@ def check_replay_options(header: Header, options: Mapping[str, str]) -> None:
 
 
 def check_count_options(header: Header, options: Mapping[str, str]) -> None:
-    """Check the options of a subscribe command that asks how much there is.
+    """Check the options of a subscribe command that requests a count.
 
     Raises:
         CommandRefused: an option is unknown or cannot be honoured.
@@ -269,7 +268,7 @@ def check_count_options(header: Header, options: Mapping[str, str]) -> None:
 
 
 def check_options(text: str, command: Literal["subscribe", "sow"]) -> None:
-    """Check the options of a command before it is known which topics and messages it is for.
+    """Check the options of a command before its topics and messages are known.
 
     Raises:
         CommandRefused: an option is unknown, or cannot be honoured for any topic.
@@ -299,7 +298,7 @@ def _check(
 
 
 def read_presentation(header: Header, options: Mapping[str, str], session: Sender) -> Presentation:
-    """Read in which form messages are wanted.
+    """Read the form in which messages are sent.
 
     Args:
         header: the command's header.
@@ -318,17 +317,17 @@ def read_presentation(header: Header, options: Mapping[str, str], session: Sende
         sub_ids=header.send_matching_ids is not False,
         pretty=pretty_printer(message_type) if session.options.pretty else None,
     )
-    return AS_PUBLISHED if wanted == AS_PUBLISHED else wanted  # one object for very many
+    return AS_PUBLISHED if wanted == AS_PUBLISHED else wanted  # very many share one object
 
 
 def read_max_backlog(options: Mapping[str, str]) -> int | None:
-    """Read how many messages of queues a subscription asks to have at one time.
+    """Read the maximum number of queue messages that a subscription requests at one time.
 
     Returns:
-        The number, 0 for none at the moment; None if nothing is said.
+        The number, 0 for none at the moment; None without the option.
 
     Raises:
-        CommandRefused: it is no number.
+        CommandRefused: it is not a number.
     """
     text = options.get("max_backlog")
     if text is None:
@@ -340,7 +339,7 @@ def read_max_backlog(options: Mapping[str, str]) -> int | None:
 
 
 def read_options(header: Header) -> Mapping[str, str]:
-    """The options of a subscription or query, also those that have header keys of their own.
+    """Return the options of a subscription or query, including those with their own header keys.
 
     Returns:
         The value of each option, by its name in lower case; a flag's value is empty.
@@ -356,7 +355,7 @@ def read_options(header: Header) -> Mapping[str, str]:
     if header.send_empty is False:
         options["no_empties"] = ""
     if options.get("skip_n") == "0" and "top_n" not in options and header.top_n is None:
-        del options["skip_n"]  # to skip none is no page; clients send it with every query
+        del options["skip_n"]  # skipping none is no pagination; clients send it with every query
     return options
 
 
@@ -364,7 +363,7 @@ def split_options(text: str) -> Mapping[str, str]:
     """Split an option list into names, in lower case, and values; a flag's value is empty.
 
     Raises:
-        CommandRefused: the text is no list of options.
+        CommandRefused: the text is not a list of options.
     """
     options: dict[str, str] = {}
     text = text.lstrip(", ")
@@ -383,12 +382,12 @@ def split_options(text: str) -> Mapping[str, str]:
 
 
 def check_entries(name: str, text: str, most: int) -> None:
-    """Refuse an option that lists more than can be dealt with in one go.
+    """Refuse an option with more list entries than one time slice can process.
 
     Args:
         name: the option.
         text: its value.
-        most: how many entries it may have.
+        most: the maximum number of entries.
 
     Raises:
         CommandRefused: it has more.
@@ -414,11 +413,11 @@ def _select_list(options: Mapping[str, str], message_type: MessageType) -> Selec
 
 
 def read_conflation(options: Mapping[str, str], *, keys_needed: bool) -> ConflationTerms | None:
-    """Read whether messages are to be conflated, and how; None for not at all.
+    """Read the conflation of messages; None for none.
 
     Args:
         options: the command's options, split.
-        keys_needed: whether there is nothing to tell messages apart unless the options name it.
+        keys_needed: whether only the options can name a key, as the topics have none.
 
     Raises:
         CommandRefused: an option is malformed.
@@ -452,7 +451,7 @@ def _path(text: str) -> Path:
 
 
 def unbracketed(name: str, text: str) -> str:
-    """What an option has in brackets.
+    """Return the value of an option without its brackets.
 
     Raises:
         CommandRefused: it has no brackets.
@@ -463,5 +462,5 @@ def unbracketed(name: str, text: str) -> str:
 
 
 def option_refusal(name: str, why: str) -> CommandRefused:
-    """The refusal of a command for one of its options."""
+    """Return the refusal of a command for one of its options."""
     return CommandRefused("invalid option", f"option {name} cannot be used here: {why}")

@@ -1,4 +1,4 @@
-"""Paginated subscriptions: which page is asked for, and what cannot be paged through.
+"""Paginated subscriptions: reads the requested page, and refuses what cannot be paginated.
 
 Source: AMPS User Guide, Paginated SOW and Subscribe; Replacing the Options on a Subscription.
 """
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 
 def read_page(terms: QueryTerms) -> PageTerms | None:
-    """The page that a subscription is for; None if it is not paginated."""
+    """Return the page that a subscription requests; None if it is not paginated."""
     if terms.top_n is None or terms.skip_n is None:
         return None
     return PageTerms(terms.order_by, terms.skip_n, terms.skip_n + terms.top_n)
 
 
 def single_topic(session: Sender, selector: TopicSelector) -> TopicSelector:
-    """The topic that a page is to be cut from.
+    """Return the topic that a page is cut from.
 
-    The name of a topic that the user may read is taken for that topic, even if it could be a
-    regular expression.
+    The name of a topic that the user may read selects that topic, even if it could be a regular
+    expression.
 
     Raises:
-        CommandRefused: several topics are meant, or the topic keeps no records.
+        CommandRefused: the selector matches several topics, or the topic keeps no records.
     """
     if is_name(session, selector):
         return select_topics(selector.text, literal=True)
@@ -50,7 +50,7 @@ def single_topic(session: Sender, selector: TopicSelector) -> TopicSelector:
 
 
 def is_name(session: Sender, selector: TopicSelector) -> bool:
-    """Whether it is the name of a topic with records that the user may know of."""
+    """Return whether a selector is the name of a topic with records that the user may read."""
     if session.engine.stores.find(session.message_type, selector.text) is None:
         return False
     return session.permit(Permission.READ_TOPIC, selector.text).allowed
@@ -62,12 +62,12 @@ def check_replacement(
     aggregation: AggregationTerms | None,
     before: Subscription | None,
 ) -> None:
-    """Check that a subscription can take the place of another one.
+    """Check that a subscription can replace another one.
 
     Args:
         selector: its topic.
         page: its page, None if it is not paginated.
-        aggregation: what it aggregates, None if it does not.
+        aggregation: its aggregation, None without one.
         before: the subscription that it replaces, None if there is none.
 
     Raises:
@@ -104,10 +104,10 @@ def check_replacement(
 
 
 def check_same_groups(subscription: Subscription, before: Subscription | None) -> None:
-    """Check that an aggregated subscription is for the groups of the one that it replaces.
+    """Check that an aggregated subscription has the groups of the one that it replaces.
 
     Raises:
-        CommandRefused: it is for others.
+        CommandRefused: it has others.
     """
     if before is None or subscription.aggregation is None or before.aggregation is None:
         return
@@ -125,7 +125,7 @@ def _not_another_page() -> CommandRefused:
 
 
 def records_topic(session: Sender, name: str) -> TopicWithRecords | None:
-    """What tells of the records of a topic, or of the messages of a queue; None if nothing does."""
+    """Return the source of a topic's records, or of a queue's messages; None without one."""
     topic = session.find_topic(name)
     if isinstance(topic, QueueTopic):
         return topic.browsing.audience
@@ -133,7 +133,7 @@ def records_topic(session: Sender, name: str) -> TopicWithRecords | None:
 
 
 def page_of(session: Sender, subscription: Subscription | None) -> Page | None:
-    """The page of a subscription that is placed; None if it is not paginated."""
+    """Return the page of a subscription that is placed; None if it is not paginated."""
     if subscription is None or subscription.page is None:
         return None
     topic = records_topic(session, subscription.selector.text)

@@ -1,7 +1,7 @@
-"""The point in the past whose state a query of a topic with History asks for.
+"""The point in the past that a query of a topic with History requests.
 
-It is a moment, or the bookmark of a message, which has to be looked up in the transaction log: the
-state is the one that this message left.
+It is a moment, or the bookmark of a message, which is looked up in the transaction log: the state
+is then the one after this message.
 
 Source: AMPS Command Reference, Historical SOW Query.
 """
@@ -34,17 +34,17 @@ def with_point(
     topics: Sequence[Selected],
     query: Callable[[PastPoint | None], None],
 ) -> None:
-    """Go on with a query when the point is known that it asks for.
+    """Call a query when the point that it requests is known.
 
     Args:
         session: the connection that sent it.
         header: its header.
-        topics: what it is about; if none of them has History, the bookmark is passed over.
-        query: given the point, or None for now; called at once if nothing has to be looked up. It
+        topics: its topics; if none of them has History, the bookmark is ignored.
+        query: called with the point, or None for now; called at once if no look-up is needed. It
             may refuse the command.
 
     Raises:
-        CommandRefused: the bookmark is none, or cannot be looked up.
+        CommandRefused: the bookmark is invalid, or cannot be looked up.
     """
     text = header.bookmark
     has_history = any(topic.keeper.table.history is not None for topic in topics)
@@ -92,7 +92,7 @@ def _look_up(
 
 
 def point_of(log: TransactionLog, place: Span) -> PastPoint:
-    """The point that a part of the log begins behind.
+    """Return the point behind which a part of the log begins.
 
     Raises:
         CommandRefused: the log cannot be read at the moment.

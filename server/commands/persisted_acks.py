@@ -1,19 +1,19 @@
 """`persisted` acks of one connection, where there is a transaction log.
 
-They are conflated: an ack with a sequence number stands for all earlier ones, so that one a second
-is enough. That is why successes must come in the order of the commands: no number is acknowledged
-before all commands before it are on stable storage, whichever topics they went to. A failure is
-told by itself, for its number alone and as soon as it is known, also ahead of successes of what was
-before it: a publisher hears why it is refused while nothing can be stored. A number that failed is
-not waited for any more.
+They are conflated: an ack with a sequence number stands for all earlier ones, so one a second is
+enough. Successes must therefore be sent in the order of the commands: no number is acknowledged
+before all commands before it are on stable storage, in whichever topics. A failure is sent
+separately, for its number alone and as soon as it is known, also ahead of the successes of earlier
+commands: a publisher learns why it is refused while nothing can be stored. Later acks do not wait
+for a failed number.
 
     command 1  2  3 (refused)  4  5        ->        failure 3, ... success 5
 
-A duplicate is told in its place: its publisher takes it for a success, which the message that came
-first may still have to become.
+A duplicate is reported in its place: its publisher takes the report for a success, and the first
+message with its number may still have to become one.
 
 Where other instances have to acknowledge, very many commands may wait, for minutes. Beyond some
-hundreds of a connection they are taken together: all that come wait as one, for the last of them.
+hundreds per connection they are combined: all further commands wait as one, for the last of them.
 
 Source: AMPS User Guide, Acknowledgment Conflation and Publish Acknowledgments.
 """
@@ -36,23 +36,23 @@ if TYPE_CHECKING:
     from server.sow.store import Settled, StoreError
 
 WhenStored: TypeAlias = "Callable[[Settled], None]"
-"""Calls back when what a command did is on stable storage, or may not get there."""
+"""Calls back when the effects of a command are on stable storage, or may not get there."""
 
 _MICROSECONDS: Final = 1e6
 _MOST_APART: Final = 512
-"""Commands that wait each for itself."""
+"""Commands that wait separately; further ones are combined."""
 
 
 class _Waiting:
-    """Commands whose acks have not been sent.
+    """Commands without their acks yet.
 
     Attributes:
-        sequences: their sequence numbers, in digits; none where an ack of its own is sent.
+        sequences: their sequence numbers, in digits; none if a separate ack is sent.
         own: that ack.
-        header: of the command that it is for.
-        is_settled: whether it is known how they ended.
-        is_told: whether that has been said.
-        since: when the first of them was read, in seconds since 1970.
+        header: the header of the command that it is for.
+        is_settled: whether their outcome is known.
+        is_told: whether their outcome has been reported.
+        since: when the first of them was read, in seconds since 1970 by the steady clock.
     """
 
     __slots__ = ("header", "is_settled", "is_told", "own", "sequences", "since")
@@ -73,10 +73,10 @@ class _Waiting:
 
 
 class _Crowd(_Waiting):
-    """Commands that wait as one.
+    """Commands that are combined, and wait as one.
 
     Attributes:
-        waits: each tells when some of them are stored.
+        waits: functions that call back when some of them are stored.
     """
 
     __slots__ = ("waits",)
@@ -87,7 +87,7 @@ class _Crowd(_Waiting):
 
 
 class PersistedAcks:
-    """The `persisted` acks that a connection is waiting for.
+    """The pending `persisted` acks of a connection.
 
     Args:
         session: the connection.
@@ -96,7 +96,7 @@ class PersistedAcks:
     def __init__(self, session: Sender) -> None:
         self._session = session
         self._waiting: deque[_Waiting] = deque()
-        self._crowd: _Crowd | None = None  # the last of those, if it is still taking in commands
+        self._crowd: _Crowd | None = None  # the last entry, if it still accepts commands
         self._reached: int | None = None  # the sequence number to be acknowledged next
         self._is_due = False
 
@@ -107,8 +107,8 @@ class PersistedAcks:
 
         Args:
             header: the command's header.
-            when_stored: tells when that is.
-            is_certain: whether it never tells of a problem.
+            when_stored: calls back when it is stored.
+            is_certain: whether the callback never reports a problem.
         """
         if header.sequence is None:
             own = success(header, "persisted")
@@ -123,8 +123,8 @@ class PersistedAcks:
 
         Args:
             sequences: their sequence numbers, in digits.
-            when_stored: tells when that is.
-            is_certain: whether it never tells of a problem; then the last number says it all.
+            when_stored: calls back when they are stored.
+            is_certain: whether the callback never reports a problem; then the last number suffices.
         """
         if is_certain:
             sequences = (sequences[-1],)
@@ -134,7 +134,7 @@ class PersistedAcks:
         self._add(_Waiting(self._session.heard_at, sequences), when_stored)
 
     def _crowd_in(self, sequences: Sequence[bytes], when_stored: WhenStored) -> None:
-        """Let commands wait together with those before them, of which there are many."""
+        """Add commands to the combined entry, as many commands are waiting."""
         crowd = self._crowd
         if crowd is None:
             crowd = self._crowd = _Crowd(self._session.heard_at, sequences)
@@ -143,27 +143,27 @@ class PersistedAcks:
         crowd.waits[when_stored] = None
 
     def _close_crowd(self) -> None:
-        """Take no more into a crowd: from now on it is waited for what is in it."""
+        """Close the combined entry to further commands, and begin to wait for those in it."""
         crowd, self._crowd = self._crowd, None
         if crowd is not None:
             all_settled(list(crowd.waits), partial(self._settled, crowd))
 
     def refused(self, ack: Header) -> None:
-        """Say at once that a command failed.
+        """Report at once that a command failed.
 
         Args:
-            ack: the ack.
+            ack: the failure ack.
         """
-        self._send()  # what is known of those before it
+        self._send()  # acknowledge the settled commands before it
         if self._session.is_open:
             self._session.send(ack)
 
     def repeated(self, ack: Header, when_stored: WhenStored) -> None:
-        """Say that a command repeats an earlier one, after everything before it was acknowledged.
+        """Report that a command repeats an earlier one, once all before it is acknowledged.
 
         Args:
             ack: the failure ack.
-            when_stored: tells when the command that came first is stored.
+            when_stored: calls back when the first command with its number is stored.
         """
         self._add(_Waiting(self._session.heard_at, (), ack), when_stored)
 
@@ -225,16 +225,16 @@ class PersistedAcks:
 
 
 class Publisher(Sender, Protocol):
-    """A connection that publishes, and is told what is on stable storage."""
+    """A connection that publishes, and receives `persisted` acks."""
 
     @property
     def writing(self) -> Writing:
-        """What it publishes to."""
+        """Its publish targets, limited by its user's permissions."""
 
     @property
     def persisted_acks(self) -> PersistedAcks:
-        """What it is waiting for."""
+        """Its pending `persisted` acks."""
 
     @property
     def silent_refusals(self) -> SilentRefusals:
-        """Its refused publishes that asked for no ack."""
+        """Its refused publishes that requested no ack."""

@@ -1,8 +1,8 @@
-"""Acknowledgements that say nothing but which messages: what a session remembers of their headers.
+"""Fast path for acknowledgements without options: the headers that a session remembers.
 
-Most consumers acknowledge with one header over and over, but for the bookmarks. A header that says
-nothing but "these messages of this queue are done" is remembered as what stands around the list,
-and the next one needs no decoding.
+Most consumers acknowledge with one header over and over, except for the bookmarks. A header that
+requests nothing but "these messages of this queue are done" is remembered as the bytes around the
+list, and the next one needs no decoding.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class PlainAcks:
         self._known: dict[tuple[bytes, bytes], QueueTopic] = {}
 
     def remember(self, exact_header: bytes, header: Header) -> None:
-        """From now on, take headers that differ by their bookmarks only, if it is a plain one.
+        """Remember a header, if it is a plain one, for all that differ by their bookmarks only.
 
         Args:
             exact_header: the bytes of a header.
-            header: what they say.
+            header: the decoded header.
         """
         queue = self._queue_of(header)
         if queue is None or self._is_filtered or self._session.engine.log.enabled("12-0002"):
@@ -59,7 +59,7 @@ class PlainAcks:
         self._known[left, right] = queue
 
     def _queue_of(self, header: Header) -> QueueTopic | None:
-        """The queue of an acknowledgement that says nothing else; None if it is no such."""
+        """Return the queue of a plain acknowledgement; None for any other command."""
         queues, topic = self._session.engine.topics.queues, header.topic
         if (
             queues is None
@@ -70,9 +70,9 @@ class PlainAcks:
         return queues.find(self._session.message_type, topic)
 
     def take(self, header: bytes, body: bytes) -> bool:
-        """Acknowledge what a header lists; whether it is one that is remembered.
+        """Acknowledge the messages that a header lists; return whether it is a remembered one.
 
-        Whatever is wrong with it is found, and said, by whoever reads it with care.
+        Any error is left to the regular path, which decodes the header and reports it.
         """
         if not self._known or body:
             return False
@@ -96,10 +96,10 @@ class PlainAcks:
 
 
 def _around_bookmarks(header: bytes) -> tuple[bytes, str, bytes]:
-    """What stands before the bookmarks in a header, these, and what stands behind them.
+    """Return the bytes before the bookmarks in a header, the bookmarks, and the bytes behind.
 
     A header with another list between the same two parts means the same in all other respects, and
-    is well-formed if this one is. There are no bookmarks if there is no such list.
+    is well-formed if this one is. Without a list, the bookmarks are empty.
     """
     left, _, rest = header.rpartition(_BOOKMARKS_KEY)
     bookmarks, _, right = rest.partition(b'"')

@@ -1,9 +1,9 @@
-"""Publishes that say nothing but where their body goes: what a session remembers of headers.
+"""Publishes without options: the headers of them that a session remembers.
 
 Most publishers send one header over and over, or headers that differ only by a sequence number. A
-header that says nothing but "publish to this topic" (and "acknowledge it") is remembered, and
-frames in a row that have it make a run, which goes to the topic in one call. So is one that says
-something of its message as well: of the next ones, only that is read.
+header that requests nothing but "publish to this topic" (and "acknowledge it") is remembered.
+Consecutive frames with it form a batch, which goes to the topic in one call. A header with marks of
+its message is remembered as well: of the next ones, only the marks are read.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _LONGEST_REMEMBERED: Final = 512
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlainPublish:
-    """What a remembered header asks for.
+    """The meaning of a remembered header.
 
     Attributes:
-        topic: where bodies with this header go.
-        ack_types: the types of ack that it asks for.
-        acks: makes those that can be sent at once, None if there are none.
-        late_acks: makes those that wait until messages are on stable storage, None if there are
+        topic: the target of bodies with this header.
+        ack_types: the types of ack that it requests.
+        acks: writes those that can be sent at once, None if there are none.
+        late_acks: writes those that wait until messages are on stable storage, None if there are
             none.
         conflates: whether these are conflated instead, see `PersistedAcks`.
-        is_numbered: whether the numbers of messages matter to anybody.
-        is_marked: whether its publisher says something of each message.
+        is_numbered: whether the numbers of messages are used.
+        is_marked: whether each message has marks.
     """
 
     topic: Publishable
@@ -56,14 +56,14 @@ def plain_publish(
     has_log: bool,
     is_marked: bool = False,
 ) -> PlainPublish:
-    """What a header asks for.
+    """Return the meaning of a header.
 
     Args:
-        topic: where bodies with it go.
-        acks: the types of ack that it asks for.
+        topic: the target of bodies with it.
+        acks: the types of ack that it requests.
         is_numbered: whether it has a sequence number.
         has_log: whether there is a transaction log, where `persisted` acks are conflated.
-        is_marked: whether it says something of its message.
+        is_marked: whether it has marks of its message.
     """
     conflates = "persisted" in acks and has_log
     late = [ack for ack in acks if ack == "persisted" and (topic.keeps_messages or conflates)]
@@ -82,10 +82,10 @@ def plain_publish(
 NO_MARKS: Final = Marks(None, None, None)
 
 Publish = Callable[[PlainPublish, Sequence[bytes], Sequence[bytes], Sequence[Marks]], None]
-"""Takes a run: what the headers ask for, the messages, their numbers, if these matter, and what is
-said of each of them, if something is."""
+"""Publishes a batch: the meaning of its headers, the messages, their numbers, if these are used,
+and the marks of each message, if there are any."""
 Obey = Callable[[bytes, bytes], bool]
-"""Takes a header and its body; whether more are to be obeyed now."""
+"""Executes a header and its body; returns whether more may be executed now."""
 
 
 class PlainPublishes:
@@ -100,13 +100,13 @@ class PlainPublishes:
     def remember(
         self, header: bytes, sequence: int | None, marks: Marks, publish: PlainPublish
     ) -> None:
-        """From now on, take frames with a header for messages to a topic.
+        """Remember a header, so that frames with it are messages to a topic.
 
         Args:
             header: the header's bytes.
-            sequence: its sequence number; others may take its place.
-            marks: what it says of its message; other values may take the place of these.
-            publish: what it asks for.
+            sequence: its sequence number; later headers may have another one.
+            marks: the marks of its message; later headers may have other values.
+            publish: the meaning of the header.
         """
         if len(header) > _LONGEST_REMEMBERED:
             return
@@ -127,21 +127,21 @@ class PlainPublishes:
         self._known[key] = publish
 
     def forget(self) -> None:
-        """Remember nothing any more."""
+        """Forget all headers."""
         self._known.clear()
         self._outlines.clear()
 
     def gather(self, frames: Iterable[Frame], publish: Publish, obey: Obey) -> int:
-        """Publish what can be published in runs, and have everything else obeyed in its place.
+        """Publish frames with remembered headers in batches, and execute all others in their place.
 
         Args:
-            frames: what has come, in its order.
-            publish: takes runs.
-            obey: takes frames whose headers are not known; what is remembered meanwhile counts for
-                the frames behind them.
+            frames: the frames received, in their order.
+            publish: publishes batches.
+            obey: executes frames with unknown headers; headers that it remembers apply to
+                the frames behind.
 
         Returns:
-            How many were dealt with: not all if `obey` has said that no more are to be obeyed.
+            The number of frames executed: not all if `obey` has returned False.
         """
         find, outlines = self._known.get, self._outlines
         done = 0
@@ -182,7 +182,7 @@ class PlainPublishes:
         return done
 
     def take(self, run: FrameRun, publish: Publish, obey: Obey) -> int:
-        """The same for frames that the reader has gathered already. See `gather`."""
+        """Publish a run of frames that the reader has collected. See `gather`."""
         known = self._known.get(run.shape)
         if known is None:
             return self.gather(run.frames(), publish, obey)

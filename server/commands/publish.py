@@ -1,8 +1,8 @@
-"""publish and delta_publish: a message enters the instance.
+"""publish and delta_publish: publishes a message to a topic.
 
-A topic with records stores the message, or of a delta what it makes of the record; a message that
-cannot be stored is refused. A delta published to a topic that keeps no records is a message like
-any other (AMPS Command Reference, delta_publish command).
+A topic with records stores the message, or for a delta, the record with the delta applied. A
+message that cannot be stored is refused. A delta published to a topic that keeps no records is a
+message like any other (AMPS Command Reference, delta_publish command).
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def handle(session: Publisher, header: Header, body: bytes) -> None:
 def acknowledge_stored(
     session: Publisher, header: Header, when_stored: WhenStored, *, is_certain: bool = False
 ) -> None:
-    """Say that a command is on stable storage as soon as it is, if its sender is still there.
+    """Acknowledge a command as soon as it is on stable storage, if its sender is still connected.
 
     Args:
         session: the connection that sent it.
         header: its header.
-        when_stored: tells when that is.
-        is_certain: whether it never tells of a problem.
+        when_stored: calls back when it is stored.
+        is_certain: whether the callback never reports a problem.
     """
     if session.engine.transaction_log is None:
         when_stored(partial(acknowledge_late, session, header))
@@ -79,15 +79,15 @@ def acknowledge_stored(
 
 
 def lifetime(expiration: int | None) -> int | None:
-    """For how many seconds a message lives that a header says it of; None if it says nothing."""
+    """Return a message's lifetime in seconds by its header's expiration; None without one."""
     return None if expiration is None else min(expiration, _LONGEST_LIFE)
 
 
 def plain_target(session: Publisher, header: Header) -> Publishable | None:
-    """Where a publish went that asked for nothing but the delivery of its body, and acks by number.
+    """Return the target of a publish that requested only delivery, and acks by number.
 
     Returns:
-        None if it asked for more.
+        The target; None if it requested more.
     """
     if not (header.acks is None or _acks_are_plain(header)) or session.engine.log.enabled(
         "12-0001"

@@ -1,7 +1,7 @@
-"""Runs of plain publishes: one call of a topic for many messages of a connection.
+"""Batches of plain publishes: one call of a topic for many messages of a connection.
 
-Which publishes are plain is remembered by their headers (server/commands/plain_publish.py). A run
-is answered as its messages would be one by one.
+Plain publishes are recognised by their remembered headers (server/commands/plain_publish.py). The
+acks of a batch are the same as those of its messages one by one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class PublishRuns:
-    """The plain publishes of one connection.
+    """Publishes the plain publishes of one connection in batches.
 
     Args:
         session: the connection.
@@ -49,24 +49,24 @@ class PublishRuns:
         self.are_recorded = False
         self._session = session
         self._topics_generation = 0
-        self._envelope: Envelope | None = None  # of messages that say no more
+        self._envelope: Envelope | None = None  # of batches without marks that are not recorded
 
     def begin(self) -> None:
-        """Make ready for the next runs; called after everything that may change what is known."""
+        """Prepare for the next batches; called after any change to the remembered state."""
         self._drop_forgotten_topics()
         self._envelope = None
 
     def remember(
         self, data: bytes, header: Header, topic: Publishable, acks: Sequence[str]
     ) -> None:
-        """From now on, take frames with this header for messages to a topic.
+        """Remember a header, so that frames with it are messages to a topic.
 
         Args:
-            data: the bytes of a header that asks for nothing but the delivery of its body, with
-                what it says of that, and acks with its sequence number.
-            header: what they say.
-            topic: where the bodies go.
-            acks: the types of ack that it asks for; none without a sequence number.
+            data: the bytes of a header that requests nothing but the delivery of its body, with
+                its marks, and acks with its sequence number.
+            header: the decoded header.
+            topic: the target of the bodies.
+            acks: the types of ack that it requests; none without a sequence number.
         """
         self._drop_forgotten_topics()
         sequence = header.sequence
@@ -87,7 +87,7 @@ class PublishRuns:
         sequences: Sequence[bytes],
         marks: Sequence[Marks],
     ) -> None:
-        """Publish a run, and answer it. See `plain_publish.Publish`."""
+        """Publish a batch, and send its acks. See `plain_publish.Publish`."""
         session = self._session
         session.command = "publish"
         topic = run.topic
@@ -96,13 +96,13 @@ class PublishRuns:
             self._answer(run, sequences, rejections)
             return
         if not topic.takes_places:
-            bodies = list(bodies)  # each is wanted by itself, and some for long
+            bodies = list(bodies)  # the topic reads each by itself, and retains some
         if topic.is_journaled:
             envelope = Envelope(session, session.last_heard)
             envelope.sequences = numbers_of(sequences)
             self.are_recorded = True
         else:
-            sequences = list(sequences)  # some may wait, what was read must not
+            sequences = list(sequences)  # some may wait, and must not retain the read buffer
             if self._envelope is None:
                 self._envelope = Envelope(session, session.last_heard)
             envelope = self._envelope
@@ -115,7 +115,7 @@ class PublishRuns:
         sequences: Sequence[bytes],
         marks: Sequence[Marks],
     ) -> Sequence[Rejection]:
-        """Publish messages of which different things are said; with SOW keys, one by one."""
+        """Publish messages with different marks; those with SOW keys one by one."""
         session = self._session
         self.are_recorded = self.are_recorded or topic.is_journaled
         said = marks[0]  # all have the same kinds
@@ -160,7 +160,7 @@ class PublishRuns:
     def _reject(
         self, run: PlainPublish, rejections: Iterable[Rejection], sequences: Sequence[bytes]
     ) -> tuple[Sequence[bytes], Sequence[bytes]]:
-        """Say which messages of a run were not published.
+        """Refuse the rejected messages of a batch.
 
         Returns:
             The sequence numbers of the others, and those behind the last one refused.
@@ -171,7 +171,7 @@ class PublishRuns:
             before = list(sequences[begin : rejection.position])
             accepted += before
             begin = rejection.position + 1
-            if run.conflates and before:  # a duplicate is told behind them
+            if run.conflates and before:  # a duplicate is reported behind them
                 self._session.persisted_acks.reached(before, run.topic.when_stored)
             header = Header(
                 command="publish",
@@ -186,7 +186,7 @@ class PublishRuns:
     def _send_late(
         self, acks: SequencedAcks, sequences: Sequence[bytes], problem: StoreError | None
     ) -> None:
-        """Send what had to wait for stable storage, unless the peer has gone meanwhile."""
+        """Send acks that waited for stable storage, unless the peer has disconnected meanwhile."""
         session = self._session
         if not session.is_open:
             return
@@ -196,7 +196,7 @@ class PublishRuns:
             fail_sequences(session, sequences, str(problem))
 
     def _drop_forgotten_topics(self) -> None:
-        """Let go of topics that the table has forgotten: they have no subscribers any more."""
+        """Forget all headers if the registry has dropped topics, as they have no subscribers."""
         generation = self._session.engine.topics.generation
         if self._topics_generation != generation:
             self._topics_generation = generation

@@ -1,4 +1,4 @@
-"""Begins queries: what sow and the commands that query and subscribe have in common."""
+"""Begins queries: the common part of sow and of the commands that query and subscribe."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 
 class QueryCommand:
-    """A query command about to begin.
+    """A query command that is about to begin.
 
     Args:
         session: the connection that sent it.
         header: its header.
-        terms: what it asks for.
-        presentation: the form in which records are wanted.
+        terms: its terms.
+        presentation: the form in which records are sent.
         sub_id: the subscription that goes with it, None for a query alone.
 
     Attributes:
         query_id: the id that its results carry.
-        presentation: the form in which records are wanted.
+        presentation: the form in which records are sent.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class QueryCommand:
 
         Args:
             queries: find the results, in their order.
-            wanted: whether to send a record that was found; None to send all.
-            sent: told of every record that is sent.
-            leavers: makes queries of what the client is to hear of after the results.
+            wanted: returns whether to send a record that was found; None to send all.
+            sent: called with every record that is sent.
+            leavers: makes queries of out-of-focus notices to send after the results.
             then: called when everything has been sent.
         """
         if self._sub_id is None:
@@ -102,7 +102,7 @@ class QueryCommand:
         )
 
     def _tell(self) -> None:
-        """Say that the client queries; of one that subscribes as well, its subscription says it."""
+        """Publish the query to client status; with a subscription, that one is published."""
         header, session = self._header, self._session
         session.engine.client_status.publish(
             header.command,
@@ -117,15 +117,15 @@ class QueryCommand:
         )
 
     def queries(self, topics: Sequence[Selected]) -> list[Asked]:
-        """Queries of this moment for what the command asks for.
+        """Return queries for the command's records, each of the state at this moment.
 
         Args:
-            topics: what is queried.
+            topics: the topics to query.
         """
         return [self.asked(one, self._query(one, len(topics))) for one in topics]
 
     def asked(self, selected: Selected, query: OpenQuery) -> Asked:
-        """A query for records of a topic, of which the client is sent what it may see."""
+        """Return a query with the form of its records: the fields that the client may see."""
         message_type = selected.keeper.table.message_type
         return Asked(
             query, permitted_presentation(selected.permit, self.presentation, message_type)
@@ -134,9 +134,9 @@ class QueryCommand:
     def matching(
         self, selected: Selected, filter_: Expr | None, keys: tuple[str, ...] | None = None
     ) -> OpenQuery:
-        """A query for all records that match a filter, of some SOW keys, in no order.
+        """Return a query for all records that match a filter, of some SOW keys, unordered.
 
-        They are whole, also where the client may see some of their fields only.
+        The records are complete, even if the user may read some of their fields only.
         """
         spec = QuerySpec(
             filter=permitted_filter(selected.permit, filter_),
@@ -155,7 +155,7 @@ class QueryCommand:
         terms = self._terms
         top_n, skip_n = terms.top_n, terms.skip_n or 0
         if topics > 1 and top_n is not None:
-            top_n, skip_n = top_n + skip_n, 0  # the rest is decided for all topics together
+            top_n, skip_n = top_n + skip_n, 0  # `_chosen` counts over all topics
         spec = QuerySpec(
             filter=permitted_filter(selected.permit, terms.filter),
             keys=terms.keys,
@@ -168,7 +168,7 @@ class QueryCommand:
         return self._open(selected, spec)
 
     def _chosen(self, topics: int) -> Callable[[], bool]:
-        """Tells of each record of several topics whether it is among those between skip and top."""
+        """Return a function that counts records over all topics: true between skip_n and top_n."""
         terms = self._terms
         if topics <= 1 or terms.top_n is None:
             return lambda: True
@@ -178,7 +178,7 @@ class QueryCommand:
         return lambda: next(position) in wanted
 
     def _fail(self, error: Exception) -> None:
-        """End the command, whose query has failed, and say so."""
+        """End the command after its query failed, and report the failure."""
         session, header = self._session, self._header
         message_id, reason, detail = _cause(error)
         session.engine.log.emit(
@@ -204,12 +204,12 @@ class QueryCommand:
 
 
 def tested(selected: Selected) -> int | None:
-    """How many records a query of a topic tests, None if its client is not to know."""
+    """Return the number of records that a query tests, None if the client must not know it."""
     return len(selected.keeper.table) if selected.permit.filter is None else None
 
 
 def _cause(error: Exception) -> tuple[str, str, str]:
-    """What a query has failed of: the id of the log's entry, the reason, and more in words."""
+    """Return the log entry's id, the reason and the detail of a query's failure."""
     if isinstance(error, TooCostlyError):
         return "16-0006", "bad filter", str(error)
     if isinstance(error, StoreError):

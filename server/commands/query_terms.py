@@ -1,4 +1,4 @@
-"""What a query asks for: the parts that sow and the commands that query and subscribe share.
+"""The terms of a query: the parts that sow and the commands that query and subscribe share.
 
 Sources: AMPS User Guide, Managing Result Sets; AMPS Command Reference, sow command.
 """
@@ -25,16 +25,16 @@ _LARGEST_BATCH: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class QueryTerms:
-    """Which records are wanted, how many, and in which order.
+    """The selection, number and order of the records that a query returns.
 
     Attributes:
         filter: the content filter, None for all records.
         keys: the SOW keys of the records, None for any.
         order_by: the order; none if empty.
-        top_n: how many records at most, None for all.
-        skip_n: how many of the first to leave out, None if that was not said.
-        batch_size: how many records to send in one frame.
-        as_of: the point in the past whose state is asked for; None for now.
+        top_n: the maximum number of records, None for all.
+        skip_n: the number of records to skip first, None if not given.
+        batch_size: the maximum number of records in one frame.
+        as_of: the point in the past that is queried; None for now.
     """
 
     filter: Expr | None
@@ -47,7 +47,7 @@ class QueryTerms:
 
 
 def read_query_terms(session: Sender, header: Header, options: Mapping[str, str]) -> QueryTerms:
-    """Read what a query asks for.
+    """Read the terms of a query.
 
     Args:
         session: the connection that sent it.
@@ -72,9 +72,9 @@ def read_query_terms(session: Sender, header: Header, options: Mapping[str, str]
 
 
 def _batch_size(session: Sender, header: Header) -> int:
-    """How many records to send in one frame.
+    """Return the number of records to send in one frame.
 
-    Clients are known to ask for more than the limit; they go by the number that each frame names.
+    Clients are known to request more than the limit; they read the number that each frame carries.
     """
     asked = 1 if header.batch_size is None else header.batch_size
     if asked < 1:
@@ -87,7 +87,7 @@ def _batch_size(session: Sender, header: Header) -> int:
 
 
 def read_keys(header: Header) -> tuple[str, ...] | None:
-    """The SOW keys that a command names, each once; None if it names none."""
+    """Return the SOW keys that a command names, each once; None if it names none."""
     if not header.sow_keys:
         return None
     keys = (key for text in header.sow_keys.split(",") if (key := text.strip()))
@@ -95,7 +95,7 @@ def read_keys(header: Header) -> tuple[str, ...] | None:
 
 
 def _count(name: str, options: Mapping[str, str], given: int | None) -> int | None:
-    """A number that stands among the options, or in a header of its own."""
+    """Return a number that is given as an option, or in a header key of its own."""
     text = options.get(name)
     if text is not None:
         if not (text.isascii() and text.isdigit()):

@@ -1,7 +1,7 @@
-"""sow_delete on a queue: messages are done with, given back, or expired.
+"""sow_delete on a queue: acknowledges, returns or expires messages.
 
-Source: AMPS User Guide, Acknowledging Messages; AMPS Command Reference, Removing Messages. What is
-ours: `delay` with cancel, `extend` for leases, `redrive` for dead letters.
+Source: AMPS User Guide, Acknowledging Messages; AMPS Command Reference, Removing Messages. Our
+extensions: `delay` with cancel, `extend` for leases, `redrive` for dead letters.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ _EXCLUSIVE: Final = (*_WAYS, "extend", "redrive")
 _OPTIONS: Final = frozenset({*_EXCLUSIVE, "delay", "non_regex_topic", "none"})
 _MICROSECONDS: Final = 1_000  # nanoseconds
 _AT_ONCE: Final = 512
-"""Messages that a slice acknowledges."""
+"""Messages that are acknowledged in a time slice."""
 _REDRIVEN_AT_ONCE: Final = 32
-"""Dead letters that a slice redrives."""
+"""Dead letters that are redriven in a time slice."""
 
 
 class _How(NamedTuple):
-    """What is to be done with messages. Times are microseconds.
+    """The action on messages. Times are microseconds.
 
     Attributes:
-        way: what became of them.
-        delay: how long those that are given back stay away; None for as long as the queue says.
-        extends: whether their leases are to last longer instead.
-        period: how long, from now on; None for as long as new ones.
-        redrives: whether they are dead letters, and to go where they came from.
+        way: their outcome.
+        delay: the time for which returned messages stay away; None for the queue's setting.
+        extends: whether their leases are extended instead.
+        period: the length of the extended leases, from now on; None for that of new ones.
+        redrives: whether they are dead letters to return to the topics that they came from.
     """
 
     way: Way
@@ -82,7 +82,7 @@ def queue_named(session: Sender, topic: str | None) -> QueueTopic | None:
 def handle(session: Publisher, header: Header, body: bytes) -> Steps:
     """Acknowledge messages of a queue by the command `ack`, as sow_delete does.
 
-    The reference keeps the command for servers. Some clients acknowledge with it.
+    The reference reserves the command for servers. Some clients acknowledge with it.
 
     Raises:
         CommandRefused: as for `acknowledge_messages`, or the command names no queue.
@@ -112,11 +112,12 @@ def acknowledge_messages(
 ) -> Steps:
     """Acknowledge messages of a queue by their bookmarks, their SOW keys, or a filter.
 
-    Who may read from a queue may acknowledge (AMPS User Guide, Entitlements for Queues): who may
-    read some of its messages, these.
+    A user who may read from a queue may acknowledge (AMPS User Guide, Entitlements for Queues); one
+    who may read some of its messages may acknowledge these.
 
     Raises:
-        CommandRefused: the command does not say which messages, or how, or cannot be recorded.
+        CommandRefused: the command does not select messages, has an invalid option, or cannot be
+            recorded.
     """
     session.require(Permission.READ_TOPIC, queue.name)
     permit = session.permit(Permission.READ_TOPIC, queue.name)
@@ -138,7 +139,7 @@ def acknowledge_messages(
     try:
         if marks is not None and how.extends:
             done = acks.extend(marks, how.period, said)
-            if permit.filter is not None:  # the others are not told of
+            if permit.filter is not None:  # do not disclose the others
                 done = done._replace(looked_at=done.matched)
         elif marks is not None and not how.redrives and permit.filter is None:
             done = acks.acknowledge(marks, said)
@@ -152,7 +153,7 @@ def acknowledge_messages(
             if permit.filter is not None:
                 found = acks.among(permit.filter, found)
             done = yield from _deal_with(session, queue, found, said, redrives=how.redrives)
-            refuse_duplicate(session, header)  # it may have come from another instance meanwhile
+            refuse_duplicate(session, header)  # another instance may have sent it meanwhile
             acks.acknowledge_places((), said)
     except (JournalUnavailable, JournalUnreadable, UnmatchedError) as error:
         raise CommandRefused("not stored", str(error)) from None
@@ -180,7 +181,7 @@ def _deal_with(
 
 
 def _parts(places: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    """Parts of a portion, one at least."""
+    """Yield parts of a portion, at least one."""
     for start in range(0, max(len(places), 1), size):
         yield places[start : start + size]
 
@@ -204,7 +205,7 @@ def _read_how(options: Mapping[str, str]) -> _How:
 
 
 def _read_interval(options: Mapping[str, str], name: str) -> int | None:
-    """An interval in microseconds, None if the option is not given."""
+    """Return an interval in microseconds, None if the option is not given."""
     if name not in options:
         return None
     try:

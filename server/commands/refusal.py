@@ -1,12 +1,12 @@
-"""Why a command is not carried out."""
+"""The refusal of a command."""
 
 
 class CommandRefused(Exception):
-    """A command cannot be carried out; its sender is told, nobody else is affected.
+    """A command cannot be executed; its sender is told, no other client is affected.
 
     Attributes:
         reason: the phrase that clients know (bad filter, invalid topic, not entitled ...).
-        detail: what is wrong and what was expected.
+        detail: the problem, and the expectation.
         disconnect: the reason to disconnect the sender for, None to let it go on.
     """
 

@@ -1,4 +1,4 @@
-"""How a command is refused: whoever sent it is told why, and so is the log."""
+"""Refuses commands: sends the reason to the client, and writes it to the log."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def refuse(session: Publisher, header: Header, reason: str, detail: str) -> None:
-    """Say to whoever sent a command, and to the log, why it is not carried out.
+    """Report to the client that sent a command, and in the log, why it is not executed.
 
-    A failure is reported in the `processed` ack, and in the `persisted` one, which publishers ask
-    for (AMPS Command Reference, publish command: Errors). Who asks for none but those of the end
-    gets it as one of these, rather than to wait for ever.
+    A failure is reported in the `processed` ack, and in the `persisted` one, which publishers
+    request (AMPS Command Reference, publish command: Errors). A client that requests only acks of
+    the end gets it as one of these, as it would wait for ever otherwise.
     """
     if wants(header, "processed"):
         fail(session, header, "processed", reason, detail)
@@ -42,7 +42,7 @@ def refuse(session: Publisher, header: Header, reason: str, detail: str) -> None
             )
         else:
             session.persisted_acks.refused(refused)
-    if reason == DUPLICATE:  # what publishers send again after a lost connection
+    if reason == DUPLICATE:  # publishers send messages again after a lost connection
         session.remark("02-0026", sequence=header.sequence)
         return
     session.silent_refusals.add(header, reason, detail)
@@ -54,12 +54,12 @@ def refuse(session: Publisher, header: Header, reason: str, detail: str) -> None
     }
     if session.logged_on:
         session.engine.log.emit("02-0001", **entry)
-    else:  # so it may be anybody, as often as they like
+    else:  # any host may cause this at any rate, so it is rate-limited
         session.engine.audit.complain("02-0001", session.party, **entry)
 
 
 def refuse_duplicate(session: Publisher, header: Header) -> None:
-    """Refuse a command that is recorded, if its publisher has sent it before.
+    """Refuse a recorded command, if its publisher has sent it before.
 
     Raises:
         CommandRefused: its sequence number is too low, or none.

@@ -1,10 +1,10 @@
-"""Subscribes that differ by their filters: who follows very many things sends one after the other.
+"""Fast path for subscribe commands that differ by filter: some clients send very many in series.
 
-What a subscribe command comes to follows, but for its filter and its ids, from what all of them
-have in common: topic, options, acks. So when one has gone the usual way (subscribe.py), what its
-options came to is kept, and the next with the same header but for ids and filter needs none of that
-again. Whether the user may read the topic is asked each time, and all limits hold. What is not
-plain, and what has to be refused other than for its filter, goes the usual way.
+The effect of a subscribe command, but for its filter and its ids, follows from the fields that all
+of them share: topic, options, acks. So when one has been executed by the regular path
+(subscribe.py), its parsed options are kept. The next command with the same header but for ids and
+filter reuses them. The entitlement to read the topic is checked each time, and all limits apply.
+Commands that are not plain, or are refused other than for their filter, take the regular path.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RepeatedSubscribes:
-    """The last plain subscribe command of one connection, and those like it.
+    """The last plain subscribe command of one connection, as a model for those like it.
 
     Args:
         session: the connection.
@@ -34,13 +34,13 @@ class RepeatedSubscribes:
 
     def __init__(self, session: Subscribing) -> None:
         self._session = session
-        self._like: Header | None = None  # whatever its ids and filter
+        self._like: Header | None = None  # ids and filter are those of the last comparison
         self._model: Subscription | None = None
-        self._memory = 0  # that a command takes without its filter
+        self._memory = 0  # of a command without its filter
         self._topics_generation = 0
 
     def remember(self, header: Header, subscription: Subscription) -> None:
-        """Keep what a command came to, if it is a plain one.
+        """Keep the result of a command, if it is a plain one.
 
         Args:
             header: the command's header.
@@ -63,18 +63,18 @@ class RepeatedSubscribes:
         self._topics_generation = self._session.engine.topics.generation
 
     def take(self, header: Header) -> Subscription | None:
-        """Place the subscription that a command asks for, if it is like the last one.
+        """Place the subscription that a command requests, if it is like the last one.
 
-        The ack `received` is sent; what else there is to be said is left to the caller.
+        The ack `received` is sent; all further acks and notices are left to the caller.
 
         Args:
             header: the command's header. Its connection may have one more subscription.
 
         Returns:
-            The subscription; None if the command has to go the usual way.
+            The subscription; None if the command has to take the regular path.
 
         Raises:
-            CommandRefused: it has no valid filter.
+            CommandRefused: the filter is invalid.
         """
         session, model = self._session, self._model
         if model is None or not self._is_alike(header):
@@ -93,7 +93,7 @@ class RepeatedSubscribes:
             return None
         acknowledge(session, header, "received")
         if memory == model.memory:
-            memory = model.memory  # the same object, as for most
+            memory = model.memory  # share one integer object, as most are equal
         subscription = Subscription(
             session,
             sub_id,
@@ -109,7 +109,7 @@ class RepeatedSubscribes:
         return subscription
 
     def _is_alike(self, header: Header) -> bool:
-        """Whether a header says what the last one said, but for ids and filter."""
+        """Return whether a header equals the last one, but for ids and filter."""
         like = self._like
         if like is None:
             return False

@@ -1,4 +1,4 @@
-"""Which messages or records a command is about: topics and content filter."""
+"""Selects the messages or records that a command applies to, by topics and content filter."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 def read_topic(
     session: Sender, header: Header, options: Mapping[str, str], *, literal: bool = False
 ) -> TopicSelector:
-    """Read which topics a command is about.
+    """Read the topics of a command.
 
     Args:
         session: the connection that sent it.
         header: the command's header.
         options: its options.
-        literal: the topic is a name, whatever its characters.
+        literal: whether the topic is a name, whatever its characters.
 
     Raises:
-        CommandRefused: the topic is missing, or no valid regular expression.
+        CommandRefused: the topic is missing, or is not a valid regular expression.
     """
     if "non_regex_topic" in options or not session.engine.settings.regex_topics:
         literal = True
@@ -48,7 +48,7 @@ def read_topic(
 
 
 def check_name(topic: str) -> None:
-    """Refuse the command at hand if its topic's name is too long.
+    """Refuse the current command if its topic's name is too long.
 
     Raises:
         CommandRefused: it is.
@@ -67,10 +67,10 @@ def read_filter(session: Sender, header: Header, *, stable: bool = False) -> Exp
     Args:
         session: the connection that sent it.
         header: the command's header.
-        stable: it has to give the same answer whenever it is asked.
+        stable: whether its result must not change while the message does not.
 
     Raises:
-        CommandRefused: it is no valid filter.
+        CommandRefused: the filter is invalid.
     """
     text, filters = header.filter, session.engine.filters
     if text is None or not text.strip():
@@ -89,7 +89,7 @@ def read_filter(session: Sender, header: Header, *, stable: bool = False) -> Exp
 
 
 def restricted_to(filter_: Expr | None, keys: Iterable[str] | None) -> Expr | None:
-    """A filter that lets only the records with some SOW keys through; None for all keys."""
+    """Return a filter restricted to records with some SOW keys; None for all keys."""
     if keys is None:
         return filter_
     test = In(Call("SOW_KEY", ()), tuple(map(Literal, keys)))
@@ -97,27 +97,26 @@ def restricted_to(filter_: Expr | None, keys: Iterable[str] | None) -> Expr | No
 
 
 def require_topic(session: Sender, permission: Permission, selector: TopicSelector) -> None:
-    """Refuse the command at hand unless the user may do this to the topic that it names.
+    """Refuse the current command unless the user has a permission for the topic that it names.
 
-    Of the topics that a regular expression matches, those that the user may not touch are passed
-    over.
+    Topics that match a regular expression, but that the user may not access, are passed over.
 
     Raises:
-        CommandRefused: the user may not.
+        CommandRefused: the user does not have it.
     """
     if not selector.is_regex:
         session.require(permission, selector.text)
 
 
 def may_read(session: Sender, selector: TopicSelector) -> bool:
-    """Whether a user may read the topic that a command names; of a regular expression, some."""
+    """Return whether a user may read a named topic; True for a regular expression."""
     return selector.is_regex or session.permit(Permission.READ_TOPIC, selector.text).allowed
 
 
 def entitlement_filter(session: Sender, selector: TopicSelector) -> str | None:
-    """What the user's permission adds to the filter of a command; None if that is nothing.
+    """Return the entitlement filter that applies to a command's topic; None without one.
 
-    Of the topics that a regular expression matches it may differ, and it is not told.
+    It may differ among the topics that a regular expression matches, and is not reported then.
     """
     if selector.is_regex:
         return None
@@ -125,12 +124,12 @@ def entitlement_filter(session: Sender, selector: TopicSelector) -> str | None:
 
 
 def check_lasting(session: Sender, selector: TopicSelector) -> None:
-    """Refuse the command at hand if what the user may see changes while records do not.
+    """Refuse the current command if the user's entitlement can change while records do not.
 
-    Groups that are followed would keep what was once seen.
+    Aggregated subscriptions would keep values that the user may not see any more.
 
     Raises:
-        CommandRefused: it may.
+        CommandRefused: the entitlement filter is not stable.
     """
     permit = session.permit(Permission.READ_TOPIC, selector.text)
     if permit.filter is None:
@@ -147,9 +146,9 @@ def check_lasting(session: Sender, selector: TopicSelector) -> None:
 
 
 def records_of(session: Sender, permission: Permission, selector: TopicSelector) -> list[Selected]:
-    """The topics with records that a command is about, and that the user may touch.
+    """Return the topics with records that a command selects and that the user may access.
 
-    Each has the permit that says so, and to which of its records.
+    Each has the user's permit, which may be limited to some of its records.
     """
     found = session.engine.stores.select(session.message_type, selector)
     permits = [session.permit(permission, selected.keeper.name) for selected in found]

@@ -1,7 +1,7 @@
-"""Whoever has sent a command, as all commands see it, and what stands around.
+"""The interface of a session that command handlers use, and that of the engine.
 
-What only some commands need of it is beside these: persisted_acks.py, subscribing.py, heartbeat.py,
-logon.py, unsubscribe.py.
+Interfaces for some commands only are in other modules: persisted_acks.py, subscribing.py,
+heartbeat.py, logon.py, unsubscribe.py.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogonOptions:
-    """What a client asked for at its logon.
+    """The options of a client's logon.
 
     Attributes:
         ack_conflation: seconds over which `persisted` acks of publishes are merged.
-        pretty: whether it wants binary bodies in a form that people can read.
-        correlation_id: the correlation id that it gave.
+        pretty: whether binary bodies are sent in a form that people can read.
+        correlation_id: the correlation id of the logon.
     """
 
     ack_conflation: float = 1.0
@@ -42,108 +42,108 @@ class LogonOptions:
 
 
 class Surroundings(listener.Surroundings, Protocol):
-    """What commands work with."""
+    """The interface of the engine that all commands use."""
 
     @property
     def filters(self) -> FilterParser:
-        """Reads the filters of commands."""
+        """Parses the filters of commands."""
 
     @property
     def transaction_log(self) -> TransactionLog | None:
-        """Records what is published; None if there is none."""
+        """The transaction log, which records published messages; None if there is none."""
 
     @property
     def persisting(self) -> Histogram:
-        """How long it took from a publish until it was settled, in microseconds."""
+        """The time from a publish until it was settled, in microseconds."""
 
     @property
     def audit(self) -> Audit:
-        """Says who logs on, is refused, and has what done."""
+        """The audit trail of logons, refusals and administrative commands."""
 
     @property
     def client_status(self) -> ClientStatus:
-        """Publishes what clients do."""
+        """Publishes client status messages."""
 
 
 class Answered(Protocol):
-    """A connection that gets acks."""
+    """A connection that receives acks."""
 
     @property
     def is_open(self) -> bool:
-        """Whether it is still served."""
+        """True while the connection is served."""
 
     @property
     def outbox(self) -> Outbox:
-        """What is on its way to it."""
+        """Its output buffer."""
 
     def send(self, header: Header) -> None:
-        """Send it a message that is nothing but a header."""
+        """Send a message without a body."""
 
 
 class Sender(Answered, Client, Protocol):
     """A connection that has sent a command.
 
     Attributes:
-        command: the name of the command obeyed last.
+        command: the name of the last command executed.
     """
 
     command: str
 
     @property
     def engine(self) -> Surroundings:
-        """What stands around it."""
+        """The engine that it belongs to."""
 
     @property
     def logged_on(self) -> bool:
-        """Whether its client has said who it is."""
+        """True once its client is logged on."""
 
     @property
     def party(self) -> Party:
-        """Who is at the other end, for the log."""
+        """The identity of the peer, for the log."""
 
     @property
     def options(self) -> LogonOptions:
-        """What its client asked for at its logon."""
+        """The options of its client's logon."""
 
     @property
     def heard_at(self) -> SteadySeconds:
-        """When the current command was read, by the clock that measures silence."""
+        """The time at which the current command was read, by the clock that measures silence."""
 
     @property
     def last_heard(self) -> WallSeconds:
-        """When it sent what is being obeyed, in seconds since 1970."""
+        """The time at which the current command was received, in seconds since 1970."""
 
     @property
     def is_internal(self) -> bool:
-        """Whether it belongs to the server itself, which tells nobody what it does."""
+        """True if it belongs to the server itself, whose commands are not announced."""
 
     def find_topic(self, name: str) -> AnyTopic:
-        """Find a topic of its message type."""
+        """Return a topic of its message type."""
 
     def may(self, permission: Permission, topic: str) -> bool:
-        """Whether its user may do something with a topic."""
+        """Return whether its user has a permission for a topic."""
 
     def permit(self, permission: Permission, topic: str) -> Permit:
-        """What its user is said who wants to do something with a topic."""
+        """Return its user's permit for an operation on a topic."""
 
     def permit_to_read(self, topic: str) -> Permit:
-        """What its user may see of a topic; a refusal is counted."""
+        """Return its user's permit to read a topic; a refusal is counted."""
 
     def require(self, permission: Permission, topic: str) -> Permit:
-        """Refuse the command at hand unless the user may do this.
+        """Refuse the current command unless the user has a permission for a topic.
 
         Returns:
-            What the user is said; there may be limits.
+            The user's permit; it may be limited.
 
         Raises:
-            CommandRefused: the user may not.
+            CommandRefused: the user does not have the permission.
         """
 
     def refused_write(self, topic: str, messages: int = 1) -> None:
-        """Take note of messages or records of a topic that its user may not change."""
+        """Count messages or records of a topic that its user may not change."""
 
     def remark(self, message_id: str, /, **fields: object) -> None:
-        """Write to the log what is worth saying once of a connection, however often it occurs.
+        """Log an event once per connection, however often it occurs.
 
         Args:
             message_id: the id of the entry in the catalogue; its field `client` is given here.
@@ -151,7 +151,7 @@ class Sender(Answered, Client, Protocol):
         """
 
     def close(self, reason: str) -> None:
-        """Disconnect it, after everything that it has been sent.
+        """Disconnect it, after everything that has been sent to it.
 
         Args:
             reason: one of the reasons of the reference (AMPS User Guide, Locating the Reason for

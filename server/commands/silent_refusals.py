@@ -1,6 +1,6 @@
-"""Publishes of one connection that were refused and that asked for no acknowledgement of it.
+"""Refused publishes of one connection that requested no acknowledgement of it.
 
-Their publisher learns of them from the next `flush` that asks with the option `refusals`.
+Their publisher learns of them from the next `flush` with the option `refusals`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""sow: the records of a topic, or of all topics that match a pattern, at this moment."""
+"""sow: sends the records of a topic, or of all topics matching a pattern, at this moment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def handle(session: Querying, header: Header, _body: bytes) -> None:
     """Query records (AMPS Command Reference, sow command).
 
-    A bookmark asks for a past state; topics without History pass over it.
+    A bookmark requests a past state; topics without History ignore it.
 
     Raises:
         CommandRefused: the topic keeps no records, or a part of the command cannot be used.

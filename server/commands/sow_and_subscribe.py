@@ -1,12 +1,12 @@
-"""sow_and_subscribe and sow_and_delta_subscribe: the records of a topic, and what changes after.
+"""sow_and_subscribe and sow_and_delta_subscribe: sends a topic's records, then their changes.
 
-Query and subscription begin at the same moment: the subscription is placed, and the query sees the
-state of that moment. What changes while results are on their way waits behind them in the client's
-stream. On a topic that keeps no records the query gives an empty group (AMPS User Guide, Query and
-Subscribe).
+Query and subscription begin at the same moment: the subscription is placed, and the query reads the
+state of that moment. Changes that occur while results are being sent wait behind them in the
+client's stream. On a topic that keeps no records the query sends an empty group (AMPS User Guide,
+Query and Subscribe).
 
-A replacement queries again, and sends the records that the client does not have from the
-subscription before; of those that it has, it is told which ones match no more.
+A replacement queries again, and sends the records that the client does not have from the previous
+subscription. For those that it has, it is notified of the ones that match no more.
 
 With top_n and skip_n the subscription is paginated: it is for the records between two positions
 (server/subscriptions/page.py). With projection and grouping it is aggregated
@@ -68,7 +68,7 @@ def _query_and_subscribe(session: Subscribing, header: Header, behind: list[byte
         historical.handle(session, header, options)
         return
     before = session.subscriptions.get(header.sub_id or header.command_id or "")
-    if before is None:  # before anything else that is wrong is told; see `subscribe.prepare`
+    if before is None:  # check entitlement before reporting other errors; see `subscribe.prepare`
         require_topic(session, Permission.READ_TOPIC, read_topic(session, header, options))
     terms = read_query_terms(session, header, options)
     page = read_page(terms)
@@ -128,7 +128,7 @@ def _page_query(
     replaced: Page | None,
     inherit: Callable[[Record], None] | None,
 ) -> PageQuery:
-    """A query for the records of a page; it looks for them only if they are not known yet."""
+    """Return a query for the records of a page; it scans only if their set is not known yet."""
     scan = None
     if not page.results.is_complete:
         scan = command.matching(topic, terms.filter, terms.keys)
@@ -136,7 +136,7 @@ def _page_query(
 
 
 def _matches(session: Subscribing, subscription: Subscription) -> Callable[[Record], bool]:
-    """Tells whether a record is one that a subscription is for, and that its user may see."""
+    """Return a test of records: they match a subscription, and its user may read them."""
     tests: dict[Keeper, RecordTest | None] = {}
     effort = Allowance()
 
@@ -167,7 +167,7 @@ def _leavers(
     subscription: Subscription,
     matches: Callable[[Record], bool],
 ) -> Callable[[QueryRun], Sequence[Part]]:
-    """Queries of the records that only the replaced subscription was for."""
+    """Return a function that makes queries of records that only the replaced subscription has."""
     topics = records_of(session, Permission.READ_TOPIC, before.selector)
     differ = session.engine.stores.differ
 
@@ -197,14 +197,14 @@ def _tell_leaver(
     differ: Differ,
     record: Record,
 ) -> bool:
-    """Say that a record is out of focus, unless the new subscription is for it too.
+    """Send an out-of-focus message for a record, unless the new subscription matches it too.
 
     Args:
         run: the query's run.
-        subscription: the new subscription, with the form in which records of the topic are wanted.
-        matches: tells whether it is for a record.
+        subscription: the new subscription, with the form in which records of the topic are sent.
+        matches: returns whether the new subscription matches a record.
         differ: makes deltas.
-        record: what the subscription before was for.
+        record: a record that matched the previous subscription.
     """
     if matches(record):
         return False

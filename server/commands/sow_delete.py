@@ -1,15 +1,15 @@
-"""sow_delete: records leave a topic.
+"""sow_delete: deletes records of a topic.
 
-First all records that are meant are found, as they are when the command comes, then they are
-deleted in groups. Both is done in steps, between which others have their turns: they see some of
-the records gone and the others still there. A record that changes before its group has its turn
-stays, as if it had been published after the deletion. Until the last group is done, the command is
-not: the group has the command's sequence number in the log.
+The command first finds all records to delete, as they are when it arrives, and then deletes them in
+groups. Both are done in steps, and other tasks run between these: they see some of the records
+deleted and the others still there. A record that changes before its group is deleted stays, as if
+it had been published after the deletion. The command is not done before its last group, which has
+the command's sequence number in the log.
 
-Where a permission is limited by a filter, records that do not match it stay. A filter passes them
-over, as if they were not there; a command that names records, and may delete none of them, is
-refused (AMPS User Guide, Content Filtered Entitlements). Records that the user may not read either
-are passed over in each case, so that the answer does not tell that they are there.
+Where a permission is limited by a filter, records that do not match it stay. A deletion by filter
+passes them over, as if they were not there; a command that names records, and may delete none of
+them, is refused (AMPS User Guide, Content Filtered Entitlements). Records that the user may not
+read either are passed over in each case, so that the answer does not disclose that they exist.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ if TYPE_CHECKING:
     from server.topics.stores import Selected
 
 _AT_ONCE: Final = 50
-"""Records that are deleted between two looks at the clock, with one entry of the log."""
+"""Records deleted between two checks of the clock, with one log entry."""
 
 _KEYS_AT_ONCE: Final = 200
-"""SOW keys that are looked for between two looks at the clock."""
+"""SOW keys looked up between two checks of the clock."""
 
 
 class _Which(NamedTuple):
-    """The records that a command is about, said in one of three ways.
+    """The records that a command selects, in one of three ways.
 
     Attributes:
         filter: those that match it.
@@ -84,7 +84,7 @@ class _Group(NamedTuple):
 
     Attributes:
         topic: the name of their topic.
-        states: which they are, each by its SOW key and the sequence of the state that was found.
+        states: the SOW key of each record, and the sequence of the state that was found.
     """
 
     topic: str
@@ -92,13 +92,13 @@ class _Group(NamedTuple):
 
 
 class _Found:
-    """The records that are to go, and how many were looked at.
+    """The records to delete, and the counts for the acks.
 
     Attributes:
-        topic_matches: how many were looked at.
-        matches: how many are to go.
-        refused: how many are named that the user may not delete.
-        refused_visibly: how many of these the user may read.
+        topic_matches: the number of records tested.
+        matches: the number of records to delete.
+        refused: the number of named records that the user may not delete.
+        refused_visibly: the number of these that the user may read.
     """
 
     def __init__(self) -> None:
@@ -109,17 +109,17 @@ class _Found:
         self._states: dict[str, deque[tuple[str, int]]] = {}
 
     def add(self, records: Iterable[Record]) -> None:
-        """Add records, of which it is kept what tells them apart."""
+        """Add records; only key and sequence of each are kept."""
         for record in records:
             states = self._states.setdefault(record.topic, deque())
             states.append((record.key, record.sequence))
 
     def groups(self, named: str) -> Iterator[_Group]:
-        """They, by topic, in the order in which they were added, which are let go of on the way.
+        """Yield the records by topic, in the order in which they were added, and free them.
 
         Args:
-            named: the topic that the command names, if it is one; without any records there is a
-                group of this topic with none, since the command counts.
+            named: the topic that the command names, empty for a pattern. Without any records, it
+                gets a group with none, since the command itself is recorded.
         """
         if named:
             self._states.setdefault(named, deque())
@@ -135,8 +135,8 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
     """Delete records (AMPS Command Reference, Removing Messages).
 
     Raises:
-        CommandRefused: the topic keeps no records, the command does not say which records are to
-            go, or a deletion cannot be stored.
+        CommandRefused: the topic keeps no records, the command does not select records, or a
+            deletion cannot be stored.
     """
     options = split_options(header.options or "")
     queue = queue_named(session, header.topic)
@@ -144,7 +144,7 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
     selector = read_topic(session, header, options, literal=queue is not None or names_record)
     if queue is None or not may_read(
         session, selector
-    ):  # whatever the topic is, this is said first
+    ):  # whatever the kind of topic, check entitlement first
         require_topic(session, Permission.WRITE_TOPIC, selector)
     if queue is not None:
         yield from acknowledge_messages(session, header, body, options, queue)
@@ -206,7 +206,7 @@ def _find(
     selector: TopicSelector,
     found: _Found,
 ) -> Steps:
-    """Find the records that are to go."""
+    """Find the records to delete."""
     stored: list[tuple[SowTopic, Selected]] = []
     for selected in topics:
         sow = selected.keeper
@@ -216,7 +216,8 @@ def _find(
                 f"the records of topic {sow.name!r} are made from those of another one",
             )
         stored.append((sow, selected))
-    stored.sort(key=lambda one: session.engine.stores.is_journaled(one[0]))  # the last one counts
+    # Journaled topics last: the last group has the command's sequence number.
+    stored.sort(key=lambda one: session.engine.stores.is_journaled(one[0]))
     if which.filter is not None:
         yield from _find_matching(session, stored, which.filter, found)
         return
@@ -255,7 +256,7 @@ def _find_matching(
 
 
 def _query(sow: SowTopic, selected: Selected, filter_: Expr, now: int) -> OpenQuery:
-    """A query for the records that match a filter and may go; others are not even counted."""
+    """Return a query for matching records that may be deleted; others are not even counted."""
     permit = selected.permit
     spec = QuerySpec(filter=permitted_filter(permit, filter_), topics=selected.names)
     query = sow.query(spec, now)
@@ -263,7 +264,7 @@ def _query(sow: SowTopic, selected: Selected, filter_: Expr, now: int) -> OpenQu
 
 
 class _Permitted:
-    """Tests whether a permit covers a record; one whose test takes too long is not covered.
+    """Tests whether a permit covers a record; if the test takes too long, it does not.
 
     Args:
         sow: the topic.
@@ -289,7 +290,7 @@ class _Permitted:
 def _named(
     sow: SowTopic, selected: Selected, which: _Which, selector: TopicSelector
 ) -> Iterator[list[Record]]:
-    """The records of a topic that the command names, by their keys or by a message."""
+    """Yield the records of a topic that the command names by keys or by a message."""
     if which.keys is not None:
         for start in range(0, len(which.keys), _KEYS_AT_ONCE):
             yield sow.find_keys(which.keys[start : start + _KEYS_AT_ONCE], selected.names)
@@ -304,15 +305,15 @@ def _named(
 
 
 class _Deletion:
-    """Deletes groups of records, and tells subscribers.
+    """Deletes groups of records, and notifies subscribers.
 
     Args:
         session: the connection that sent the command.
         header: its header.
 
     Attributes:
-        deleted: how many records are gone.
-        changed: a topic of each file that has changed.
+        deleted: the number of records deleted.
+        changed: one topic of each file that has changed.
     """
 
     def __init__(self, session: Publisher, header: Header) -> None:
@@ -363,7 +364,7 @@ class _Deletion:
 
 
 def _names(selected: Selected, selector: TopicSelector) -> list[str]:
-    """The topics to look for a record in; those of a Pattern that have records."""
+    """Return the topics to search for a record; of a Pattern, those that have records."""
     if not selector.is_regex:
         return [selector.text]
     if selected.names is None:

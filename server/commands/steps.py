@@ -1,4 +1,4 @@
-"""Commands that are carried out step by step, while others have their turns."""
+"""Commands that are executed in steps, between which other tasks run."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from typing import Any, Protocol, TypeAlias
 from server.security.later import Pending
 
 Steps: TypeAlias = Iterator[bool | Pending[Any]]
-"""A command, step by step.
+"""A command in steps.
 
-Each says whether the next one may follow at once, or has to wait a little; or what it waits for.
+Each step returns whether the next one may follow at once, or has to wait a little; or it returns
+a pending value to wait for.
 """
 
 
 class Waiting(Protocol):
-    """What a peer has sent, and waits to be obeyed."""
+    """An input buffer: commands received from a peer and not executed yet."""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is anything."""
+        """True if it is not empty."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether the peer has gone, while there was more of what it sent to be obeyed."""
+        """True if the peer has disconnected before all its commands were executed."""
 
     def finish(self, steps: Steps) -> None:
-        """Obey nothing else before the command at hand is done.
+        """Execute no other command before the current one is done.
 
         Args:
-            steps: what is left of it; they must not raise. Should the session be closed meanwhile,
-                they are not done.
+            steps: its remaining steps; they must not raise. They are not executed if the session is
+                closed meanwhile.
         """

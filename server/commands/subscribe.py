@@ -1,4 +1,4 @@
-"""subscribe: the messages of a topic, or of all topics that match a pattern, from now on."""
+"""subscribe: sends the messages of a topic, or of all topics matching a pattern, from now on."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ if TYPE_CHECKING:
 
 _DELTA: Final = frozenset({"delta_subscribe", "sow_and_delta_subscribe"})
 _LET_GO_AT_ONCE: Final = 50
-"""Messages that have waited to be conflated and leave in a slice when their subscription ends."""
+"""Pending conflated messages that are released per time slice when their subscription ends."""
 _NOTHING_FOUND: Final = {"matches": 0, "topic_matches": 0, "records_returned": 0}
-"""The statistics of a delta subscription, which may be asked for though it queries nothing."""
+"""The statistics of a delta subscription. Clients may ask for them though it queries nothing."""
 
 
 def handle(session: Subscribing, header: Header, _body: bytes) -> Steps:
     """Subscribe (AMPS Command Reference, subscribe command).
 
-    A bookmark asks for a replay (server/commands/bookmark_subscribe.py); a topic that is not in the
-    transaction log has nothing to replay, so that the subscription is complete at once.
+    A bookmark requests a replay (server/commands/bookmark_subscribe.py). A topic that is not in the
+    transaction log has nothing to replay, so the subscription is complete at once.
 
     Raises:
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
@@ -72,12 +72,12 @@ def handle(session: Subscribing, header: Header, _body: bytes) -> Steps:
 
 
 def in_order(session: Subscribing, do: Callable[[list[bytes]], Steps]) -> Steps:
-    """Carry out a command that places a subscription, and then send what has to come behind it.
+    """Execute a command that places a subscription, then send the frames deferred meanwhile.
 
     Args:
-        session: the connection that sent it.
-        do: carries it out; it is given a list for what has to be sent after the command has been
-            answered, also if it is refused.
+        session: the connection that sent the command.
+        do: executes the command. It gets a list, to which it appends the frames to send after the
+            command's answer; they are sent even if the command is refused.
     """
     behind: list[bytes] = []
     try:
@@ -120,7 +120,7 @@ def _subscribe(session: Subscribing, header: Header, behind: list[bytes]) -> Ste
 
 
 def effective_backlog(subscription: Subscription) -> str | None:
-    """What a consumer of queues is told of its backlog (AMPS User Guide, Subscription Backlog)."""
+    """Return the backlog that a consumer of queues gets (AMPS User Guide, Subscription Backlog)."""
     consumer = subscription.consumer
     return None if consumer is None or not consumer.seats else f"max_backlog={consumer.limit}"
 
@@ -131,7 +131,7 @@ def _consumer(
     before: Subscription | None,
     max_backlog: int | None,
 ) -> Consumer | None:
-    """The part that a subscription has in queues, which a replacement goes on with."""
+    """Return the consumer of a subscription to queues; a replacement keeps the existing one."""
     if session.engine.topics.queues is None:
         return None
     if before is not None and before.consumer is not None:
@@ -152,16 +152,16 @@ def place(
     page: PageTerms | None = None,
     began_with_query: bool = False,
 ) -> Generator[bool, None, Subscription]:
-    """Place or replace the subscription that a command asks for, in steps.
+    """Place or replace the subscription of a command, in steps, and return it.
 
     Args:
         session: the connection that sent the command.
         header: the command's header.
         options: its options, split.
-        behind: gets what has to be sent after the command has been answered.
-        keys: the SOW keys of the records that it is for, None for all.
-        page: which of them it is for, None for all.
-        began_with_query: the client gets all records that match now.
+        behind: receives the frames to send after the command's answer.
+        keys: the SOW keys of the records subscribed to, None for all.
+        page: the page of these records, None for all.
+        began_with_query: whether the client gets all records that match now.
 
     Raises:
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
@@ -179,17 +179,18 @@ def place(
 
 
 def put_in_place(session: Subscribing, header: Header, subscription: Subscription) -> None:
-    """Place a subscription, or have it replace one, and say so.
+    """Place a subscription, or replace one by it, and announce it.
 
-    What the one that is replaced was letting wait is sent first: its client is to miss nothing.
+    Pending conflated messages of the replaced subscription are sent first: its client must not
+    miss any.
 
     Args:
         session: the connection that sent the command.
         header: the command's header.
-        subscription: what the command asks for.
+        subscription: the subscription that the command requests.
 
     Raises:
-        CommandRefused: it takes too many steps to tell which topics it is for.
+        CommandRefused: matching its pattern to topics takes too many steps.
     """
     before = session.subscriptions.get(subscription.sub_id)
     if before is not None and before.conflater is not None:
@@ -206,17 +207,17 @@ def put_in_place(session: Subscribing, header: Header, subscription: Subscriptio
 
 
 def repeat(session: Subscribing, header: Header) -> bool:
-    """Carry out a command like the one before it, if that is what it is.
+    """Execute a subscribe command by the fast path, if it is like the one before it.
 
     Args:
         session: the connection that sent the command.
         header: the command's header.
 
     Returns:
-        Whether that was done; it has to go the usual way if not.
+        Whether it was executed; if not, the caller executes it the regular way.
 
     Raises:
-        CommandRefused: it has no valid filter.
+        CommandRefused: the filter is invalid.
     """
     subscription = session.repeated_subscribes.take(header)
     if subscription is None:
@@ -227,7 +228,7 @@ def repeat(session: Subscribing, header: Header) -> bool:
 
 
 def _announce(session: Subscribing, header: Header, subscription: Subscription) -> None:
-    """Say that a subscription has been placed, to all but its client."""
+    """Write a placed subscription to the log, and publish it as a client status message."""
     engine = session.engine
     if engine.log.enabled("14-0001"):
         engine.log.emit(
@@ -266,16 +267,16 @@ def prepare(
     began_with_query: bool = False,
     sink: Sink | None = None,
 ) -> Subscription:
-    """Make the subscription that a command asks for, without placing it.
+    """Return the subscription that a command requests, without placing it.
 
     Args:
-        session: whose it is.
+        session: the session that owns the subscription.
         header: the command's header.
         options: its options, split.
-        keys: the SOW keys of the records that it is for, None for all.
-        page: which of them it is for, None for all.
-        aggregation: what is made of them, None if they are sent as they are.
-        began_with_query: the client gets all records that match now.
+        keys: the SOW keys of the records subscribed to, None for all.
+        page: the page of these records, None for all.
+        aggregation: the aggregation of the records, None if they are sent unchanged.
+        began_with_query: whether the client gets all records that match now.
         sink: takes the messages instead of the session's connection.
 
     Raises:
@@ -285,7 +286,7 @@ def prepare(
     selector = read_topic(session, header, options)
     sub_id = read_sub_id(session, header, options)
     before = session.subscriptions.get(sub_id)
-    if page is not None or before is None:  # before anything is said that depends on the topic
+    if page is not None or before is None:  # before any answer that depends on the topic
         require_topic(session, Permission.READ_TOPIC, selector)
     is_closed = not may_read(session, selector)
     if page is not None:
@@ -300,7 +301,7 @@ def prepare(
         selector.is_regex
         or is_closed
         or has_records(session, selector)
-        or queue_of(session, selector) is not None  # which, like records, makes options harmless
+        or queue_of(session, selector) is not None  # options are harmless, as with records
     )
     max_backlog = read_max_backlog(options)
     wanted = read_subscribe_options(header, options, session, with_records=with_records)
@@ -342,7 +343,7 @@ def prepare(
 
 
 def _take_over(before: Subscription | None, subscription: Subscription) -> None:
-    """Let a replacement know what its client has; a query of old may still be adding to that."""
+    """Pass the replaced subscription's sent records on; an old query may still add to them."""
     if before is None or before.conflater is None or subscription.conflater is None:
         return
     received = before.conflater.received
@@ -352,14 +353,14 @@ def _take_over(before: Subscription | None, subscription: Subscription) -> None:
         received.reopen()
         subscription.conflater.received = received
     elif subscription.page is None:
-        subscription.conflater.received = None  # of what matches, it has more than it is sent now
+        subscription.conflater.received = None  # the client has matches that are not sent now
 
 
 def read_sub_id(session: Subscribing, header: Header, options: Mapping[str, str]) -> str:
-    """Read the id of the subscription that a command asks for.
+    """Return the id of the subscription that a command requests.
 
     Raises:
-        CommandRefused: it is too long, or there is one with that id, which is not to be replaced.
+        CommandRefused: it is too long, or it is in use and the command has no option replace.
     """
     sub_id = header.sub_id or header.command_id or session.make_sub_id()
     if len(sub_id) > LONGEST_NAME:
@@ -376,10 +377,10 @@ def read_sub_id(session: Subscribing, header: Header, options: Mapping[str, str]
 
 
 def _check_patterns(session: Subscribing, sub_id: str) -> None:
-    """Refuse another regular expression beyond the limit.
+    """Refuse another subscription to a regular expression beyond the limit.
 
     Raises:
-        CommandRefused: there are enough of them.
+        CommandRefused: the connection has reached the limit.
     """
     subscriptions = session.subscriptions
     if len(subscriptions) < MOST_PATTERNS:
@@ -397,7 +398,7 @@ def _check_conflated(session: Subscribing, sub_id: str) -> None:
     """Refuse another conflated subscription beyond the limit.
 
     Raises:
-        CommandRefused: there are enough of them.
+        CommandRefused: the connection has reached the limit.
     """
     subscriptions = session.subscriptions
     if len(subscriptions) < MOST_CONFLATED:
@@ -415,7 +416,7 @@ def _check_select_lists(session: Subscribing, sub_id: str, select: SelectList | 
     """Refuse another select list beyond the limit.
 
     Raises:
-        CommandRefused: there are enough of them.
+        CommandRefused: the connection has reached the limit.
     """
     subscriptions = session.subscriptions
     if select is None or len(subscriptions) < MOST_SELECT_LISTS:
@@ -430,20 +431,20 @@ def _check_select_lists(session: Subscribing, sub_id: str, select: SelectList | 
 
 
 def has_records(session: Subscribing, selector: TopicSelector) -> bool:
-    """Whether a command is about any topic that keeps records."""
+    """Return whether any topic of a command keeps records."""
     return bool(session.engine.stores.select(session.message_type, selector))
 
 
 def remember(
     session: Subscribing, subscription: Subscription, *, from_before: bool = False
 ) -> Callable[[Record], None] | None:
-    """Keeps what a client has of records, where that is needed when they go out of focus.
+    """Return a callback that stores sent records, if out-of-focus messages will need them.
 
     Args:
-        session: whose subscription it is.
-        subscription: what they are for.
-        from_before: what it has from the subscription before this one, instead of what it is sent.
-            What was kept for that one is what it was really sent, and remains.
+        session: the session that owns the subscription.
+        subscription: the subscription that the records are sent to.
+        from_before: whether the client has the records from the previous subscription, instead of
+            being sent them. Bodies that it stored are kept: they are those really sent.
     """
     received = None if subscription.conflater is None else subscription.conflater.received
     if received is None or not subscription.tracks_focus:
@@ -459,7 +460,7 @@ def remember(
 
 
 def _presentation(session: Subscribing, subscription: Subscription, topic: str) -> Presentation:
-    """The form in which a subscriber is sent records of a topic."""
+    """Return the form in which a subscriber gets records of a topic."""
     if subscription.aggregation is not None:
         return subscription.presentation
     message_type = session.engine.settings.message_types[session.message_type]
@@ -476,19 +477,19 @@ def _conflater(
     by_record: bool,
     has_all_that_matches: bool,
 ) -> Conflater | None:
-    """What lets the messages of a subscription wait, if it asked for that.
+    """Return the conflater of a subscription, None if it did not request conflation.
 
     Args:
-        session: whose it is.
-        selector: the topics that it is for.
-        options: what was asked for.
-        aggregation: what is aggregated; None if the topics' own records are sent.
-        by_record: only messages about one record may be merged. The SOW key tells records apart;
-            fields that are the topic's keys do the same.
+        session: the session that owns the subscription.
+        selector: its topics.
+        options: its options.
+        aggregation: its aggregation; None if the topics' own records are sent.
+        by_record: whether only messages about the same record may be merged. The SOW key identifies
+            records; fields that are the topic's keys do the same.
         has_all_that_matches: see `Conflater`.
 
     Raises:
-        CommandRefused: other messages would be merged.
+        CommandRefused: messages about different records would be merged.
     """
     terms = options.conflation
     if terms is None:

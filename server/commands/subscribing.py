@@ -1,4 +1,4 @@
-"""Whoever queries and subscribes, as the commands for that see it."""
+"""The interface of a session that the commands for queries and subscriptions use."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Querying(Publisher, Asker, Protocol):
     """A connection that queries."""
 
     def hold(self, size: int, /) -> None:
-        """Take note of bytes that are kept in memory for it from now on, or no more.
+        """Charge memory to this session.
 
         Args:
-            size: how many; below zero if they are kept no more.
+            size: bytes, negative to release.
         """
 
     def end_subscription(self, sub_id: str) -> None:
@@ -32,25 +32,25 @@ class Querying(Publisher, Asker, Protocol):
 
 
 class Surroundings(sender.Surroundings, Protocol):
-    """What subscriptions with a bookmark need besides."""
+    """The interface of the engine that subscriptions with a bookmark need besides."""
 
     @property
     def tail(self) -> Tail:
-        """Reads the end of the log."""
+        """The reader of the end of the log."""
 
     @property
     def settled_tail(self) -> Tail:
-        """The same for those that ask for messages that are fully durable."""
+        """The same for subscriptions to fully durable messages only."""
 
 
 class Repeated(Protocol):
-    """The last plain subscribe command of a connection, and those like it."""
+    """The last plain subscribe command of a connection, as a model for those like it."""
 
     def remember(self, header: Header, subscription: Subscription) -> None:
-        """Keep what a command came to, if it is a plain one."""
+        """Keep the result of a command, if it is a plain one."""
 
     def take(self, header: Header) -> Subscription | None:
-        """Place the subscription that a command asks for, if it is like the last one."""
+        """Place the subscription that a command requests, if it is like the last one."""
 
 
 class Subscribing(Querying, Listener, Protocol):
@@ -58,7 +58,7 @@ class Subscribing(Querying, Listener, Protocol):
 
     @property
     def engine(self) -> Surroundings:
-        """What stands around it."""
+        """The engine that it belongs to."""
 
     @property
     def subscriptions(self) -> Mapping[str, Subscription]:
@@ -66,22 +66,22 @@ class Subscribing(Querying, Listener, Protocol):
 
     @property
     def memory_of_commands(self) -> int:
-        """Bytes that its subscriptions and queries take."""
+        """Bytes charged to its subscriptions and queries."""
 
     @property
     def repeated_subscribes(self) -> Repeated:
-        """The last plain one of its subscribe commands, and those like it."""
+        """The last plain one of its subscribe commands, as a model for those like it."""
 
     def make_sub_id(self) -> str:
-        """Make an id for a subscription that came without one."""
+        """Return a new id for a subscription that came without one."""
 
     def place(self, subscription: Subscription) -> None:
-        """Begin a subscription, in place of one with the same id if there is any."""
+        """Begin a subscription, in place of one with the same id, if there is any."""
 
     def place_plain(self, subscription: Subscription, permit: Permit) -> None:
-        """Begin one that has no part in queues, is no replay, and replaces no other.
+        """Begin a subscription that has no part in queues, is no replay, and replaces no other.
 
         Args:
             subscription: the subscription, to a single topic.
-            permit: what its user, who may read the topic, may see of it.
+            permit: its user's permit, which allows reading the topic.
         """

@@ -1,7 +1,7 @@
-"""start_timer and stop_timer: old clients measure with them how long the server takes.
+"""start_timer and stop_timer: old clients measure the server's response time with them.
 
-What a timer is for is nowhere documented; the acks that a client waits for come in the order of its
-commands, which is what it takes to measure (docs/compatibility.md, Commands).
+The purpose of a timer is not documented; acks arrive in the order of the client's commands, which
+is all that a measurement takes (docs/compatibility.md, Commands).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""unsubscribe: no more messages for some or all subscriptions of a connection."""
+"""unsubscribe: ends some or all subscriptions of a connection."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ if TYPE_CHECKING:
 
 
 _AT_ONCE: Final = 20
-"""Subscriptions that are ended between two looks at the clock."""
+"""Subscriptions that are ended between two checks of the clock."""
 
 
 class Unsubscribing(Answered, Protocol):
-    """A connection that has subscriptions, and queries under way."""
+    """A connection with subscriptions, and with queries in progress."""
 
     @property
     def subscriptions(self) -> Iterable[str]:
         """The ids of its subscriptions."""
 
     def loosen(self, sub_id: str) -> bool:
-        """Prepare the end of a subscription a little further; whether that takes more."""
+        """Prepare the end of a subscription a little further; return whether that takes more."""
 
     def end_subscription(self, sub_id: str) -> None:
         """End a subscription, if there is one with this id."""
 
     def cancel_query(self, query_id: str) -> None:
-        """End the queries with this id, if any are under way."""
+        """Cancel the queries with this id, if any are in progress."""
 
 
 def handle(session: Unsubscribing, header: Header, _body: bytes) -> Steps:
     """End subscriptions (AMPS Command Reference, unsubscribe command).
 
-    Ids that the connection has no subscription for are passed over: what was asked for is the case.
-    Where there are many, they end one after the other while others have their turns.
+    Ids without a subscription are ignored: the requested state exists already. Many subscriptions
+    end one after the other, and other tasks run in between.
 
     Raises:
-        CommandRefused: neither subscriptions nor queries are named.
+        CommandRefused: the command names neither subscriptions nor queries.
     """
     if not header.sub_id and not header.query_id:
         raise CommandRefused(

@@ -1,12 +1,13 @@
-"""What a connection may publish to, and which messages.
+"""Write entitlement: the topics and messages that a connection may publish.
 
-Theory of operation. Where a permission is limited by a filter, what is published goes to a
-`LimitedTopic`, which stands before the topic, keeps back what does not match, and hands on the rest
-in its order. Whoever publishes does not know the difference, and where nothing is limited there is
-none: the topic itself is published to. So a filter costs those alone who have one.
+Theory of operation. Where a permission is limited by a filter, published messages go to a
+`LimitedTopic` in front of the topic. It rejects messages that do not match, and passes the rest on
+in their order. A publisher does not see the difference. Where nothing is limited, messages go to
+the topic itself, so only users with a filter pay for it.
 
-The filter is asked of messages as they come: before preprocessing and enrichment, and of a delta
-itself, not of what it makes of a record. One that cannot be decided lets nothing pass.
+The filter is applied to messages as they arrive: before preprocessing and enrichment, and to a
+delta itself, not to the record that results from it. A filter that cannot be decided rejects the
+message.
 
 Source: AMPS User Guide, Content Filtered Entitlements.
 """
@@ -41,11 +42,11 @@ if TYPE_CHECKING:
 NOT_ENTITLED: Final = "not entitled"
 
 _MOST_KNOWN: Final = 1024
-"""Limited topics that a connection keeps."""
+"""Limited topics that a connection caches."""
 
 
 class Publishable(Protocol):
-    """What can be published to: a topic, or what stands before one."""
+    """The target of a publish: a topic, or a `LimitedTopic` in front of one."""
 
     @property
     def name(self) -> str:
@@ -53,19 +54,19 @@ class Publishable(Protocol):
 
     @property
     def keeps_messages(self) -> bool:
-        """Whether messages go on stable storage."""
+        """True if messages go to stable storage."""
 
     @property
     def is_journaled(self) -> bool:
-        """Whether messages are in the transaction log."""
+        """True if messages are recorded in the transaction log."""
 
     @property
     def takes_places(self) -> bool:
-        """Whether bodies may be places in what was read, of which nothing is kept."""
+        """True if bodies may be slices of the read buffer, as the topic retains none of them."""
 
     @property
     def takes_marks(self) -> bool:
-        """Whether messages of a run may have correlation ids and lifetimes of their own."""
+        """True if messages of a batch may have correlation ids and lifetimes of their own."""
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """Publish messages. See `Topic.publish`."""
@@ -75,26 +76,26 @@ class Publishable(Protocol):
 
 
 OnRefusal = Callable[["Envelope", int], None]
-"""Told that the message at a position of those with an envelope is refused."""
+"""Called with an envelope and the position of one of its messages, which is refused."""
 
 
 class LimitedTopic:
-    """A topic to which some messages may be published only.
+    """A topic to which the user may publish matching messages only.
 
     Args:
         topic: the topic.
-        message_type: how bodies are read.
-        permitted: what messages have to match.
-        functions: what that may call.
-        on_refusal: told of each message that is refused, before those behind it are published.
+        message_type: the message type of bodies.
+        permitted: the filter that messages have to match.
+        functions: the functions that the filter may call.
+        on_refusal: called for each refused message, before those behind it are published.
 
     Attributes:
         topic: see above.
         name: its name.
-        keeps_messages: whether messages go on stable storage.
-        is_journaled: whether messages are in the transaction log.
-        takes_places: no, each body is looked at by itself.
-        takes_marks: no, a run of messages may be divided.
+        keeps_messages: whether messages go to stable storage.
+        is_journaled: whether messages are recorded in the transaction log.
+        takes_places: False: each body is tested by itself.
+        takes_marks: False: a batch of messages may be divided.
         when_stored: calls back when everything published so far is settled.
     """
 
@@ -121,24 +122,24 @@ class LimitedTopic:
         self._on_refusal: Final = on_refusal
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
-        """Publish those of some messages that may be published. See `Topic.publish`."""
+        """Publish the permitted messages of a batch. See `Topic.publish`."""
         refused = list(self._refused(bodies, envelope))
         if not refused:
             return self.topic.publish(bodies, envelope)
         return list(self._publish_others(bodies, envelope, refused))
 
     def problem(self, body: bytes, context: MessageContext) -> str:
-        """Why a message may not be published; empty if it may.
+        """Return the reason why a message may not be published; empty if it may.
 
         Args:
             body: the message.
-            context: what can be asked about it besides its fields.
+            context: the message's properties besides its fields.
         """
         self._effort.renew()
         try:
             if self._matches(self._extract(body), context):
                 return ""
-        except Exception as error:  # whatever it is, what cannot be decided is not allowed
+        except Exception as error:  # whatever the error, an undecided message is not allowed
             return f"it cannot be decided whether the user may publish it: {error}"
         return "the user may publish other messages only"
 
@@ -154,7 +155,7 @@ class LimitedTopic:
     def _publish_others(
         self, bodies: Sequence[bytes], envelope: Envelope, refused: Sequence[Rejection]
     ) -> Iterator[Rejection]:
-        """Publish what stands between messages that are refused, each in its place."""
+        """Publish the messages between refused ones, each in its place."""
         start = 0
         for rejection in refused:
             yield from self._publish_some(bodies, envelope, start, rejection.position)
@@ -181,7 +182,7 @@ class _Known(NamedTuple):
 
 
 class Writing:
-    """What one connection publishes to.
+    """Finds the targets of one connection's publishes, and caches the limited ones.
 
     Args:
         session: the connection.
@@ -194,7 +195,7 @@ class Writing:
         self._known: dict[str, _Known] = {}
 
     def topic(self, name: str) -> Publishable:
-        """Where messages for a topic go.
+        """Return the target for messages to a topic.
 
         Raises:
             CommandRefused: the user may not publish to it.
@@ -219,12 +220,12 @@ class Writing:
         return known.topic
 
     def may(self, name: str, body: bytes, context: MessageContext) -> bool:
-        """Whether the user may publish a message that somebody has published before.
+        """Return whether the user may publish a message that another client has published before.
 
         Args:
             name: the topic.
             body: the message.
-            context: what can be asked about it besides its fields.
+            context: the message's properties besides its fields.
         """
         if not self._session.may(Permission.WRITE_TOPIC, name):
             return False
@@ -232,7 +233,7 @@ class Writing:
         return not (isinstance(topic, LimitedTopic) and topic.problem(body, context))
 
     def _note_refusal(self, name: str, envelope: Envelope, position: int) -> None:
-        """Take note that a message is not published; those behind it may be recorded."""
+        """Count a refused message, and record its number, as numbers behind it may be recorded."""
         session = self._session
         session.refused_write(name)
         log = session.engine.transaction_log

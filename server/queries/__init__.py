@@ -1,1 +1,1 @@
-"""Queries under way: run in slices between other work, and framed for the client that asked."""
+"""Queries in progress: executed in time slices, and framed for the client that sent them."""

@@ -1,8 +1,8 @@
-"""The groups of a topic's records, as the results of a query.
+"""Query results from the groups of a topic's records.
 
-First a query for all records that match fills the groups, then a record is made of each of them;
-both take as many slices as they need, and see the state at the moment of the command. Where the
-groups are followed afterwards, what has changed meanwhile is made good in the end.
+First a query for all matching records fills the groups, then a record is made of each group. Both
+take as many time slices as they need, and read the state at the moment of the command. If a
+subscription follows the groups afterwards, changes of the meantime are applied at the end.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from server.views.group_records import GroupRecords
 
 _AT_ONCE: Final = 100
-"""Records that are gathered, or groups whose records are made, in a slice."""
+"""Records that are gathered, or records of groups that are made, in a time slice."""
 
 
 class Ranked:
-    """Which groups are wanted, and in which order.
+    """Selects and orders the records of groups.
 
     Args:
-        message_type: how their records are read.
-        order_by: the order; without one they stay as they come.
-        start: how many are passed over first.
-        stop: how many are passed over or returned, None for all.
+        message_type: the message type of the records.
+        order_by: the order; without one they keep the order in which they are added.
+        start: the number of records to skip.
+        stop: the number of records to skip or return, None for all.
     """
 
     def __init__(
@@ -57,17 +57,17 @@ class Ranked:
         self._ranking.add(self._ordering.place(values, places))
 
     def wanted(self) -> Iterator[Sequence[Record]]:
-        """The records that are wanted, in order and in slices, some of which may be empty."""
+        """Yield the selected records, in order and in slices, some of which may be empty."""
         for places in self._ranking.slices(_AT_ONCE):
             yield [self._records.pop(place) for place in places]
 
 
 class Gathering:
-    """The groups of the records that a query finds: each step does a slice of the work.
+    """Gathers the groups of the records that a query finds: each step does a slice of the work.
 
     Args:
         scan: finds the records that match.
-        groups: takes them.
+        groups: receives them.
     """
 
     def __init__(self, scan: OpenQuery, groups: GroupRecords) -> None:
@@ -75,7 +75,7 @@ class Gathering:
         self._groups: Final = groups
 
     def __iter__(self) -> Iterator[Sequence[Record]]:
-        """The slices of work; each gives records of groups, perhaps none."""
+        """Yield per slice of work the records of groups, perhaps none."""
         for records in self._scan:
             for some in portions(records, _AT_ONCE):
                 self._groups.gather(some)
@@ -84,12 +84,12 @@ class Gathering:
             yield made
 
     def close(self) -> None:
-        """End it; harmless if it has ended."""
+        """End the scan; harmless if it has ended."""
         self._scan.close()
 
 
 class KnownGroups:
-    """The groups that there are, as they are now, in slices.
+    """The existing groups, in their present state, in slices.
 
     Args:
         groups: the groups.
@@ -99,12 +99,12 @@ class KnownGroups:
         self._records: Final = groups.records()
 
     def __iter__(self) -> Iterator[Sequence[Record]]:
-        """The slices."""
+        """Yield the records in slices."""
         for start in range(0, len(self._records), _AT_ONCE):
             yield self._records[start : start + _AT_ONCE]
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: there is no scan to end."""
 
 
 class AggregateQuery:
@@ -112,12 +112,12 @@ class AggregateQuery:
 
     Args:
         found: finds all groups.
-        ranked: puts the records of groups in order.
-        scan: what the groups are gathered from.
+        ranked: orders the records of groups.
+        scan: the scan from which the groups are gathered.
         end: called when the query has ended, for whatever reason.
 
     Attributes:
-        matches: the groups, when all have been found.
+        matches: the number of groups, when all have been found.
     """
 
     def __init__(
@@ -136,11 +136,11 @@ class AggregateQuery:
 
     @property
     def topic_matches(self) -> int:
-        """The records that were there to be tested."""
+        """The number of records tested."""
         return self._tested.topic_matches
 
     def __iter__(self) -> Iterator[Sequence[Record]]:
-        """The slices of work that are left; each gives records, perhaps none."""
+        """Return the remaining slices of work; each yields records, perhaps none."""
         return self._steps
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ class AggregateQuery:
 
 
 class Followed:
-    """A query for groups that are followed afterwards.
+    """A query for groups that a subscription follows afterwards.
 
     Args:
         query: the query.
@@ -172,16 +172,16 @@ class Followed:
 
     @property
     def topic_matches(self) -> int:
-        """The records that were there to be tested."""
+        """The number of records tested."""
         return self._query.topic_matches
 
     @property
     def matches(self) -> int:
-        """The groups, when all have been found."""
+        """The number of groups, when all have been found."""
         return self._query.matches
 
     def __iter__(self) -> Iterator[Sequence[Record]]:
-        """The slices of work; in the last ones, what has changed meanwhile is made good."""
+        """Yield the records of the query in slices, then apply the changes of the meantime."""
         yield from self._query
         while self._follower.catch_up():
             yield []

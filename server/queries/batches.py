@@ -1,7 +1,7 @@
-"""The frames that records of a query are sent in.
+"""Frames for the records of a query.
 
-A frame holds up to as many records as the client asked for, of one topic: a header with what is
-common to them, then each record's own header and body. A frame leaves when it is full.
+A frame contains up to the batch size that the client requested, of one topic: a header with the
+common fields, then each record's own header and body. A frame is sent when it is full.
 
 Source: AMPS Command Reference, sow: Content from Server.
 """
@@ -26,9 +26,9 @@ class BatchWriter:
 
     Args:
         query_id: the query's id.
-        batch_size: how many records a frame holds at most.
-        presentation: the form in which they are wanted.
-        send: takes frames, each with the number of records in it.
+        batch_size: the maximum number of records in a frame.
+        presentation: the form in which they are sent.
+        send: called with each frame and the number of records in it.
     """
 
     __slots__ = ("_batch_size", "_presentation", "_query_id", "_records", "_send", "_topic")
@@ -48,11 +48,11 @@ class BatchWriter:
         self._records: list[bytes] = []
 
     def add(self, record: Record, body: bytes) -> None:
-        """Add a record to the frame at hand.
+        """Add a record to the current frame.
 
         Args:
             record: the record.
-            body: what is wanted of its body.
+            body: its body, or the selected fields of it.
         """
         if record.topic != self._topic:
             self.finish()
@@ -69,7 +69,7 @@ class BatchWriter:
             self.finish()
 
     def finish(self) -> None:
-        """Send what is there."""
+        """Send the current frame, unless it is empty."""
         if self._records:
             header = b'{"c":"sow","query_id":%b,"t":%b,"bs":%d}' % (
                 self._query_id,

@@ -1,6 +1,7 @@
-"""Queries of somebody who may see some of the records only.
+"""Queries of users with read permission for some of the records only.
 
-How many others there are is not for them to know: what was tested is what was found.
+Such a user must not learn the number of the others, so the number of records tested is reported as
+the number of matches.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Discreet:
-    """A query that does not tell how many records it has tested. See `OpenQuery`.
+    """A query that does not disclose the number of records tested. See `OpenQuery`.
 
     Args:
         query: the query.
@@ -25,7 +26,7 @@ class Discreet:
 
     @property
     def topic_matches(self) -> int:
-        """The records that match so far."""
+        """The number of matches so far."""
         return self._query.matches
 
     @property

@@ -1,9 +1,9 @@
 """The first records of a page, as the results of a query.
 
 If the result set is not known yet, it is filled first, by a query for all records that match. Then
-the page is cut, and its records are given in their order and as they were when the command came. A
-client whose page is replaced by another one is given only what it does not have; when the last
-record has been given, it is told what has changed meanwhile, and what it is to forget.
+the page is cut, and its records are sent in their order and as they were when the command arrived.
+If a page replaces another one, the client gets only the records that it does not have. After the
+last record, it gets the changes of the meantime, and notices of the records to drop.
 """
 
 from __future__ import annotations
@@ -18,32 +18,31 @@ if TYPE_CHECKING:
     from server.subscriptions.page import Page
 
 _AT_ONCE: Final = 200
-"""Records that are put in order or read, or changes that are made good, in a slice."""
+"""Records that are ordered or read, or changes that are applied, in a time slice."""
 
 
 class Scan(Protocol):
     """Finds records in slices."""
 
     def __iter__(self) -> Iterator[Sequence[Record]]:
-        """The slices; some may be empty."""
+        """Yield the slices; some may be empty."""
 
     def close(self) -> None:
-        """End it; harmless if it has ended."""
+        """End the scan; harmless if it has ended."""
 
 
 class PageQuery:
     """A query for the records of a page: each step does a slice of the work.
 
     Args:
-        page: the page, held back until now; it is released in the end.
+        page: the page, held back until now; it is released at the end.
         scan: finds the records that match, to fill the page's result set; None if it is complete.
         replaced: the page that the client had before, None if there was none. It has ended.
-        inherited: told of the records that the client has from there.
-        topic_matches: the records of the topic; None if the client is not to know how many there
-            are.
+        inherited: called with the records that the client has from there.
+        topic_matches: the number of records of the topic; None if the client must not know it.
 
     Attributes:
-        matches: the records that match, when all have been found.
+        matches: the number of records that match, when all have been found.
         cut: the SOW keys of the page's records, in order; none before all have been found.
     """
 
@@ -68,11 +67,11 @@ class PageQuery:
 
     @property
     def topic_matches(self) -> int:
-        """The records that were there to be tested."""
+        """The number of records tested."""
         return self.matches if self._topic_matches is None else self._topic_matches
 
     def __iter__(self) -> Iterator[list[Record]]:
-        """The slices of work that are left; each gives records, perhaps none."""
+        """Return the remaining slices of work; each yields records, perhaps none."""
         return self._steps
 
     def close(self) -> None:
@@ -103,10 +102,10 @@ class PageQuery:
         self.matches = len(self._page.results)
 
     def _take_over(self) -> set[str]:
-        """Let the page know what its client has; what of it is as it should be need not be sent.
+        """Pass the client's records to the page; return the keys that need not be sent again.
 
-        The query of the page before has ended by now. If it was cut short, what has been sent may
-        be out of date.
+        The query of the previous page has ended by now. If it was cut short, the records sent may
+        be out of date, and no keys are returned.
         """
         replaced, page = self._replaced, self._page
         if replaced is None:
@@ -122,7 +121,7 @@ class PageQuery:
     def _records(self, keys: list[str]) -> Iterator[list[Record]]:
         page = self._page
         for start in range(0, len(keys), _AT_ONCE):
-            if page.has_ended:  # by a replacement, which goes on from what has been sent
+            if page.has_ended:  # by a replacement, which continues from the records sent
                 page.unsent(keys[start:])
                 return
             chunk = keys[start : start + _AT_ONCE]

@@ -1,8 +1,8 @@
-"""One query command under way.
+"""One query command in progress.
 
-The query sees the state at the moment of the command, however long it takes: all its parts, one for
-each topic, are opened at once. Its results stand in the client's stream where the command stood;
-what else is sent to the client waits behind them.
+The query reads the state at the moment of the command, however long it takes: all its parts, one
+for each topic, are opened at once. Its results have the command's place in the client's stream;
+all other frames for the client wait behind them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from server.subscriptions.presentation import Presentation
 
 _AT_ONCE: Final = 200
-"""Results that are framed in a slice."""
+"""Results that are framed in a time slice."""
 
 
 class Totals(NamedTuple):
-    """What a query came to.
+    """The counts of a complete query.
 
     Attributes:
         topic_matches: the records that were tested.
@@ -41,18 +41,18 @@ class Totals(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A query of one topic, and the form in which its records are wanted."""
+    """A query of one topic, and the form in which its records are sent."""
 
     query: OpenQuery
     presentation: Presentation
 
 
 class Part(NamedTuple):
-    """A query of one topic.
+    """A query of one topic, with a callback for its records.
 
     Attributes:
         query: the query.
-        take: what is done with a record that it finds; whether that was to send it as a result.
+        take: processes a record; returns whether the record was sent as a result.
     """
 
     query: OpenQuery
@@ -60,13 +60,13 @@ class Part(NamedTuple):
 
 
 class ResultForm(NamedTuple):
-    """How results are sent.
+    """The form of results.
 
     Attributes:
         query_id: the id that all frames carry.
-        batch_size: how many records a frame holds at most.
-        presentation: the form in which records are wanted.
-        memory: bytes that are kept for the query; see server/commands/memory.py.
+        batch_size: the maximum number of records in a frame.
+        presentation: the form in which records are sent.
+        memory: bytes charged for the query; see server/commands/memory.py.
     """
 
     query_id: str
@@ -76,11 +76,11 @@ class ResultForm(NamedTuple):
 
 
 class Asker(Protocol):
-    """The connection that asked.
+    """The connection that sent a query.
 
     Attributes:
         queries: its queries that have not sent all their results yet.
-        query_seconds: time spent on its queries.
+        query_seconds: the time spent on its queries.
     """
 
     queries: list[QueryRun]
@@ -92,19 +92,19 @@ class Asker(Protocol):
 
     @property
     def outbox(self) -> Outbox:
-        """What is on its way to it."""
+        """Its output buffer."""
 
     def keep(self, size: int) -> None:
-        """Take note of memory that a query takes from now on, or no more."""
+        """Charge memory to this session. `size`: bytes, negative to release."""
 
 
 class QueryRun:
-    """A query command from its beginning to the end of its results.
+    """Executes a query command, from its beginning to the end of its results.
 
     Args:
-        asker: the connection that asked.
-        turns: shares out the time.
-        form: how results are sent.
+        asker: the connection that sent it.
+        turns: the scheduler.
+        form: the form of results.
         sub_id: the subscription that goes with it, None for a query alone.
 
     Attributes:
@@ -112,7 +112,7 @@ class QueryRun:
         sub_id: see above.
         place: its place in the client's stream.
         batches: frames records.
-        begun: when it began, by the clock of the turns.
+        begun: the time of its beginning, by the scheduler's clock.
     """
 
     def __init__(self, asker: Asker, turns: Slices, form: ResultForm, sub_id: str | None) -> None:
@@ -145,9 +145,9 @@ class QueryRun:
 
         Args:
             results: the queries, in the order of their results.
-            leavers: queries of what the client is to hear of after the results.
-            on_end: gives the headers to be sent in the end.
-            on_failure: told why the query cannot be carried out to its end; it has been cancelled.
+            leavers: queries of records to send out-of-focus notices for, after the results.
+            on_end: returns the headers to send at the end.
+            on_failure: called with the error if the query fails; it has been cancelled by then.
             then: called when they have been sent.
         """
         self._results = results
@@ -174,7 +174,7 @@ class QueryRun:
         begun = self._turns.elapsed()
         try:
             return next(self._slices, self) is None
-        except Exception as error:  # whatever it is, the client must not wait for ever
+        except Exception as error:  # whatever the error, the client must not wait for ever
             on_failure = self._on_failure
             self.cancel()
             on_failure(error)
@@ -183,7 +183,7 @@ class QueryRun:
             self._asker.query_seconds += self._turns.elapsed() - begun
 
     def cancel(self) -> None:
-        """End without sending more; harmless if it has ended."""
+        """End without sending more; harmless if the query has ended."""
         if not self.place.is_open:
             return
         for part in (*self._results, *self._leavers):
@@ -223,18 +223,18 @@ class QueryRun:
             then()
 
     def _let_go(self) -> None:
-        """Keep nothing of what was asked for and found, which knows of this run in turn."""
+        """Release the queries and callbacks, which refer to this run in turn."""
         self._results = self._leavers = ()
         self._slices = iter(())
         self._on_end, self._on_failure, self._then = _no_headers, _ignore, None
 
     def send(self, header: Header) -> None:
-        """Send a message that is nothing but a header, at the query's place."""
+        """Send a message without a body, at the query's place."""
         self.place.write_answer(frame(encode_header(header)))
 
 
 def _ignore(_error: Exception) -> None:
-    """Nobody is told."""
+    """Ignore the error."""
 
 
 def _no_headers(_totals: Totals) -> Iterable[Header]:
