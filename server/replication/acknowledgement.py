@@ -1,12 +1,13 @@
-"""When an entry is settled: on stable storage here, and at each destination that it waits for.
+"""Decides when an entry is settled: stored here, and at each destination that it waits for.
 
-A destination with SyncType sync is waited for, unless it has been downgraded; one with async is
-not. Publishers are told in the order of the log, up to `settled`, and so are subscribers that want
-nothing but fully durable messages; other instances ask of entries (`is_settled`).
+Stored means on stable storage. A destination with SyncType sync is waited for, unless it has been
+downgraded; one with async is not. Acknowledgements to publishers follow the order of the log, up to
+`settled`, and so do messages to subscribers that want only fully durable messages; for other
+instances, each entry is checked on its own (`is_settled`).
 
-A downgrade releases at once what waits for that destination alone, and ends with an upgrade, or
-with the process. How long something has waited is known by when entries were recorded here, on a
-clock that nobody sets; no other clock is asked.
+A downgrade releases at once the entries that wait for that destination alone. It ends with an
+upgrade, or with the process. The age of a wait is computed from the time at which entries were
+recorded here, on a monotonic clock; no other clock is used.
 
 Source: AMPS User Guide, Downstream Persistence Acknowledgment; Downgrading Acknowledgments for a
 Destination.
@@ -25,28 +26,28 @@ _MOST_MOMENTS: Final = 4096
 
 
 class Kept(NamedTuple):
-    """What decides where an entry goes, but for its body."""
+    """The properties that decide where an entry goes, except for its body."""
 
     topic: Topic
     path: str
 
 
 class Progress(Protocol):
-    """How far a destination has got; a `Sender` tells."""
+    """The progress of a destination; a `Sender` implements it."""
 
     @property
     def settled(self) -> int:
         """The txid up to which it has everything that goes there."""
 
     def has(self, last: int, kinds: Collection[Kept]) -> bool:
-        """Whether it has all entries up to a txid that go there and may be of these kinds."""
+        """Return whether it has all entries of these kinds up to a txid that go there."""
 
     def leads_to(self, instance: str) -> bool:
-        """Whether it is an instance of that name that is there, or was last."""
+        """Return whether the peer, present or last, is the instance of that name."""
 
 
 class Waiting(NamedTuple):
-    """What a destination has not acknowledged.
+    """The point from which a destination has not acknowledged.
 
     Attributes:
         destination: its name.
@@ -60,14 +61,15 @@ class Waiting(NamedTuple):
 
 
 class Acknowledgement:
-    """What has been settled.
+    """Tracks how far the log is settled, and which destinations that takes.
 
     Args:
         destinations: all destinations by name.
         sync: the names of those with SyncType sync.
         durable: the last entry on stable storage.
-        now: when that is so, in microseconds since some moment; it never goes back.
-        least_sync: MinSyncDestinations: how many are waited for at least, whatever their age.
+        now: the time at which that is so, in microseconds since some moment; it never goes back.
+        least_sync: MinSyncDestinations: the least number of destinations to wait for, whatever
+            their age.
 
     Attributes:
         settled: the txid up to which everything is settled; it never goes back.
@@ -89,7 +91,7 @@ class Acknowledgement:
         self._sync = sync
         self._durable = durable
         self.least_sync: Final = least_sync
-        # The last entry of each group that counts as recorded together, and when its first one was.
+        # The last entry of each group that counts as recorded together, and the time of its first.
         self._txids = [durable]
         self._moments = [now]
         self._grain = 0
@@ -98,7 +100,7 @@ class Acknowledgement:
     # Progress.
 
     def recorded(self, txid: int, now: ElapsedMicroseconds) -> None:
-        """Take note of the last entry that has been recorded; once in a while is enough.
+        """Note the last entry that has been recorded; an occasional call is enough.
 
         Args:
             txid: its number.
@@ -115,14 +117,14 @@ class Acknowledgement:
             self._forget()
 
     def reached(self, durable: int) -> None:
-        """Everything up to an entry is on stable storage."""
+        """Note that everything up to an entry is on stable storage."""
         self._durable = max(self._durable, durable)
 
     def find_out(self) -> bool:
-        """Find out how far everything is settled; to be called after acknowledgements and commits.
+        """Recompute `settled`; to be called after acknowledgements and commits.
 
         Returns:
-            Whether that is further than before.
+            Whether it has advanced.
         """
         ends = [self._destinations[name].settled for name in self.waited_for]
         settled = min([self._durable, *ends])
@@ -132,7 +134,7 @@ class Acknowledgement:
         return True
 
     def is_settled(self, last: int, kinds: Collection[Kept], source: str) -> bool:
-        """Whether entries up to a txid are settled as far as their source asks.
+        """Return whether entries up to a txid are settled as far as their source asks.
 
         Args:
             last: the txid.
@@ -146,7 +148,7 @@ class Acknowledgement:
         destinations = (self._destinations[name] for name in self.waited_for)
         return all(one.leads_to(source) or one.has(last, kinds) for one in destinations)
 
-    # Who is waited for.
+    # The destinations that are waited for.
 
     @property
     def waited_for(self) -> frozenset[str]:
@@ -154,21 +156,21 @@ class Acknowledgement:
         return self._sync - self.downgraded
 
     def downgrade(self, name: str) -> bool:
-        """Wait for a destination no more; returns whether that is new."""
+        """Stop waiting for a destination; return whether that is new."""
         if name not in self.waited_for:
             return False
         self.downgraded.add(name)
         return True
 
     def upgrade(self, name: str) -> bool:
-        """Wait for a destination again; returns whether that is new."""
+        """Wait for a destination again; return whether that is new."""
         if name not in self.downgraded:
             return False
         self.downgraded.discard(name)
         return True
 
     def downgrade_late(self, age: int, now: ElapsedMicroseconds) -> list[str]:
-        """Downgrade the destinations that something has waited for too long.
+        """Downgrade the destinations that entries have waited for too long.
 
         Args:
             age: microseconds that are too long.
@@ -181,7 +183,7 @@ class Acknowledgement:
         return [name for name in self.late(age, now)[:allowed] if self.downgrade(name)]
 
     def late(self, age: int, now: ElapsedMicroseconds) -> list[str]:
-        """The destinations that are waited for, and have been for too long; the latest first.
+        """Return the destinations that are waited for and are late; the latest first.
 
         Args:
             age: microseconds that are too long.
@@ -204,7 +206,7 @@ class Acknowledgement:
         return waiting.destination in self.waited_for
 
     def waiting(self) -> list[Waiting]:
-        """What each destination has not acknowledged, whether that is waited for or not."""
+        """Return the unacknowledged point of each destination, whether it is waited for or not."""
         waiting = []
         for name, destination in self._destinations.items():
             after = destination.settled
@@ -214,9 +216,9 @@ class Acknowledgement:
         return waiting
 
     def _forget(self) -> None:
-        """Forget when entries were recorded that all destinations have; know the rest less well.
+        """Forget the times of entries that all destinations have; coarsen the others.
 
-        The grain is what the times of all others may be wrong by.
+        The grain is the maximum error of the times that remain.
         """
         done = min((one.settled for one in self._destinations.values()), default=self._durable)
         place = max(bisect_right(self._txids, done) - 1, 0)

@@ -1,7 +1,7 @@
-"""The instance that answers when another one compares its records with what there is here.
+"""The instance that answers when another one compares its records with those here.
 
-It does what it is asked, in small slices, one thing after the other; a new survey puts an end to
-what was asked before. See `comparison`.
+It executes requests in time slices, one after the other; a new survey cancels earlier requests. See
+`comparison`.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ _KEY_BYTES: Final = 16
 
 
 class Answering:
-    """Answers one other instance.
+    """Answers the requests of one other instance.
 
     Args:
         peer: its name.
-        find: the records of a topic by message type and name; None if they are not compared.
-        surroundings: what else is known of this instance.
+        find: returns the records of a topic by message type and name; None if they are not
+            compared.
+        surroundings: the other state of this instance.
 
     Attributes:
-        outgoing: what is to be sent.
-        topic: what is being compared, message type and name; None if nothing is.
+        outgoing: messages to be sent.
+        topic: the topic that is being compared, message type and name; None if none is.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Answering:
         self._look: Look | None = None
 
     def take(self, word: Survey | List | More | Look) -> None:
-        """The other instance wants to know something."""
+        """Accept a request of the other instance."""
         if isinstance(word, Survey):
             self._survey(word)
             return
@@ -73,7 +74,7 @@ class Answering:
             self._look = word
 
     def stop(self) -> None:
-        """The other instance is gone."""
+        """Drop all requests, because the other instance is gone."""
         self._number, self._records, self._work, self._look = 0, None, None, None
         self.topic = None
         self._list.clear()
@@ -81,11 +82,11 @@ class Answering:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for what is on its way."""
+        """True while it waits for entries in flight."""
         return self._look is not None
 
     def step(self) -> bool:
-        """Do a small slice of work; whether there is more to be done at once."""
+        """Do a time slice of work; return whether there is more to do at once."""
         if self._work is not None:
             if next(self._work, self) is self:
                 self._work = None
@@ -126,7 +127,7 @@ class Answering:
         self._send_listed()
 
     def _send_listed(self) -> None:
-        """Send as much of the list as goes into a word."""
+        """Send as much of the list as fits into a message."""
         keys: list[str] = []
         digests: list[int] = []
         size = 0

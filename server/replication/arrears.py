@@ -1,11 +1,12 @@
-"""What a source owes a destination: entries of its log that it could not read.
+"""Entries that a source owes a destination: it could not read them in its log.
 
-A sender that meets a damaged entry stops in front of it, for it may be mended within a moment. If
-nobody who is there has it, whoever looks after that gives it up (`Sender.give_up`), and the sender
-goes on behind it. Before that it tells the destination what it has left out (`Owed`). The
-destination keeps that with its place in the source's log, and says it when it asks where to go on:
-so it is known for as long as that place is. It also notes which messages it lacks (`lost`). Should
-the entry be mended yet, it is sent late.
+A sender that meets a damaged entry stops in front of it, for it may be repaired within a moment. If
+no connected instance has it, the owner of the log gives it up (`SourceLog.is_lost`, then
+`Sender.look_again`), and the sender goes on behind it. Before that it tells the destination which
+entries it has skipped (`Owed`). The destination keeps that list with its position in the source's
+log, and returns it when it asks to resume: so the list lives as long as the position. The
+destination also notes which messages it lacks (`lost`). Should the entry be repaired later, it is
+sent late.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from server.replication.frames import Owed
 from server.replication.lost import mark_of
 
 MOST_OWED: Final = 4096
-"""Ranges of entries that are remembered; the oldest beyond that are forgotten."""
+"""Ranges of entries that are remembered; beyond that, the oldest are forgotten."""
 
 
 class Arrears:
-    """What one destination is owed.
+    """The entries that one destination is owed.
 
     Attributes:
-        owed: the txids of what has been left out.
+        owed: the txids of the skipped entries.
         is_news: whether the destination has to be told (`frame`).
     """
 
@@ -38,17 +39,17 @@ class Arrears:
         self._unknown = 0
 
     def clear(self) -> None:
-        """Nothing is owed: the destination says of each publisher what it lacks."""
+        """Forget all: the destination lists the messages that it has of each publisher."""
         self.restate(())
 
     def restate(self, owed: Iterable[tuple[int, int]]) -> None:
-        """Take over what the destination says that it is owed; all of it is tried again."""
+        """Take over the destination's own list; all of its entries are tried again."""
         self.owed, self._ready = Ranges(owed), Ranges(owed)
         self.is_news = False
         self._lost, self._unknown = [], 0
 
     def add(self, left_out: Iterable[tuple[int, Run | None]]) -> None:
-        """Some entries are left out.
+        """Add entries that are skipped.
 
         Args:
             left_out: the txid of each, and the entry without its body if that is known.
@@ -65,32 +66,32 @@ class Arrears:
         self.is_news = True
 
     def settle(self, first: int, last: int) -> None:
-        """Some entries are sent, or do not go there; should they get lost, the destination says so.
+        """Remove entries that are sent, or do not go there; should they get lost, it asks for them.
 
-        Whoever calls that tells the destination by sending them, or what is owed anew.
+        The caller tells the destination by sending them, or the new list of owed entries.
         """
         self.owed.remove(first, last)
         self._ready.remove(first, last)
 
     def frame(self) -> Owed:
-        """All that is owed, for the destination."""
+        """Return the frame with all owed entries, for the destination."""
         self.is_news = False
         lost, unknown = self._lost, self._unknown
         self._lost, self._unknown = [], 0
         return Owed([*self.owed], lost, unknown)
 
-    # What may have been mended.
+    # Entries that may have been repaired.
 
     def mended(self, txid: int) -> None:
-        """An entry can be read again, whoever it is owed to."""
+        """Retry an entry that can be read again, if the destination is owed it."""
         if txid in self.owed:
             self._ready.add(txid, txid)
 
     @property
     def ready(self) -> tuple[int, int] | None:
-        """The first and the last txid of what is to be tried next; None if nothing is."""
+        """The first and the last txid of the entries to try next; None if there are none."""
         return next(iter(self._ready), None)
 
     def tried(self, txid: int) -> None:
-        """An entry cannot be read yet."""
+        """Note that an entry cannot be read yet."""
         self._ready.remove(txid, txid)

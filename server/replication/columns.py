@@ -1,7 +1,7 @@
-"""Entries on their way between instances: a batch has columns.
+"""Batches of entries in transit between instances, as columns.
 
-What entries are is decided once for each column rather than once for each entry: most columns have
-one value, or numbers that follow on one another.
+Decisions are made once for each column rather than once for each entry: most columns have one
+value, or consecutive numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Same(Sequence[int]):
 
     Args:
         value: that value.
-        count: how often.
+        count: the number of entries.
     """
 
     __slots__ = ("_count", "value")
@@ -58,12 +58,12 @@ Column: TypeAlias = Sequence[int]
 
 
 class Name(NamedTuple):
-    """What many entries have in common, so that it is said once.
+    """The properties that many entries share, so that they are sent once.
 
     Attributes:
         topic: where they were published.
-        origin: user and path: in a log's own words at the source, and with the source at the end of
-            the path when they have been received.
+        origin: user and path: at the source, as its log has them; at the receiver, with the source
+            at the end of the path.
         extras_length: bytes of extras behind each body.
     """
 
@@ -73,18 +73,18 @@ class Name(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Entries in the order of the log that they come from; their topics may take turns.
+    """Entries in the order of the log that they come from; topics may alternate.
 
     Attributes:
-        names: what they have in common.
-        numbers: which of the names each of them has.
+        names: their shared properties.
+        numbers: the index into `names` of each entry.
         txids: their numbers in the log of the source.
         clients: the identities of their publishers.
-        sequences: their publishers' numbers; for those that give none, the txid at the instance
-            where they were published.
+        sequences: their publishers' numbers; for publishers that give none, the txid at the
+            instance where they were published.
         source_txids: the txid at the instance where they were published; for publishers that give
             no numbers, the hash of the client name.
-        kinds: what they stand for.
+        kinds: their kinds, see `Kind`.
         sow_keys: SOW keys as numbers, 0 for none.
         expirations: seconds that they live from now on, 0 for ever.
         checksums: of bodies with extras.
@@ -104,18 +104,18 @@ class Columns(NamedTuple):
     data: Sequence[bytes]
 
     def name(self, position: int) -> Name:
-        """The name of one of them."""
+        """Return the name of one entry."""
         return self.names[self.numbers[position]]
 
     def used(self) -> dict[int, Name]:
-        """The names that they have, by number, in the order in which they come first."""
+        """Return the names that occur, by number, in the order of their first entries."""
         numbers = self.numbers
         if isinstance(numbers, Same):
             return {numbers.value: self.names[numbers.value]}
         return {number: self.names[number] for number in dict.fromkeys(numbers)}
 
     def content(self, source: int) -> Content:
-        """What a journal is to say of them.
+        """Return the entries as content for a journal.
 
         Args:
             source: the hash of the instance that they came from.
@@ -139,7 +139,7 @@ class Columns(NamedTuple):
         )
 
     def pick(self, positions: Sequence[int]) -> Columns:
-        """Some of the entries."""
+        """Return some of the entries."""
         if len(positions) == len(self.data):
             return self
         names, *columns, data = self
@@ -148,13 +148,13 @@ class Columns(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A part of a source's log, as far as it goes to one destination; as that receives it.
+    """A part of a source's log, as far as it goes to one destination; as received there.
 
     Attributes:
         after: the txid before its first.
-        upto: its last txid; what is not among the entries does not go there.
+        upto: its last txid; txids up to there without an entry do not go there.
         columns: the entries; None if there are none.
-        is_late: it had been left out (see `arrears`), and does not follow on the batch before.
+        is_late: it had been skipped (see `arrears`), and does not follow on the batch before.
     """
 
     after: int
@@ -164,7 +164,7 @@ class Batch(NamedTuple):
 
     @property
     def entries(self) -> int:
-        """How many there are."""
+        """The number of entries."""
         return 0 if self.columns is None else len(self.columns.data)
 
     @property
@@ -174,12 +174,12 @@ class Batch(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """The same, as it is sent: entries are not looked at one by one.
+    """A `Batch` as it is sent; entries are not handled one by one.
 
     Attributes:
         after: see `Batch`.
         upto: see `Batch`.
-        entries: how many there are.
+        entries: the number of entries.
         names: their topics and origins, as the first column numbers them.
         columns: see docs/formats/replication.md.
         data: the bodies with extras, back to back.
@@ -196,12 +196,12 @@ class Packed(NamedTuple):
 
 
 def field_of(column: Column) -> Field:
-    """A column as journals and records have fields."""
+    """Return a column in the form of a field of journals and records."""
     return column.value if isinstance(column, Same) else column
 
 
 def picked(column: Column, positions: Sequence[int]) -> Column:
-    """Some values of a column."""
+    """Return some values of a column."""
     if isinstance(column, Same):
         return Same(column.value, len(positions))
     if isinstance(positions, range):
@@ -210,14 +210,14 @@ def picked(column: Column, positions: Sequence[int]) -> Column:
 
 
 def different(column: Column) -> Iterable[int]:
-    """Values of a column, of equal or consecutive ones the first."""
+    """Return the values of a column; of equal or consecutive ones only the first."""
     if isinstance(column, Same | range):
         return (column[0],)
     return column
 
 
 def compact(values: Sequence[int]) -> Column:
-    """A column in the form that says most at once."""
+    """Return a column in the most compact form that fits its values."""
     first, count = values[0], len(values)
     if count == 1:
         return Same(first, 1)
@@ -231,7 +231,7 @@ def compact(values: Sequence[int]) -> Column:
 
 
 def rows(keys: Iterable[object]) -> Iterator[tuple[int, int]]:
-    """The first and the end of each row of equal ones."""
+    """Yield the start and the end of each range of equal keys."""
     start = 0
     for _, alike in groupby(keys):
         end = start + sum(1 for _ in alike)
@@ -240,12 +240,12 @@ def rows(keys: Iterable[object]) -> Iterator[tuple[int, int]]:
 
 
 def by_client(clients: Column) -> Iterator[tuple[int, Sequence[int]]]:
-    """The identities in a column, each with its positions."""
+    """Yield the identities in a column, each with its positions."""
     return by_value(clients)
 
 
 def by_value(column: Column) -> Iterator[tuple[int, Sequence[int]]]:
-    """The values of a column, each with its positions."""
+    """Yield the values of a column, each with its positions."""
     if isinstance(column, Same):
         yield column.value, range(len(column))
         return

@@ -1,4 +1,4 @@
-"""What two instances say to each other when they compare their records.
+"""The messages that two instances exchange when they compare their records.
 
     the one that asks                  the one that answers
     Survey            ->               goes through its records
@@ -9,11 +9,11 @@
                       <- Listed ...
     Look              ->               waits until it has everything up to `upto`
                       <- Looked
-    Outcome           ->               knows it, too
-    Again             ->               publishes once more what it has of some keys
+    Outcome           ->               has the result, too
+    Again             ->               publishes its records of some keys again
 
-MessagePack arrays; the first element is the number of the kind. Words may be lost: who waits for
-one in vain gives up.
+MessagePack arrays; the first element is the number of the kind. Messages may be lost: an instance
+gives up when its wait times out.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from server.base.malformed import MALFORMED
 from server.replication.states import State
 
 MOST_BYTES: Final = 48_000
-"""Bytes of keys in a word, by which all of them stay below what a word may have."""
+"""Maximum bytes of keys in a message; keeps each below the limit of a `Word`."""
 
 
 class Survey(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=1
 ):
-    """Go through the records of a topic, and say what there is.
+    """Requests a survey of the records of a topic.
 
     Attributes:
-        number: of this comparison; words about another one are too late.
+        number: of this comparison; messages with another number are stale.
         message_type: the topic's message type.
         topic: its name in the configuration.
     """
@@ -49,11 +49,11 @@ class Survey(
 class Surveyed(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=2
 ):
-    """What a survey has found.
+    """The result of a survey.
 
     Attributes:
         number: see `Survey`.
-        records: how many there are.
+        records: number of records.
         sums: of the ranges of keys; see `states`.
     """
 
@@ -65,7 +65,7 @@ class Surveyed(
 class Unable(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=3
 ):
-    """There is nothing to be compared.
+    """Reports that there is nothing to compare.
 
     Attributes:
         number: see `Survey`.
@@ -79,7 +79,7 @@ class Unable(
 class List(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=4
 ):
-    """Say which records there are in some ranges of keys.
+    """Requests a list of the records in some ranges of keys.
 
     Attributes:
         number: see `Survey`.
@@ -97,7 +97,7 @@ class Listed(
 
     Attributes:
         number: see `Survey`.
-        keys: what tells them apart.
+        keys: the keys of the records.
         digests: of each.
         is_last: there are no more.
     """
@@ -111,7 +111,7 @@ class Listed(
 class More(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=6
 ):
-    """Go on with the list.
+    """Requests the next part of the list.
 
     Attributes:
         number: see `Survey`.
@@ -123,14 +123,14 @@ class More(
 class Look(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=7
 ):
-    """Say what there is of some keys now.
+    """Requests the present states of some keys.
 
     Attributes:
         number: see `Survey`.
-        look: of this look; the answer has it, too.
-        upto: everything up to this txid of the asking instance is to be taken in before.
-        keys: which keys.
-        states: what there is of each at the asking instance.
+        look: number of this request; the answer has it, too.
+        upto: everything up to this txid of the asking instance is to be received before.
+        keys: the keys.
+        states: the state of each at the asking instance.
     """
 
     number: int
@@ -143,14 +143,14 @@ class Look(
 class Looked(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=8
 ):
-    """What there is of some keys.
+    """The states of some keys.
 
     Attributes:
         number: see `Survey`.
         look: see `Look`.
-        upto: at this txid of the answering instance.
+        upto: the txid of the answering instance at that moment.
         states: of each key.
-        had: for each key, whether the message has come that the asking instance shows.
+        had: for each key, whether the message that the asking instance shows has been received.
     """
 
     number: int
@@ -163,15 +163,15 @@ class Looked(
 class Outcome(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=9
 ):
-    """What has come of a comparison, for the instance that has answered.
+    """The result of a comparison, for the instance that has answered.
 
     Attributes:
         number: see `Survey`.
         message_type: see `Survey`.
         topic: see `Survey`.
-        records: of the asking instance, those of the answering one.
-        differing: how many keys are not the same.
-        unclear: of how many it could not be said.
+        records: number at the asking instance, and at the answering one.
+        differing: number of keys that are not the same.
+        unclear: number of undecided keys.
         keys: some of those that differ.
     """
 
@@ -187,13 +187,13 @@ class Outcome(
 class Again(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=10
 ):
-    """Publish some records once more, unless they have changed.
+    """Requests that some records be published again, unless they have changed.
 
     Attributes:
         message_type: see `Survey`.
         topic: see `Survey`.
-        keys: which.
-        digests: what they were.
+        keys: the keys of the records.
+        digests: their digests at the time of the comparison.
     """
 
     message_type: str
@@ -214,7 +214,7 @@ _DECODER: Final[msgspec.msgpack.Decoder[Word]] = msgspec.msgpack.Decoder(Word)
 def again_words(
     message_type: str, topic: str, records: Iterable[tuple[str, int]]
 ) -> Iterator[Again]:
-    """Words that ask for records to be published once more.
+    """Yield messages that request that records be published again.
 
     Args:
         message_type: the topic's message type.
@@ -232,19 +232,19 @@ def again_words(
 
 
 class WordError(Exception):
-    """What has come is no word; the text says how."""
+    """The bytes received are no message of a comparison; the text gives the reason."""
 
 
 def pack(word: Word) -> bytes:
-    """A word as bytes."""
+    """Return a message as bytes."""
     return _ENCODER.encode(word)
 
 
 def unpack(data: bytes) -> Word:
-    """Read a word.
+    """Parse a message.
 
     Raises:
-        WordError: it is none.
+        WordError: it is invalid.
     """
     try:
         word = _DECODER.decode(data)

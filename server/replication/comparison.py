@@ -1,34 +1,34 @@
-"""Are two instances in step? What is found out, by whoever asks, about the records of one topic.
+"""Anti-entropy: finds out, on request, whether two instances have the same records of a topic.
 
-Instances take publishes independently. Messages for one key that are published at two instances at
-the same time come in one order here and in the other one there; each instance shows the one that
-came last, and that stays so until the key is published to again. Nothing is lost, for both have
-both; but they do not show the same. That is a *difference*, and this is what finds it.
+Instances accept publishes independently. Messages for one key that are published at two instances
+at the same time arrive in one order at the first and in another at the second; each instance shows
+the one that came last, and that stays so until the key is published to again. Nothing is lost, for
+both have both messages; but their records differ. This module finds such a *difference*.
 
-Both make a survey of their records (`states`). Where sums differ, so do records, or did while the
-surveys were made: these keys are listed, and then looked at, some hundred at a time. A look is what
-makes sure. The other instance answers when it has taken in everything that this one had when it
-asked; its answer is judged when this one has taken in everything that the other one had when it
-answered. If then
+Both instances make a survey of their records (`states`). Where sums differ, so do records, or they
+did while the surveys were made: these keys are listed, and then verified, some hundred at a time,
+by `Look`. The other instance answers a `Look` when it has received everything that this one had
+when it asked; this one judges the answer when it has received everything that the other one had
+when it answered. If then
 
     - the states of a key are not the same,
-    - the state here is still the one that was asked about,
-    - each has got the message that the other one shows,
+    - the state here is still the one in the `Look`,
+    - each has received the message that the other one shows,
 
-both know everything that the other one goes by, and still do not agree. No clock is asked. What is
-on its way from third instances is excluded by the last point, for what is shown; for what has been
-deleted, it is looked twice, with some time between. Keys that change all the time are looked at a
-few times and then left alone: they are *unclear*, and counted. A record with an end that is missing
-at one instance is no difference: each removes it when its own time has come.
+both know all messages that the other one's state depends on, and still do not agree. No clock is
+involved. The last point excludes messages in flight from third instances, for the shown records;
+for deleted ones, the key is verified twice, with some time between. Keys that change all the time
+are verified a few times and then left alone: they are *unclear*, and counted. A record that expires
+and is missing at one instance is no difference: each instance removes it at its own time.
 
 "In step" therefore means: of all keys that were not published to at the time, the records were the
 same.
 
-To repair is to publish once more what one of the two shows: it goes the way of any publish, and is
-then what came last for both. Which one that is follows from both states alone (`prevails`): what is
-there before what is not; a publisher's message before one that an earlier repair has published; of
-one publisher the higher number; else the higher identity. That is an order of all messages, so it
-makes no difference who decides, nor how many instances there are.
+A repair publishes once more the record that one of the two shows: the message takes the path of any
+publish, and is then the last one for both. Both states alone decide which one that is (`prevails`):
+an existing record before none; a publisher's message before one that an earlier repair has
+published; of one publisher the higher number; else the higher identity. That is a total order of
+messages, so the result does not depend on which instance decides, nor on how many there are.
 """
 
 from __future__ import annotations
@@ -54,45 +54,45 @@ from server.replication.states import RANGES, Records, State, portions, survey, 
 from server.replication.states import Survey as Sums
 
 MOST_DIFFERENCES: Final = 10_000
-"""Differences of a topic that are named; more are counted."""
+"""Differences of a topic that are listed; more are only counted."""
 MOST_LOOKED_AT: Final = 131_072
-"""Keys that are looked at; if there are more, it is not said of those that the topic is in step."""
+"""Keys that are verified; with more, the result does not report the topic as in step."""
 MOST_LISTED: Final = 262_144
 """Records in a list."""
 PATIENCE: Final = 60_000_000
-"""Microseconds to wait for an answer, and for what is on its way."""
+"""Timeout in microseconds for an answer, and for entries in flight."""
 BETWEEN_LOOKS: Final = 2_000_000
-"""Microseconds between two looks at a key."""
+"""Microseconds between two verifications of a key."""
 
 _MOST_LOOKS: Final = 5
 _KEYS_IN_LOOK: Final = 256
-_KEY_BYTES: Final = 32  # of a state in a word, beside the key
+_KEY_BYTES: Final = 32  # of a state in a message, beside the key
 
 
 class Surroundings(Protocol):
-    """What a comparison knows of its own instance."""
+    """The state of its own instance that a comparison uses."""
 
     @property
     def last_txid(self) -> int:
-        """Of the last entry in its log."""
+        """The txid of the last entry in its log."""
 
     def has_taken(self, peer: str, txid: int) -> bool:
-        """Whether everything up to an entry of the other one's log has been taken in.
+        """Return whether everything up to an entry of the peer's log has been received.
 
-        Of an instance that sends nothing here, there is nothing to be taken in.
+        True for an instance that sends nothing here: there is nothing to receive.
         """
 
     def had(self, client: int, sequence: int) -> bool:
-        """Whether a message has come."""
+        """Return whether a message has been received."""
 
 
 class Difference(NamedTuple):
-    """A key of which two instances do not show the same.
+    """A key with different records at two instances.
 
     Attributes:
         key: the key.
-        ours: what there is of it at the instance that has asked.
-        theirs: what there is of it at the other one.
+        ours: its state at the instance that has asked.
+        theirs: its state at the other one.
     """
 
     key: str
@@ -101,15 +101,15 @@ class Difference(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What has been found out.
+    """The result of a comparison.
 
     Attributes:
-        records: here, and there.
-        differences: what is not the same.
-        differing: how many that are.
-        unclear: keys of which it could not be said, because they change, messages for them are on
-            their way, or there are too many.
-        txids: how far the logs had come, here and there; 0 if nobody had to ask.
+        records: number of records here, and there.
+        differences: the differences found, up to a limit.
+        differing: number of all differences.
+        unclear: number of undecided keys: they change, messages for them are in flight, or there
+            are too many.
+        txids: how far the logs had come, here and there; 0 if no `Look` was necessary.
     """
 
     records: tuple[int, int]
@@ -120,12 +120,12 @@ class Result(NamedTuple):
 
     @property
     def is_in_step(self) -> bool:
-        """Whether nothing speaks against it."""
+        """True if no key differs, and none is unclear."""
         return not (self.differing or self.unclear)
 
 
 class ComparisonFailed(Exception):
-    """It has not come to a result; the text says why."""
+    """The comparison has no result; the text says why."""
 
 
 class _Verdict(Enum):
@@ -140,25 +140,25 @@ _Kind = TypeVar("_Kind", bound=Word)
 
 
 class Comparison:
-    """Finds out whether a topic's records are those of another instance.
+    """Compares a topic's records with those of another instance.
 
-    Words that come for it go to `take`; `step` is called until it says that there is nothing to do,
-    and again when a word has come, or some time has passed. What is in `outgoing` is to be sent.
+    The caller passes messages for it to `take`, and calls `step` until that returns False, and
+    again when a message has arrived, or some time has passed. It sends the messages in `outgoing`.
 
     Args:
-        number: stands for this comparison.
+        number: identifies this comparison.
         topic: message type and name.
         peer: the other instance.
         records: those of this instance.
-        surroundings: what else is known of it.
+        surroundings: the other state of this instance.
         now: microseconds that never go back.
 
     Attributes:
         topic: see above.
         peer: see above.
-        outgoing: what is to be sent.
-        result: what has been found out; None as long as nothing has.
-        failure: why nothing will be; None as long as there is hope.
+        outgoing: messages to be sent.
+        result: the result; None until there is one.
+        failure: the reason why there will be no result; None as long as there may be one.
     """
 
     def __init__(
@@ -183,28 +183,28 @@ class Comparison:
         self._is_waiting: _Wait | None = None
         self._waits_since = now
         self._steps: Iterator[_Wait | None] = self._compare()
-        self._theirs = 0  # how many records there are
+        self._theirs = 0  # number of records
         self._ours = Sums()
         self._txids = 0, 0
         self._looks = 0
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing more to do."""
+        """True if there is nothing more to do."""
         return self.result is not None or self.failure is not None
 
     def take(self, word: Word) -> None:
-        """A word of the other instance has come; one about something else is passed over."""
+        """Take a message of the other instance; ignore those of another comparison."""
         if not self.is_over and getattr(word, "number", None) == self._number:
             self._answers.append(word)
 
     def fail(self, reason: str) -> None:
-        """Give up."""
+        """Abort the comparison."""
         if not self.is_over:
             self.failure = reason
 
     def step(self, now: int) -> bool:
-        """Do a small slice of work; whether there is more to be done at once."""
+        """Do a time slice of work; return whether there is more to do at once."""
         self._now = now
         if self.is_over:
             return False
@@ -224,7 +224,7 @@ class Comparison:
             self.fail(str(problem))
         return not self.is_over
 
-    # What is done, from the beginning to the end.
+    # The steps, from the first to the last.
 
     def _compare(self) -> _Steps:
         self._say(Survey(self._number, *self.topic))
@@ -249,7 +249,7 @@ class Comparison:
         yield from self._look_at_all(list(keys)[:MOST_LOOKED_AT], unclear)
 
     def _groups(self, ranges: Sequence[int]) -> Iterator[Sequence[int]]:
-        """Ranges, no more at a time than a list may have records."""
+        """Yield ranges, no more at a time than a list may have records."""
         per_range = max(self._ours.records, self._theirs) // RANGES + 1
         size = max(MOST_LISTED // 2 // per_range, 1)
         for start in range(0, len(ranges), size):
@@ -280,7 +280,7 @@ class Comparison:
             yield None
 
     def _look_at_all(self, keys: Sequence[str], unclear: int) -> _Steps:
-        """Look at keys until it is known what is to be said of each, or they keep changing."""
+        """Verify keys until each is decided, or they keep changing."""
         suspected: dict[str, Difference] = {}
         found: dict[str, Difference] = {}
         for _ in range(_MOST_LOOKS):
@@ -311,7 +311,7 @@ class Comparison:
         )
 
     def _look(self, states: dict[str, State]) -> _Steps:
-        """Ask what there is of some keys, until what the answer goes by is here, too."""
+        """Ask for the states of some keys; wait until the entries behind the answer are here."""
         self._looks += 1
         upto = self._surroundings.last_txid
         self._say(Look(self._number, self._looks, upto, list(states), list(states.values())))
@@ -323,7 +323,7 @@ class Comparison:
         yield lambda: self._surroundings.has_taken(self.peer, self._looked.upto)
 
     def _judge(self, asked: dict[str, State]) -> Iterator[tuple[str, Difference | None]]:
-        """The keys that differ, or of which nothing can be said yet."""
+        """Yield the keys that differ, or that are undecided."""
         looked = self._looked
         for (key, before), theirs, had in zip(
             asked.items(), looked.states, looked.had, strict=True
@@ -349,7 +349,7 @@ class Comparison:
     def _is_time_to_look_again(self) -> bool:
         return self._now - self._waits_since >= BETWEEN_LOOKS
 
-    # Words.
+    # Messages.
 
     def _say(self, word: Word) -> None:
         self.outgoing.append(word)
@@ -367,12 +367,12 @@ class Comparison:
 
 
 def has_come(state: State, surroundings: Surroundings) -> bool:
-    """Whether the message that a state comes from has come here; yes if none is known."""
+    """Return whether the message that a state comes from is here; True if none is known."""
     return not state.client or surroundings.had(state.client, state.sequence)
 
 
 def _in_words(keys: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Keys, as many at a time as go into a word."""
+    """Yield keys, as many at a time as fit into a message."""
     some: list[str] = []
     size = 0
     for key in keys:
@@ -387,7 +387,7 @@ def _in_words(keys: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def prevails(one: State, other: State, repairs: frozenset[int]) -> bool:
-    """Whether a repair lets one state stay, and publishes it once more, rather than the other.
+    """Return whether a repair keeps one state, and publishes it again, rather than the other.
 
     Args:
         one: the one.

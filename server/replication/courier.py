@@ -1,16 +1,16 @@
-"""Words between instances, over links and other instances, and which of these can be reached.
+"""Peer messages (`Word`), sent over links and other instances, and the reachability of instances.
 
-What is recorded travels with the log. Beside it, instances have things to say to one another that
-are worth nothing later, such as a question: words. One that is for an instance at the other end of
-a link goes there, and others to all that it has not been to; each passes it on once. Words can get
-lost, and come at most once.
+Recorded entries travel with the log. Beside it, instances exchange messages that are worth nothing
+later, such as a question: peer messages. One for an instance at the other end of a link is sent
+there; others are sent to all neighbours that they have not passed through, and each instance
+forwards a message once. Messages can get lost, and arrive at most once.
 
-An instance can be reached if there is a link to it, or something has been heard from it lately. Of
-others it is found out when somebody wants to know, by a word that is answered.
+An instance is reachable if there is a link to it, or if a message of it has arrived lately. The
+reachability of others is probed on request, by a message that is answered.
 
-For whoever integrates it: `connected` and `disconnected` when a link with an instance stands and is
-gone; frames of `Word` to `receive`; about once a second `step`. What these and `send` return goes
-over the links named, or is dropped where there is no room.
+For integrators: call `connected` and `disconnected` when a link with an instance comes up or goes
+down; pass `Word` frames to `receive`; call `step` about once a second. Send the parcels that these
+and `send` return over the links named, or drop them where there is no room.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from typing import Final, NamedTuple
 from server.replication.frames import Word
 
 HEARD_LATELY: Final = 5_000_000
-"""Microseconds for which an instance that something was heard from counts as reachable."""
+"""Microseconds for which an instance counts as reachable after a message of it."""
 PATIENCE: Final = 2_000_000
-"""Microseconds after which an instance that does not answer counts as out of reach."""
+"""Microseconds after which an instance that does not answer counts as unreachable."""
 
 MOST_HOPS: Final = 32
 MOST_IN_WORD: Final = 1 << 16
-"""Bytes of a word."""
+"""Maximum bytes of a peer message."""
 
 _MOST_REMEMBERED: Final = 16_384
 _MOST_WANTED: Final = 1_024
 _ASK_AGAIN: Final = 1_000_000
 _WHETHER_THERE: Final = ""
-"""The subject of words by which it is found out who is there."""
+"""The subject of the messages that probe instances."""
 _ARE_YOU, _I_AM = b"?", b"!"
 
 
 class Parcel(NamedTuple):
-    """A word, and where to send it next.
+    """A message, and the next instance to send it to.
 
     Attributes:
         peer: the name of the instance at the other end of a link.
@@ -51,11 +51,11 @@ class Parcel(NamedTuple):
 
 
 class Received(NamedTuple):
-    """What has come of a word that came.
+    """The result of receiving a message.
 
     Attributes:
-        parcels: what to send.
-        sender: who says it; empty if there is nothing to be told.
+        parcels: parcels to send.
+        sender: the sender of a message for the caller; empty if there is none.
     """
 
     parcels: list[Parcel]
@@ -63,12 +63,11 @@ class Received(NamedTuple):
 
 
 class Courier:
-    """Sends, passes on and receives the words of one instance.
+    """Sends, forwards and receives the peer messages of one instance.
 
     Args:
         instance: its name.
-        first: the number of its first word: one that the numbers of an earlier run have not come
-            to.
+        first: the number of its first message: higher than all numbers of an earlier run.
 
     Attributes:
         neighbours: the names of the instances that there are links with.
@@ -80,32 +79,32 @@ class Courier:
         self._numbers = count(first)
         self._known: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._heard: OrderedDict[str, int] = OrderedDict()
-        self._wanted: dict[str, int] = {}  # since when it is being found out whether it is there
+        self._wanted: dict[str, int] = {}  # when the probing of an instance began
         self._asked: dict[str, int] = {}
 
     def connected(self, peer: str) -> None:
-        """A link with an instance stands."""
+        """Note that a link with an instance is up."""
         self.neighbours.add(peer)
 
     def disconnected(self, peer: str) -> None:
-        """It is gone."""
+        """Note that the link with an instance is down."""
         self.neighbours.discard(peer)
         self._heard.pop(peer, None)
 
-    # Words.
+    # Messages.
 
     def send(self, to: str, subject: str, body: bytes) -> list[Parcel]:
-        """Say something to an instance.
+        """Return the parcels that carry a message to an instance.
 
         Args:
             to: its name.
-            subject: what it is about, not empty.
-            body: what to say, no more than `MOST_IN_WORD` bytes.
+            subject: its subject, not empty.
+            body: its content, no more than `MOST_IN_WORD` bytes.
         """
         return self._forward(Word(to, [self._instance], next(self._numbers), subject, body))
 
     def receive(self, word: Word, peer: str, now: int) -> Received:
-        """A word has come over a link.
+        """Process a message that has arrived over a link.
 
         Args:
             word: the frame.
@@ -113,8 +112,8 @@ class Courier:
             now: microseconds since the Unix epoch.
 
         Returns:
-            What to send on. The sender is told of a word that is for this instance, or for one that
-            cannot be reached: somebody may act for that.
+            The parcels to send on. The sender is set for a message to this instance, or to one that
+            is unreachable: this instance may act in its place.
         """
         path = word.path
         if (
@@ -150,10 +149,10 @@ class Courier:
             return [Parcel(word.to, word)]
         return [Parcel(peer, word) for peer in sorted(self.neighbours.difference(word.path))]
 
-    # Who can be reached.
+    # Reachability.
 
     def reach(self, name: str, now: int) -> bool | None:
-        """Whether an instance can be reached; None if that is not known.
+        """Return whether an instance can be reached; None if that is not known.
 
         Args:
             name: its name.
@@ -169,7 +168,7 @@ class Courier:
         return False if now - since >= PATIENCE else None
 
     def step(self, now: int) -> list[Parcel]:
-        """Ask those who are looked for whether they are there."""
+        """Return the messages that probe instances of unknown reachability."""
         parcels: list[Parcel] = []
         for name in self._wanted:
             if now - self._asked.get(name, -_ASK_AGAIN) >= _ASK_AGAIN:

@@ -1,12 +1,11 @@
 """The protocol between instances: frames.
 
-    u32 length of what follows | u8 type | u8 flags | payload
+    u32 length of the rest | u8 type | u8 flags | payload
 
 The payload of control frames is a MessagePack array; that of a batch has columns (`_pack_batch`).
-Flag 1: the payload is compressed with zlib. Sizes are bounded before anything is read; a type, a
-flag or a form of a column that is not known is refused, and ends the link: what an instance does
-not understand it must not take for something else. The format is described in
-docs/formats/replication.md.
+Flag 1: the payload is compressed with zlib. Sizes are bounded before anything is read. An unknown
+type, flag or form of a column is refused, and ends the link: an instance must not misread a frame
+that it does not understand. The format is described in docs/formats/replication.md.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ from server.replication.columns import Batch, Column, Columns, Name, Packed, Sam
 from server.replication.known import Had
 
 VERSION: Final = 3
-"""Of the protocol; both ends have to have the same."""
+"""Protocol version; both ends must have the same."""
 
 MOST_BEFORE_HELLO: Final = 1 << 20
-"""Bytes of a frame of somebody who has not said who they are."""
+"""Maximum bytes of a frame before the peer has sent its hello."""
 
 _MOST_INFLATED: Final = 16
-"""How many times as long a hello may be, which is compressed: it describes thousands of topics."""
+"""Factor by which a decompressed hello may exceed that: it describes thousands of topics."""
 
 MOST_IN_FRAME: Final = 1 << 30
-"""Bytes of any other frame, as long as a message may be that is in the log."""
+"""Maximum bytes of any other frame: the limit of a message in the log."""
 
 _HEAD: Final = struct.Struct("<IBB")
 _TLS_HANDSHAKE: Final = b"\x16\x03"
@@ -47,7 +46,7 @@ _NAME: Final = struct.Struct("<II")  # lengths of topic and origin
 _FORM: Final = struct.Struct("<B")
 _VALUE: Final = struct.Struct("<Q")
 _COLUMNS: Final = 11
-_MOST_ENTRIES: Final = 65_536  # of a batch: a few bytes may stand for very many
+_MOST_ENTRIES: Final = 65_536  # of a batch: a column of few bytes can claim very many entries
 _COMPRESSED: Final = 1
 _LEAST_COMPRESSED: Final = 1024
 _SAME, _CONSECUTIVE = range(2)
@@ -58,7 +57,7 @@ _EACH: Final[dict[int, np.dtype[Any]]] = {
 }
 _LARGEST: Final = (1 << 64) - 1
 _LONGEST_KEPT: Final = 1000
-"""Bytes of topics and origins that are read once as long as they come again and again."""
+"""Maximum bytes of topics and origins that are cached in their decoded forms."""
 
 _packed_topic: Final = lru_cache(maxsize=1024)(pack_topic)
 _packed_origin: Final = lru_cache(maxsize=1024)(pack_origin)
@@ -67,7 +66,7 @@ _origin_of: Final = lru_cache(maxsize=1024)(unpack_origin)
 
 
 class FrameError(Exception):
-    """What came is no frame of this protocol; the text says how."""
+    """The bytes received are no frame of this protocol; the text gives the reason."""
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -80,11 +79,11 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         log: identity of its transaction log.
         began: the first txid that this log ever had.
         sends: whether it has a destination that the other instance may be.
-        takes: whether it takes what the other instance sends.
-        user: whom it is to be authenticated as.
-        password: what proves that.
-        description: what both have to agree on, for the validation; in a form that is read when
-            it is known who is there.
+        takes: whether it receives from the other instance.
+        user: the user that it authenticates as.
+        password: the user's credential.
+        description: the configuration that both have to agree on, for the validation; encoded, and
+            decoded when the peer is known.
         nonce: a number of this run of the instance.
     """
 
@@ -102,7 +101,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The link is not to be; nothing follows.
+    """The link is refused; no frame follows.
 
     Attributes:
         reason: for people; both ends log it.
@@ -112,19 +111,19 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Beat(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The other end is still there."""
+    """A heartbeat: the other end is still there."""
 
 
 class Begin(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A source asks how far its destination has got.
+    """A source asks for its destination's position.
 
     Attributes:
-        stream: stands for the source's log and what is replicated of it: a cursor is of one stream.
-            The identity of the log, a slash, and what stands for the rest.
+        stream: identifies the source's log and the part of it that is replicated: a cursor belongs
+            to one stream. The identity of the log, a slash, and an identifier of the rest.
         first: the first txid in its log.
         last: the last txid in its log.
-        client: what both ends call this direction of the link, in the log.
-        ack_interval: how often it wants to be told what is stored, in microseconds.
+        client: the name of this direction of the link in the logs of both ends.
+        ack_interval: the interval at which it wants `stored` acknowledged, in microseconds.
     """
 
     stream: str
@@ -135,12 +134,13 @@ class Begin(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """How far a destination has got, in the numbers of the source's log.
+    """The destination's progress, in txids of the source's log.
 
     Attributes:
         stored: everything up to this is on stable storage, or was not for this destination.
-        lanes: those of which not everything up to that is settled: on stable storage, too, at the
-            instances that acknowledge to it; with the number up to which it is. See `lanes`.
+        lanes: the lanes that are not settled up to `stored`, each with the txid up to which it is.
+            Settled means on stable storage, too, at the instances that acknowledge to the
+            destination. See `lanes`.
     """
 
     stored: int
@@ -148,18 +148,18 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
 
     @property
     def settled(self) -> int:
-        """Everything up to this is settled."""
+        """The txid up to which everything is settled."""
         return min((txid for _, txid in self.lanes), default=self.stored)
 
 
 class Owed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """All that a source has left out, because it could not be read; see `arrears`.
+    """All entries that a source has skipped, because they could not be read; see `arrears`.
 
     Attributes:
         ranges: the first and the last txid of each range.
-        lost: of what has been added to that since the last time, publishers' numbers, as far as
-            they are known: identity and number.
-        unknown: and how many entries of which they are not.
+        lost: the identities and sequence numbers of the entries added since the last such frame, as
+            far as they are known.
+        unknown: the number of added entries without a known identity and number.
     """
 
     ranges: list[tuple[int, int]]
@@ -168,13 +168,13 @@ class Owed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class Resume(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Where a source is to go on.
+    """The position from which a source is to resume.
 
     Attributes:
         after: the txid behind which it goes on; None if the destination does not know the stream:
-            what it knows follows, in frames of `Knowledge`.
-        ack: what it has of that.
-        owed: what it has been told that it is owed.
+            the messages that it has follow, in frames of `Knowledge`.
+        ack: the destination's progress up to there.
+        owed: the entries that it has been told that it is owed.
     """
 
     after: int | None
@@ -183,11 +183,11 @@ class Resume(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class Knowledge(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a destination has, some publishers of it.
+    """The messages that a destination has, of some of the publishers.
 
     Attributes:
         had: see `known`.
-        is_last: nothing of that follows.
+        is_last: no more such frames follow.
     """
 
     had: list[Had]
@@ -195,14 +195,14 @@ class Knowledge(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 
 class Word(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Something that one instance says to another, which need not be the next one; see `courier`.
+    """A message from one instance to another, which need not be a neighbour; see `courier`.
 
     Attributes:
-        to: the name of the instance that it is for.
-        path: the names of those that it has been through, the one that says it first.
-        number: of this word of that instance; no two have the same for a long time.
-        subject: what it is about.
-        body: what it says.
+        to: the name of the recipient.
+        path: the names of the instances that it has passed through, its sender first.
+        number: of this message of that sender; not used again for a long time.
+        subject: its subject.
+        body: its content.
     """
 
     to: str
@@ -214,10 +214,10 @@ class Word(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 Control: TypeAlias = Hello | Refused | Beat | Begin | Resume | Knowledge | Ack | Word | Owed
 Frame: TypeAlias = Control | Batch
-"""What comes."""
+"""A frame that is received."""
 
 Sent: TypeAlias = Control | Packed
-"""What is sent."""
+"""A frame that is sent."""
 
 _TYPES: Final[dict[int, type[Control]]] = {
     1: Hello,
@@ -238,7 +238,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 def encode(frame: Sent, *, compress: bool = False) -> bytes:
-    """A frame as bytes.
+    """Return a frame as bytes.
 
     Args:
         frame: the frame.
@@ -248,7 +248,7 @@ def encode(frame: Sent, *, compress: bool = False) -> bytes:
 
 
 def encoded(frame: Sent, *, compress: bool = False) -> Sequence[bytes]:
-    """The same in pieces, of which those with many bytes have not been copied."""
+    """Return a frame as pieces; large pieces are not copied."""
     if isinstance(frame, Packed):
         number = _LATE_TYPE if frame.is_late else _BATCH_TYPE
         pieces = _pack_batch(frame)
@@ -262,13 +262,13 @@ def encoded(frame: Sent, *, compress: bool = False) -> Sequence[bytes]:
 
 
 class FrameReader:
-    """Cuts what comes over a link into frames.
+    """Splits the bytes of a link into frames.
 
     Args:
         most: bytes of a frame, whether compressed or not.
 
     Attributes:
-        most: see above; raised when it is known who is there.
+        most: see above; raised when the peer is known.
     """
 
     def __init__(self, most: int = MOST_BEFORE_HELLO) -> None:
@@ -277,18 +277,18 @@ class FrameReader:
 
     @property
     def held(self) -> int:
-        """Bytes that have come and that no frame has been made of."""
+        """Bytes received that are not part of a complete frame yet."""
         return len(self._buffer)
 
     def feed(self, data: bytes) -> None:
-        """Take what has come."""
+        """Append received bytes."""
         self._buffer += data
 
     def next(self) -> Frame | None:
-        """The next frame, None if it has not come as a whole.
+        """Return the next frame, None if it is not complete.
 
         Raises:
-            FrameError: it is none.
+            FrameError: it is invalid.
         """
         buffer = self._buffer
         if len(buffer) < _HEAD.size:
@@ -339,7 +339,7 @@ def _decode(number: int, payload: bytes) -> Frame:
 
 
 def _version(payload: bytes) -> int | None:
-    """What a hello begins with whose form is not known, as that of another version may be."""
+    """Return the version in a hello of an unknown form, as another version's may be."""
     try:
         fields = msgspec.msgpack.decode(payload)
     except MALFORMED:
@@ -351,10 +351,10 @@ def _version(payload: bytes) -> int | None:
 
 
 def _pack_batch(batch: Packed) -> list[bytes]:
-    """A head, the names that the first column numbers, columns, bodies.
+    """Return a head, the names that the first column numbers, the columns, and the bodies.
 
-    A column is a u8 that says its form, and a u64 that all values are, or that is the first of
-    consecutive ones; or else each of them with as many bytes as the largest needs.
+    A column is a u8 for its form, then one u64: the value that all entries share, or the first of
+    consecutive values. Otherwise, each value follows with as many bytes as the largest needs.
     """
     parts = [_BATCH.pack(batch.after, batch.upto, batch.entries, len(batch.names))]
     for topic, origin in batch.names:
@@ -393,7 +393,7 @@ def _unpack_name(reader: _Reader) -> tuple[Topic, Origin]:
 def _columns_of(
     named: Sequence[tuple[Topic, Origin]], columns: Sequence[Column], data: Sequence[bytes]
 ) -> Columns:
-    """Entries as they were sent, each with the name of its topic, origin, and length of extras."""
+    """Return the entries of a batch, each with its name: topic, origin, and length of extras."""
     numbers, txids, clients, sequences, source_txids = columns[:5]
     kinds, sow_keys, expirations, extras, lengths, checksums = columns[5:]
     if max(numbers) >= len(named):
@@ -424,7 +424,7 @@ def _columns_of(
 
 
 class _Reader:
-    """Reads a payload from front to back, believing nothing."""
+    """Reads a payload from front to back; trusts no length or number in it."""
 
     def __init__(self, payload: bytes) -> None:
         self._payload = payload

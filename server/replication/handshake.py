@@ -1,8 +1,8 @@
-"""Two instances meet: who is there, and may they replicate?
+"""The handshake of two instances: identifies the peer, and decides whether they may replicate.
 
-Each sends a `Hello` first; what the other one says is judged, and refused with a reason (`Refused`)
-that both log. Then, for each direction for which there is a destination, the source sends `Begin`.
-Credentials, and whether what both have configured fits, are judged by whoever knows about that.
+Each sends a `Hello` first; the other end checks it, and refuses it with a reason (`Refused`) that
+both log. Then, for each direction that has a destination, the source sends `Begin`. The caller
+checks credentials, and that both configurations match.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from server.replication.sender import Peer
 
 
 def refusal(ours: Hello, theirs: Hello, others: Iterable[Hello] = ()) -> str | None:
-    """Why an instance is not to be replicated with; None if nothing is against it.
+    """Return why an instance is not to be replicated with; None if there is no reason.
 
     Args:
-        ours: what this instance says.
-        theirs: what the other one says.
-        others: what those have said that this one has links with.
+        ours: the hello of this instance.
+        theirs: the hello of the other one.
+        others: the hellos of the instances that this one has links with.
     """
     if theirs.version != ours.version:
         return (
@@ -52,14 +52,14 @@ def refusal(ours: Hello, theirs: Hello, others: Iterable[Hello] = ()) -> str | N
 
 
 def group_refusal(ours: Hello, theirs: Hello, group: str) -> str | None:
-    """Why an instance is not a destination's; None if it is.
+    """Return why an instance is not that of a destination; None if it is.
 
-    Source: AMPS User Guide, Configuring Replication: the group of a destination must be that of
-    the instance there.
+    Source: AMPS User Guide, Configuring Replication: the group of a destination must be that of the
+    instance there.
 
     Args:
-        ours: what this instance says.
-        theirs: what the one says that the destination's address led to.
+        ours: the hello of this instance.
+        theirs: the hello of the instance that the destination's address led to.
         group: the destination's Group.
     """
     if theirs.group == group:
@@ -72,7 +72,7 @@ def group_refusal(ours: Hello, theirs: Hello, group: str) -> str | None:
 
 
 def peer_of(hello: Hello) -> Peer:
-    """Who is there."""
+    """Return the peer that a hello describes."""
     return Peer(hello.instance, hello.group, hello.log, hello.began)
 
 
@@ -81,8 +81,8 @@ class Connection(NamedTuple):
 
     Attributes:
         we_connected: whether this instance made it.
-        both_ways: whether both send over it, or only who made it. Who accepted it says that in the
-            `Hello`.
+        both_ways: whether both send over it, or only the instance that made it. The instance that
+            accepted it sends that in the `Hello`.
     """
 
     we_connected: bool
@@ -98,17 +98,17 @@ class Stay(Enum):
 
 
 def which_stays(ours: str, theirs: str, old: Connection, new: Connection) -> Stay:
-    """Which of two connections between two instances stay; both instances find the same.
+    """Return which of two connections between two instances stay; both compute the same.
 
     A connection for both directions is better than one for one direction, and if there are only
-    such, each direction has its own. Of two for both directions, that one stays which was made by
-    the instance whose name comes first. Who makes another connection has lost the one before.
+    such, each direction has its own. Of two for both directions, the one stays that was made by the
+    instance with the lower name. An instance that makes another connection has lost the one before.
 
     Args:
         ours: name of this instance.
         theirs: name of the other one.
-        old: the connection that there is.
-        new: the one that has come.
+        old: the existing connection.
+        new: the connection just made.
     """
     if old.we_connected == new.we_connected:
         return Stay.NEW

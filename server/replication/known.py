@@ -1,12 +1,12 @@
-"""What an instance has of each publisher: what tells a message that comes twice from a new one.
+"""The dedup window: the messages that an instance has of each publisher.
 
-A message is known by its bookmark: the identity of its publisher, and a number. An instance keeps
-the highest number of each identity, as for its own publishers, and here the *gaps* below it:
-numbers that have not come. A message that comes from another instance is new if its number is above
-the highest, or in a gap: publishers move from one instance to another, and what one has missed
-comes when the instances meet again.
+A message is identified by its bookmark: the identity of its publisher, and a sequence number. An
+instance keeps the highest number of each identity, as for its own publishers, and here the *gaps*
+below it: numbers that have not come. A message from another instance is new if its number is above
+the highest, or in a gap: publishers move from one instance to another, and the messages that one
+instance has missed come when the instances connect again.
 
-Gaps are bounded. Of the one that was forgotten, all counts as had.
+Gaps are bounded. All numbers in a forgotten gap count as received.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_GAPS: Final = 131_072
 
 
 class Had(NamedTuple):
-    """What an instance has of one publisher.
+    """The messages that an instance has of one publisher.
 
     Attributes:
         client: the identity.
@@ -38,17 +38,17 @@ class Had(NamedTuple):
 
 
 class Known:
-    """What there is of each identity.
+    """The sequence numbers received of each identity.
 
     Args:
-        highest: tells the highest number of an identity, 0 for none. The journal keeps them
+        highest: returns the highest number of an identity, 0 for none. The journal keeps them
             (`Journal.last_sequence`).
         most_of_one: gaps of one identity that are remembered.
         most: gaps that are remembered in all.
 
     Attributes:
         highest: see above.
-        forgotten: gaps that have been forgotten, ever: messages in them will not be taken.
+        forgotten: gaps that have been forgotten, ever: messages in them will not be accepted.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Known:
         self._count = 0
 
     def unknown(self, client: int, sequences: Sequence[int]) -> Sequence[int]:
-        """The positions of those numbers of an identity that are new; each number is so once."""
+        """Return the positions of the new numbers of an identity; of equal ones the first."""
         highest = self.highest(client)
         gaps = self._gaps.get(client)
         if isinstance(sequences, range) or len(sequences) == 1 or _ascend(sequences):
@@ -84,7 +84,7 @@ class Known:
         return new
 
     def noted(self, client: int, before: int, sequences: Sequence[int]) -> None:
-        """Take note of messages that have been recorded, whoever sent them.
+        """Note messages that have been recorded, from any sender.
 
         Args:
             client: the identity.
@@ -124,13 +124,13 @@ class Known:
                 del self._gaps[oldest]
 
     def restore(self, had: Iterable[Had]) -> None:
-        """Begin with gaps that have been stored, and are still there."""
+        """Restore gaps that have been stored and still exist."""
         for client, _, pairs in had:
             if pairs:
                 self._keep(client, Ranges(pairs), 0)
 
     def lacking(self, client: int, first: int, last: int) -> list[tuple[int, int]]:
-        """Which of the numbers of an identity, from one to another, are not there."""
+        """Return the ranges of an identity's numbers, from `first` to `last`, that are missing."""
         highest = self.highest(client)
         lacking = [
             (max(first, start), min(last, end))
@@ -140,19 +140,19 @@ class Known:
         return [*lacking, (max(first, highest + 1), last)] if last > highest else lacking
 
     def there(self, client: int, first: int, last: int) -> list[tuple[int, int]]:
-        """Which are."""
+        """Return the ranges of an identity's numbers, from `first` to `last`, that are here."""
         there = Ranges([(first, last)])
         for gap in self.lacking(client, first, last):
             there.remove(*gap)
         return [*there]
 
     def gaps(self, client: int) -> Sequence[tuple[int, int]]:
-        """The gaps of an identity."""
+        """Return the gaps of an identity."""
         gaps = self._gaps.get(client)
         return () if gaps is None else tuple(gaps)
 
     def summary(self, highest: Mapping[int, int]) -> Iterator[Had]:
-        """What there is of all identities of a table."""
+        """Yield a `Had` for each identity of a table."""
         for client, number in highest.items():
             yield Had(client, number, self.gaps(client))
 
@@ -162,7 +162,7 @@ def _ascend(sequences: Sequence[int]) -> bool:
 
 
 def known_of(had: Iterable[Had]) -> Known:
-    """What another instance has, as it said."""
+    """Return the messages that another instance has, from its `Knowledge`."""
     table: dict[int, int] = {}
     gaps = []
     for one in had:
@@ -174,7 +174,7 @@ def known_of(had: Iterable[Had]) -> Known:
 
 
 def was_made_by(instance: str, client: int, source_txid: int) -> bool:
-    """Whether an identity was made by an instance, for a publisher that does not number.
+    """Return whether an instance made an identity, for a publisher that gives no numbers.
 
     Args:
         instance: the instance's name.

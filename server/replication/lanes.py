@@ -1,21 +1,23 @@
-"""What has been sent and is not settled: by lanes, so that nobody waits in a circle.
+"""Entries that were sent and are not settled: by lanes, so that no instances wait in a circle.
 
-An entry is settled at an instance when those have acknowledged it that it goes on to. So each of
-them waits for the next one, and were an entry to wait for those before it in the log, too, whatever
-way they have come, instances in a ring would wait for each other for ever: each for what it passes
-on, behind something that the other one passes on. Entries that have come on one path may wait for
-each other, though. Say that an entry has the *rank* of the number of instances on its path, and
-among equal ones that of the name of the instance where it is. It waits only for copies of a
-higher rank: where it goes on to, its path is longer; and for one that has come there on another
-path first, only where that is of a higher rank, see `Receiver`. What has one rank at an instance
-may therefore wait for what has the same: a circle would have to lead down somewhere.
+An entry is settled at an instance when the instances that it goes on to have acknowledged it. So
+each of them waits for the next one. If an entry also waited for those before it in the log,
+whatever path they came by, instances in a ring would wait for each other for ever: each for an
+entry that it passes on, behind one that the other passes on. Entries that have come on one path may
+wait for each other, though. Let the *rank* of an entry be the number of instances on its path, and
+among equal ones the name of the instance where it is. It waits only for copies of a higher rank:
+where it goes on to, its path is longer; and for one that has come there on another path first, only
+where that is of a higher rank, see `Receiver`. So entries of one rank at an instance may wait for
+each other: in a circle, the rank would have to decrease somewhere.
 
-A *lane* is what has come to an instance on one path (`lane_of`; paths of one length that happen to
-have one number are one lane). In each lane entries are acknowledged in the order of the log, and
-lanes do not wait for each other. Nothing is lost by that: publishers are told in the order of the
-log where they publish, and what they have published there comes in that order.
+A *lane* is the set of entries that have come to an instance on one path (`lane_of`; paths of one
+length that happen to have one number are one lane). In each lane entries are acknowledged in the
+order of the log, and lanes do not wait for each other. That loses nothing: publishers are
+acknowledged in the order of the log where they publish, and their messages there come in that
+order.
 
-So one number for each lane says everything, and both ends remember little, however much waits.
+So one number for each lane describes the state, and both ends need little memory, however much
+waits.
 """
 
 from __future__ import annotations
@@ -31,13 +33,13 @@ from server.replication.frames import Ack
 from server.replication.routes import hops
 
 MOST_UNITS: Final = 16_384
-"""Parts of lanes that are told apart while they wait; what comes beyond that waits together."""
+"""Parts of lanes that wait separately; beyond that, entries are merged, and wait together."""
 
-_LEAST_UNITS: Final = 2  # of a lane: what comes must not put off for ever what is the next to go
+_LEAST_UNITS: Final = 2  # of a lane: merging must not delay for ever the unit that is next
 _BITS: Final = 16
 
 Settled: TypeAlias = Callable[[int, Collection[Kept], str], bool]
-"""Whether entries up to a txid are settled here, of the paths of these kinds; see `is_settled`.
+"""Returns whether entries of these kinds up to a txid are settled here; see `is_settled`.
 
 The last argument is the name of the instance that they came from.
 """
@@ -45,7 +47,7 @@ The last argument is the name of the instance that they came from.
 
 @lru_cache(maxsize=4096)
 def lane_of(path: str) -> int:
-    """The number of the lane of a path; both ends of a link find the same.
+    """Return the number of the lane of a path; both ends of a link compute the same.
 
     Args:
         path: as the log of the source has it.
@@ -55,7 +57,7 @@ def lane_of(path: str) -> int:
 
 
 class UnderWay:
-    """What a source has sent to a destination, and does not know to be settled.
+    """The entries that a source has sent to a destination, and does not know to be settled.
 
     Args:
         after: the txid up to which the destination has everything.
@@ -66,34 +68,34 @@ class UnderWay:
 
     def __init__(self, after: int) -> None:
         self.stored = after
-        self._sent: dict[int, int] = {}  # by lanes: the end of the last batch with any of it
+        self._sent: dict[int, int] = {}  # by lane: the end of the last batch with entries of it
         self._sent_of_any = after
-        self._waiting: dict[int, int] = {}  # as in the ack that came last
+        self._waiting: dict[int, int] = {}  # as in the last ack
 
     def resume(self, after: int, ack: Ack) -> None:
-        """The destination says what it has of everything up to an entry."""
+        """Take over the destination's own account of everything up to an entry."""
         self.stored = ack.stored
         self._sent = {}
         self._sent_of_any = after
         self._waiting = dict(ack.lanes)
 
     def send(self, lanes: Iterable[int], upto: int) -> None:
-        """Entries of some lanes are sent in a batch that ends with a txid."""
+        """Note that entries of some lanes are sent in a batch that ends with a txid."""
         for lane in lanes:
             self._sent[lane] = upto
 
     def send_any(self, upto: int) -> None:
-        """The destination has to acknowledge everything up to a txid, be it sent or not."""
+        """Require acknowledgement of everything up to a txid, sent or not."""
         self._sent_of_any = upto
 
     def acknowledge(self, ack: Ack) -> None:
-        """The destination says what it has."""
+        """Process an acknowledgement of the destination."""
         self.stored = max(self.stored, ack.stored)
         self._waiting = dict(ack.lanes)
         self._sent = {lane: sent for lane, sent in self._sent.items() if self._lacks(lane)}
 
     def has(self, lane: int, txid: int) -> bool:
-        """Whether the destination has everything of a lane up to a txid that was looked at."""
+        """Return whether the destination has everything of a lane up to a txid that was read."""
         return txid <= self._settled(lane) or not self._lacks(lane)
 
     @property
@@ -131,7 +133,7 @@ class _Unit:
         self.kinds = kinds
 
     def join(self, other: _Unit) -> None:
-        """Take in another one; both wait for whatever either waits for."""
+        """Merge another unit into this one; both wait for the destinations of either."""
         self.first = min(self.first, other.first)
         self.last = max(self.last, other.last)
         self.own_last = max(self.own_last, other.own_last)
@@ -139,7 +141,7 @@ class _Unit:
 
 
 class Backlog:
-    """What a destination has of one source, and other instances have to acknowledge first.
+    """Entries of one source that were received, and that other instances must acknowledge first.
 
     Args:
         most_units: see `MOST_UNITS`.
@@ -153,17 +155,17 @@ class Backlog:
     def add(
         self, lane: int, txids: tuple[int, int], own_last: int, kinds: Collection[Kept]
     ) -> None:
-        """Entries that were recorded wait.
+        """Add entries that were recorded and wait.
 
         Args:
-            lane: that they are in at the source.
+            lane: their lane at the source.
             txids: the first and the last one at the source.
             own_last: the highest one here.
             kinds: topics and paths here.
         """
         units = self._lanes.setdefault(lane, deque())
         unit = _Unit(*txids, own_last, set(kinds))
-        # What comes again stands before what it comes with, or before what came at its first time.
+        # Entries that come again precede those they come with, or those of their first time.
         while units and unit.first <= units[-1].last:
             units[-1].join(unit)
             unit = units.pop()
@@ -175,7 +177,7 @@ class Backlog:
         self._count += 1
 
     def settle(self, durable: int, is_settled: Settled, source: str) -> None:
-        """Forget what need not wait any more.
+        """Release the entries that need not wait any more.
 
         Args:
             durable: the last txid on stable storage here.
@@ -192,7 +194,7 @@ class Backlog:
                 del self._lanes[lane]
 
     def lanes(self, stored: int) -> list[tuple[int, int]]:
-        """The lanes that are not settled up to a txid, and up to which one they are."""
+        """Return the lanes that are not settled up to a txid, and the txid up to which each is."""
         return sorted(
             (lane, units[0].first - 1)
             for lane, units in self._lanes.items()

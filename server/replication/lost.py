@@ -1,12 +1,12 @@
-"""What a source has left out for good: which numbers of which publishers a destination lacks now.
+"""Entries that a source has skipped for good: the sequence numbers that a destination lacks now.
 
-Their publishers may still keep these messages, and go to the destination next. So what is behind
-them is recorded there after it has been noted that they are missing.
+Their publishers may still keep these messages, and connect to the destination next. So before later
+messages are recorded there, it is recorded that these are missing.
 
-The source knows the numbers of entries whose bodies are damaged, and says them. Where the record is
-damaged, too, they show where a publisher goes on: numbers are skipped there. A publisher may have
-reasons of its own to skip some. It is told of more than are lost rather than of fewer, but at each
-end of what it has skipped of no more than there are entries of which nothing is known.
+The source knows the numbers of entries with damaged bodies, and sends them. Where the record is
+damaged, too, a publisher's next message shows the loss: it skips numbers. A publisher may have
+reasons of its own to skip some. So more numbers are reported than are lost, rather than fewer; but
+at each end of a skipped range, no more than there are entries of which nothing is known.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from server.replication.known import Known, was_made_by
 from server.replication.routes import hops
 
 MOST_UNKNOWN: Final = 1024
-"""Entries of which nothing is known that are reckoned with."""
+"""Maximum number of unknown entries that are taken into account."""
 MOST_SEEN: Final = 131_072
-"""Publishers that have gone on since; when there are more, all of them are looked at again."""
+"""Publishers that have sent later messages; beyond that, all of them are checked again."""
 
 Tell = Callable[[int, Sequence[tuple[int, int]]], bool]
-"""Takes note of ranges of numbers of an identity; whether that could be done."""
+"""Records ranges of numbers of an identity; returns whether that was possible."""
 
 
 class Lost:
-    """What one source has left out.
+    """The entries that one source has skipped.
 
     Args:
-        known: what this instance has of each publisher.
-        owed: what the source had left out in an earlier run; nothing is known of that.
+        known: the messages that this instance has of each publisher.
+        owed: the entries that the source had skipped in an earlier run; nothing is known of them.
     """
 
     def __init__(self, known: Known, owed: Sequence[tuple[int, int]] = ()) -> None:
         self._known: Final = known
         self._untold: list[tuple[int, int, int]] = []
         self._unknown = 0
-        self._last = 0  # the txid of the last that may be unknown
-        self._seen = set[int]()  # who has gone on behind that
+        self._last = 0  # the txid of the last one that may be unknown
+        self._seen = set[int]()  # publishers with a message behind that
         self.lose((), owed, sum(last - first + 1 for first, last in owed))
 
     def lose(
@@ -51,11 +51,11 @@ class Lost:
         ranges: Sequence[tuple[int, int]],
         unknown: int,
     ) -> None:
-        """The source leaves out entries.
+        """Add entries that the source has skipped.
 
         Args:
-            lost: identities and numbers of those of which they are known.
-            ranges: the first and the last txid of ranges of all that it has left out, ascending.
+            lost: identities and numbers of the entries for which they are known.
+            ranges: the first and the last txid of ranges of all that it has skipped, ascending.
             unknown: how many there are besides those.
         """
         self._untold += ((client, number, number) for client, number in lost)
@@ -65,7 +65,7 @@ class Lost:
             self._seen.clear()
 
     def comes(self, run: Columns, source: str) -> None:
-        """Entries are about to be recorded.
+        """Detect skipped numbers in entries that are about to be recorded.
 
         Args:
             run: the entries, in the order of the source's log.
@@ -93,7 +93,7 @@ class Lost:
         self._seen.add(client)
 
     def _skipped(self, client: int, first: int, last: int) -> None:
-        """A publisher goes on behind numbers that have not come: those at both ends may be lost."""
+        """Add numbers that a publisher has skipped: those at both ends may be lost."""
         if last - first < 2 * self._unknown:
             self._untold.append((client, first, last))
         else:
@@ -101,7 +101,7 @@ class Lost:
             self._untold.append((client, last - self._unknown + 1, last))
 
     def tell(self, tell: Tell) -> bool:
-        """Have noted what there is; whether all of it has been."""
+        """Pass on all pending numbers; return whether all have been recorded."""
         while self._untold:
             client, first, last = self._untold[-1]
             if not tell(client, [(first, last)]):
@@ -111,7 +111,7 @@ class Lost:
 
 
 def mark_of(run: Run) -> tuple[int, int] | None:
-    """The publisher's identity and number of an entry of this log; None if that gave none.
+    """Return the publisher's identity and number of an entry of this log; None if it has none.
 
     Args:
         run: the entry, alone.

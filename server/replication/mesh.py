@@ -1,28 +1,29 @@
-"""What instances tell of one another, so that each knows all of them: those behind others, too.
+"""Reports that instances exchange, so that each knows all others, also those behind others.
 
-Theory of operation. Each instance makes a *report* of itself again and again: where its admin
-interface is, whom it has links with, and how its destinations are. No clocks are compared: the
-reports of an instance are numbered, and beside a report goes how old it is, which whoever has it
-measures. An instance that is started anew begins with 1; as soon as a neighbour says which report
-of its earlier run there is, it goes on behind that one.
+Theory of operation. Each instance makes a *report* of itself periodically: the address of its admin
+interface, the instances that it has links with, and the state of its destinations. No clocks are
+compared: the reports of an instance are numbered, and a report travels with its age, which each
+instance that holds it measures. An instance that is restarted begins with 1; as soon as a neighbour
+sends the number of a report of an earlier run, the instance continues behind that number.
 
-Neighbours say to each other which reports they have, and ask for those that are newer than theirs.
+Neighbours send each other the numbers of the reports that they have, and ask for those that are
+newer than theirs.
 
     Have   name, run and number of each report
-    Want   names of those to be sent
+    Want   names of the reports to be sent
     Told   age and report, of each
 
-So a report comes to an instance about once, whether they form a chain, a ring, or all have links
-with all; what gets lost is asked for again. The more instances there are, the less often each
-makes a report: there are `_RATE` new ones a second in all.
+So each instance receives a report about once, whether the instances form a chain, a ring, or a full
+mesh; a lost report is asked for again. The more instances there are, the less often each makes a
+report: there are `_RATE` new ones a second in all.
 
-An instance can be reached if links lead there, one after the other, each of which the instance
-nearer to here reports: what is reported by others counts no more. So it shows that an instance is
-down, or behind one that is, without anybody having to wait for a report that does not come. What
-was known of it last is kept for a day.
+An instance is reachable if a chain of links leads to it, each of which is reported by the instance
+at its nearer end; other reports of it do not count. So an instance that is down, or behind one that
+is, shows as unreachable without a timeout for its reports. The last report of it is kept for a day.
 
-For whoever integrates it: `renew` when `is_due`, then `have` goes to all neighbours; what comes
-from one goes to `receive`, and what that returns back there. About once a second, `forget`.
+For integrators: call `renew` when `is_due`, then send `have` to all neighbours; pass messages of a
+neighbour to `receive`, and send back the messages that it returns. About once a second, call
+`forget`.
 """
 
 from __future__ import annotations
@@ -54,31 +55,31 @@ _MOST_IN_REPORT: Final = 32_768
 _MOST_IN_WORD: Final = 48_000
 _MOST_ASKED: Final = 4 * MOST_INSTANCES
 _HIGHEST: Final = 1 << 53
-"""Number of a report: far from what any instance comes to, and above it there is still room."""
+"""Highest accepted number of a report: out of reach of any instance, with room above it."""
 
 Text: TypeAlias = Annotated[str, Meta(max_length=LONGEST)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 62))]
 Moment: TypeAlias = Annotated[int, Meta(ge=0, le=253_402_300_799_000_000)]
-"""In microseconds since 1970, before the year 10,000."""
+"""Microseconds since 1970, before the year 10,000."""
 
 
 class LinkReport(Struct, frozen=True, array_like=True):
-    """One of an instance's destinations, as it sees it.
+    """The state of one of an instance's destinations, as the instance sees it.
 
     Attributes:
         destination: the name of the Destination.
-        peer: the instance that is there, or was last; empty if none was.
+        peer: the instance that is connected, or was last; empty if none was.
         group: its group, or that of the destination.
         sync_type: as it is configured: sync or async.
         is_waited_for: whether publishers wait for it.
         state: in a word or two.
-        since: when it was connected, or no more, by the clock of whoever reports, in microseconds
-            since 1970; 0 if neither has happened.
+        since: when it was connected, or disconnected, by the clock of the reporting instance, in
+            microseconds since 1970; 0 if neither has happened.
         messages_behind: entries of the log that it has not stored.
         bytes_behind: about how many bytes these are.
-        seconds_behind: for how long the first one has waited that it has not acknowledged.
+        seconds_behind: for how long the first entry has waited that it has not acknowledged.
         messages_out: entries that have been sent there.
-        waits_for: what keeps it from getting further; empty if nothing does.
+        waits_for: the cause that blocks its progress; empty if there is none.
     """
 
     destination: Text
@@ -101,7 +102,7 @@ class Neighbour(Struct, frozen=True, array_like=True):
     Attributes:
         name: its name.
         group: its group.
-        admin: where its admin interface is, as seen from here; empty if that is not known.
+        admin: the address of its admin interface, as seen from here; empty if that is not known.
         is_secure: whether that is reached over TLS.
         is_connected: whether there is a link.
     """
@@ -114,14 +115,14 @@ class Neighbour(Struct, frozen=True, array_like=True):
 
 
 class Report(Struct, frozen=True, array_like=True):
-    """What an instance says of itself.
+    """The report of an instance on itself.
 
     Attributes:
         name: its name.
         run: a number of this run of it.
         number: a later report has a greater one.
         group: its group.
-        admin: where its admin interface is, if it knows that itself; or empty.
+        admin: the address of its admin interface, if it knows that itself; or empty.
         is_secure: whether that is reached over TLS.
         neighbours: the instances that it has links with, or has had.
         links: its destinations.
@@ -138,11 +139,11 @@ class Report(Struct, frozen=True, array_like=True):
 
 
 class Known(Struct, frozen=True):
-    """A report, and since when it is out.
+    """A report, and the time when it was made.
 
     Attributes:
-        report: what it says.
-        data: it as it came; it is passed on like that.
+        report: the decoded report.
+        data: the report as received; it is forwarded like that.
         made_at: when it was made, in microseconds of the clock here.
     """
 
@@ -169,14 +170,14 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 class Mesh:
-    """What one instance knows of all others.
+    """The reports of all instances, as one instance knows them.
 
     Args:
         instance: its name.
         run: a number of this run of it.
 
     Attributes:
-        own: what it has said of itself last; None before the first time.
+        own: its own last report; None before the first one.
         known: the last report of each other instance, by name.
     """
 
@@ -189,10 +190,10 @@ class Mesh:
         self._asked: dict[str, int] = {}
         self._answered: set[tuple[str, str]] = set()  # since the last report
 
-    # What this instance says.
+    # The report of this instance.
 
     def is_due(self, now: int) -> bool:
-        """Whether it is time for another report.
+        """Return whether it is time for another report.
 
         Args:
             now: microseconds since some moment, never going back.
@@ -203,10 +204,11 @@ class Mesh:
         return now - self.own.made_at >= pause
 
     def renew(self, report: Report, now: int) -> None:
-        """Say something of this instance.
+        """Replace the report of this instance.
 
         Args:
-            report: what; its run and number are set here, and of what is too much there is less.
+            report: the new report; its run and number are set here, and lists that are too long are
+                cut.
             now: microseconds.
         """
         self._number += 1
@@ -228,29 +230,30 @@ class Mesh:
         self.own = Known(report, data, now)
 
     def have(self) -> list[bytes]:
-        """The words that say to a neighbour what there is here."""
+        """Return the messages that tell a neighbour which reports are here."""
         reports = [one.report for one in self.known.values()]
         if self.own is not None:
             reports.append(self.own.report)
         return _words(1, [(one.name, one.run, one.number) for one in reports])
 
-    # What others say.
+    # The reports of others.
 
     def receive(
         self, peer: str, body: bytes, now: int, neighbours: Container[str] = ()
     ) -> list[bytes]:
-        """Take a word of a neighbour; what makes no sense is passed over.
+        """Process a message of a neighbour; ignore a malformed one.
 
-        Neighbours tell of themselves: what others say of them is not taken.
+        Neighbours report on themselves: a report on a neighbour is not accepted from another
+        instance.
 
         Args:
             peer: its name.
-            body: the word.
+            body: the message.
             now: microseconds.
             neighbours: the names of all instances that there are links with.
 
         Returns:
-            What to say to it.
+            The messages to send back.
         """
         try:
             word = _WORD.decode(body)
@@ -274,7 +277,7 @@ class Mesh:
         return []
 
     def _wanted(self, reports: Iterable[tuple[str, int, int]], now: int) -> list[str]:
-        """The names of reports that are newer than what there is here."""
+        """Return the names of reports that are newer than those here."""
         wanted: list[str] = []
         for name, run, number in reports:
             if name == self._instance:
@@ -287,7 +290,7 @@ class Mesh:
         return wanted
 
     def _outdo(self, run: int, number: int) -> None:
-        """Let the next report have a greater number than one of an earlier run."""
+        """Give the next report a greater number than a report of an earlier run has."""
         is_other = number > self._number or (number == self._number and run != self._run)
         if is_other and number < _HIGHEST:
             self._number = number
@@ -301,7 +304,7 @@ class Mesh:
         return asked is None or now - asked >= _ASK_AGAIN
 
     def _telling(self, peer: str, names: Iterable[str], now: int) -> list[tuple[int, Raw]]:
-        """Reports that a neighbour asks for; each once, until there is another one of this one."""
+        """Return the reports that a neighbour asks for; each once per report of this instance."""
         found: list[tuple[int, Raw]] = []
         for name in names:
             known = self.own if name == self._instance else self.known.get(name)
@@ -313,7 +316,7 @@ class Mesh:
 
     @staticmethod
     def _read(data: bytes, made_at: int, now: int) -> Report | None:
-        """Return a report that is not too old; None if there is none."""
+        """Return the decoded report; None if it is too old, too long or malformed."""
         if len(data) > _MOST_IN_REPORT or now - made_at >= KEPT:
             return None
         try:
@@ -322,7 +325,7 @@ class Mesh:
             return None
 
     def _take(self, report: Report, data: bytes, made_at: int) -> None:
-        """Take a report, if it says something new and there is room."""
+        """Store a report, if it is newer and there is room."""
         name = report.name
         if name == self._instance or not self._is_newer(name, report.number):
             return
@@ -332,7 +335,7 @@ class Mesh:
         self._asked.pop(name, None)
 
     def _make_room(self) -> bool:
-        """Forget the instance that has been out of reach for longest; whether there is one."""
+        """Forget the instance that has been unreachable for longest; return whether one was."""
         reachable = self.reachable()
         gone = [one for one in self.known.values() if one.report.name not in reachable]
         if not gone:
@@ -341,16 +344,16 @@ class Mesh:
         return True
 
     def forget(self, now: int) -> None:
-        """Forget what is so old that nobody wants to know it."""
+        """Forget expired reports."""
         for name in [name for name, one in self.known.items() if now - one.made_at >= KEPT]:
             del self.known[name]
 
-    # What comes of it.
+    # The mesh that results.
 
     def seen(self) -> Mapping[str, Sequence[Neighbour]]:
-        """By name, how instances are seen by those that have links with them, or have had.
+        """Return, by name, the entries that the neighbours of an instance have of it.
 
-        What this one says comes first, and what is so before what was so.
+        The entries of this instance come first, and those with a link before those without.
         """
         known = [] if self.own is None else [self.own]
         known += [one for _, one in sorted(self.known.items())]
@@ -363,7 +366,7 @@ class Mesh:
         return found
 
     def reachable(self) -> set[str]:
-        """The names of all instances that links lead to; this one is among them."""
+        """Return the names of all instances that links lead to, including this one."""
         found = {self._instance}
         waiting = [self._instance]
         for name in waiting:
@@ -376,7 +379,7 @@ class Mesh:
 
 
 def _words(kind: int, items: Iterable[object]) -> list[bytes]:
-    """Words with all items, none of them too long."""
+    """Return messages with all items, none of them too long."""
     words: list[bytes] = []
     together: list[Raw] = []
     size = 0

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Entries of the log as columns of a batch, in C.
+"""Packs entries of the log into columns of a batch, in C.
 
-This is done for every entry and every destination, while publishers wait: what an entry costs here
-counts more than what a batch does. See docs/formats/replication.md for the columns.
+This runs for every entry and every destination, while publishers wait: the cost per entry matters
+more than the cost per batch. See docs/formats/replication.md for the columns.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -95,14 +95,14 @@ def pack(bytes records, ways, int64_t now):
 
 
 cdef inline uint64_t source_txid(const uint8_t *record, uint64_t txid, long way) noexcept nogil:
-    """What was published here with a number gets the one that it has in this log."""
+    """Return the txid here if the entry was published here with a number; else the recorded one."""
     if way == IS_OURS and load_u64(record + SEQUENCE) != txid:
         return txid
     return load_u64(record + SOURCE_TXID)
 
 
 cdef inline uint64_t left(const uint8_t *record, int64_t now) noexcept nogil:
-    """Seconds that an entry still lives; one that is over has the last of them."""
+    """Return the remaining lifetime in seconds; 1 for an entry that has expired."""
     cdef int64_t lifetime = load_u32(record + EXPIRATION), gone = 0
     cdef int64_t recorded = <int64_t>load_u64(record + TIMESTAMP)
     if not lifetime:
@@ -119,6 +119,7 @@ cdef Py_ssize_t pack_column(uint8_t *to, const uint64_t *values, Py_ssize_t coun
         differing |= values[place] ^ first
         gaps |= values[place] ^ (first + <uint64_t>place)
         bits |= values[place]
+    # The last comparison keeps first + count below 2**64.
     if not differing or (not gaps and first <= ~<uint64_t>count):
         to[0] = CONSECUTIVE if differing else SAME
         store_u64(to + 1, first)

@@ -1,4 +1,4 @@
-"""Entries of the log as they are sent: what goes is decided by topic and origin, not by entry."""
+"""Entries of the log as they are sent: topic and origin decide which go, not the entry."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LOWER: Final = (1 << _BITS) - 1
 
 
 class Ways(dict[int, int]):
-    """Whether entries of a topic and an origin go to a destination, as `pack` asks for it.
+    """Routing of entries by topic and origin, in the form that `pack` reads.
 
     Args:
-        names: what the numbers of topics and origins stand for.
-        way: says what goes.
-        all_go: everything does: it has been asked for before.
+        names: the topics and origins that the numbers stand for.
+        way: decides which entries go.
+        all_go: all entries go: they have been selected before.
 
     Attributes:
         names: see above.
@@ -46,12 +46,12 @@ class Ways(dict[int, int]):
         return answer
 
     def meaning(self, number: int) -> tuple[Topic, Origin]:
-        """What a key stands for."""
+        """Return the topic and origin of a key."""
         return self.names.topics[number >> _BITS], self.names.origins[number & _LOWER]
 
 
 def packed(after: int, upto: int, passage: Passage, ways: Ways, now: int) -> Packed:
-    """What goes of a passage, ready to be sent.
+    """Return the entries of a passage that go, ready to be sent.
 
     Args:
         after: the txid before its first.
@@ -62,7 +62,7 @@ def packed(after: int, upto: int, passage: Passage, ways: Ways, now: int) -> Pac
     """
     count, numbers, columns, pieces = pack(passage.records, ways, now)
     data = passage.bodies
-    if pieces != [(0, len(data))]:  # what does not go is not kept until the rest has left
+    if pieces != [(0, len(data))]:  # do not retain skipped bodies until the others are sent
         view = memoryview(data)
         data = b"".join([view[start:end] for start, end in pieces])
     names = [ways.meaning(number) for number in numbers]

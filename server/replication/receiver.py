@@ -2,18 +2,20 @@
 
     Begin -> Resume [Knowledge ...] ... batches -> entries to record ... acknowledge -> Acks
 
-A receiver takes a source's log in order, as far as it comes here, without a hole: a batch begins
-where the one before ended. What is new is handed to the recorder; what is known is dropped, and
-reported where it says something else than what is known.
+A receiver takes the part of a source's log that comes here, in order and without a hole: a batch
+begins where the one before ended. New entries are handed to the recorder; duplicates are dropped,
+and reported as conflicts where their bodies differ from the recorded ones.
 
-What the source has left out it says (`owe`), and may send later, as a batch that is late.
+The source announces the entries that it has skipped (`owe`), and may send them later, as a batch
+that is late.
 
-It acknowledges what is on stable storage here (`stored`), and, of what was recorded because of this
-source, what the instances have that acknowledge to this one (`settled`), for each of the `lanes` in
-which it came. A message that has come by another path first waits, too, where that path is longer,
-or as long and this instance the later one by name; else for the disk only. So whoever waits for
-somebody else, that one never waits for them. The source itself is not waited for: what it sends it
-has, and whom it sends it to it sees to.
+The receiver acknowledges the entries on stable storage here (`stored`), and, of the entries
+recorded because of this source, those that the instances have that acknowledge to this one
+(`settled`), for each of the `lanes` in which they came. A message that has come by another path
+first waits for these instances, too, where that path is longer, or as long and this instance the
+later one by name; else for the disk only. So no two instances wait for each other. The source
+itself is not waited for: it has the entries that it sends, and takes care of its other
+destinations.
 """
 
 from __future__ import annotations
@@ -51,18 +53,18 @@ from server.replication.recent import Recent
 from server.replication.routes import Hop, hops, lengthen
 from server.replication.sender import Peer, ProtocolError
 
-_MOST_STAGES: Final = 1024  # at which it is known how far both logs went
+_MOST_STAGES: Final = 1024  # pairs of positions in both logs
 _MOST_HAD: Final = 16_384  # identities in one frame
-_MOST_CONFLICTS: Final = 100  # that are told of one batch
+_MOST_CONFLICTS: Final = 100  # reported per batch
 _ABOUT_MESSAGES: Final = frozenset((Kind.QUEUE_EVENT, Kind.MISSING))
 
 
 class Recorded(NamedTuple):
-    """What has become of entries that were to be recorded.
+    """The outcome of recording entries.
 
     Attributes:
-        done: how many of them have been dealt with, from the front; if not all, the log takes
-            none at the moment.
+        done: number of entries that have been dealt with, from the front; if not all, the log
+            accepts none at the moment.
         first_txid: of the first that was recorded; 0 if none was.
         last_txid: of the last.
     """
@@ -73,27 +75,27 @@ class Recorded(NamedTuple):
 
 
 class Recorder(Protocol):
-    """Where new entries go: the topics of this instance."""
+    """The sink of new entries: the topics of this instance."""
 
     @property
     def last_txid(self) -> int:
-        """Of the last entry appended to this instance's log."""
+        """The txid of the last entry appended to this instance's log."""
 
     def record(self, entries: Columns, source: Peer) -> Recorded:
         """Append entries to the log as they are, apply them, and deliver them, in their order.
 
-        Their identities, numbers and origins stay. What can never be recorded here is logged, and
-        counts as dealt with.
+        Their identities, numbers and origins stay. Entries that can never be recorded here are
+        logged, and count as dealt with.
 
         Args:
-            entries: what is to be recorded; all paths end with the source.
+            entries: the entries to record; all paths end with the source.
             source: the instance that they came from.
         """
 
     def published_twice(
         self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
-        """Take note of messages in the log that have been published at two instances.
+        """Report messages in the log that have been published at two instances.
 
         That happens when their publisher has moved before the first one had replicated them.
 
@@ -104,29 +106,30 @@ class Recorder(Protocol):
         """
 
     def lost(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
-        """Take note of numbers that do not come, though later ones do.
+        """Record that sequence numbers are missing, although later ones come.
 
         Args:
             client: the publisher's identity.
-            sequences: the first and the last number of ranges. They may be here.
+            sequences: the first and the last number of ranges. Some of them may be here.
 
         Returns:
-            Whether the log has taken that.
+            Whether the log has accepted this.
         """
 
     def highest(self) -> Mapping[int, int]:
-        """All identities in the log with their highest numbers."""
+        """Return all identities in the log with their highest numbers."""
 
 
 class Cursor(NamedTuple):
-    """How far a source's log has been taken in.
+    """The position up to which a source's log has been received.
 
     Attributes:
-        stream: what it is a place in; see `Begin`.
+        stream: the stream that it is a position in; see `Begin`.
         txid: everything up to this is on stable storage here, and settled.
-        owed: of that, what the source could not read; it sends that should it be able to.
+        owed: entries up to there that the source could not read; it sends them should it be able
+            to.
         run: the number of the run of the source that has recorded the entry; None if the source
-            does not tell.
+            does not send it.
     """
 
     stream: str
@@ -140,8 +143,8 @@ class Branch(NamedTuple):
 
     Attributes:
         runs: the first txid and the number of each run of the source, in order; empty if it does
-            not tell.
-        has_lost: whether the source has got entries from the destination that this has lost.
+            not send them.
+        has_lost: whether the destination has lost entries that the source has got from it.
         own_runs: the runs of the destination.
     """
 
@@ -154,7 +157,7 @@ WHOLE: Final = Branch()
 
 
 class Conflict(NamedTuple):
-    """A message that has the name of another one, and says something else."""
+    """A message with the name of another message and a different body."""
 
     client: int
     sequence: int
@@ -162,12 +165,12 @@ class Conflict(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What was in a batch.
+    """The counts of new and duplicate entries of a batch.
 
     Attributes:
         new: entries that have been recorded.
         duplicates: entries that were known.
-        conflicts: of these, the first that differ from what is known.
+        conflicts: the first of the duplicates that differ from the recorded message.
     """
 
     new: int = 0
@@ -176,21 +179,21 @@ class Taken(NamedTuple):
 
 
 class Receiver:
-    """Takes what one source sends.
+    """Receives the entries of one source.
 
     Args:
         instance: name of this instance.
         began: the first txid that its log ever had.
-        known: what it has of each publisher.
-        recent: what it recorded last.
-        recorder: where new entries go.
-        cursor: how far it had got in an earlier run; None if it is new to the source.
+        known: the messages that it has of each publisher.
+        recent: the entries recorded last.
+        recorder: the sink of new entries.
+        cursor: its position after an earlier run; None if it is new to the source.
         started: the last txid of this instance's log when this run began.
-        most_units: parts of lanes that are told apart while they wait for other instances.
+        most_units: parts of lanes that are kept apart while they wait for other instances.
 
     Attributes:
-        is_stalled: the log took not all of a batch; nothing more may be taken in before `go_on` has
-            been called with success.
+        is_stalled: the log has not accepted all of a batch; nothing more may be received before
+            `go_on` has been called with success.
     """
 
     def __init__(
@@ -211,7 +214,7 @@ class Receiver:
         self._recorder = recorder
         self._stream = None if cursor is None else cursor.stream
         self._received = self._stored = self._settled = 0 if cursor is None else cursor.txid
-        self._run = None if cursor is None else cursor.run  # while no source has told its runs
+        self._run = None if cursor is None else cursor.run  # while no source has sent its runs
         self._runs: Sequence[tuple[int, int]] = ()
         self._own_runs: Sequence[tuple[int, int]] = ()
         self._difference_to = 0
@@ -219,7 +222,7 @@ class Receiver:
         self._source: Peer | None = None
         self._source_name = ""
         self._storing: deque[tuple[int, int]] = deque()  # txid there, and here: not stable yet
-        # Txids here, and those there up to which all is here by then.
+        # Txids here, and for each the txid of the source up to which all is here by then.
         self._stages: tuple[list[int], list[int]] = [0], [0]
         if cursor is not None:
             self._note_stage(started)
@@ -241,15 +244,15 @@ class Receiver:
         *,
         tells_all: bool = True,
     ) -> Iterator[Resume | Knowledge]:
-        """Begin to take entries of a source; return the answers that tell it where to go on.
+        """Begin to receive from a source; return the frames that tell it where to resume.
 
         Args:
             source: the instance that asks.
-            frame: what it says.
+            frame: its request.
             settled: the txid up to which everything here is settled.
             branch: which entries are gone from either's log.
-            tells_all: whether the source may be told of all publishers. One that may not is told of
-                none: it sends entries that are here as well, and they are dropped.
+            tells_all: whether the source may be sent the list of all publishers. If not, it is sent
+                an empty list: it then sends entries that are here as well, and they are dropped.
         """
         self.disconnected()
         self._source = source
@@ -264,7 +267,7 @@ class Receiver:
         if not is_known:
             self._backlog.clear()
         self._stream = frame.stream
-        self._difference_to = frame.last  # until then, it is sent what otherwise stays there
+        self._difference_to = frame.last  # up to there, entries that passed through here come, too
         self._storing.clear()
         self._owed = Ranges()
         self._received = self._stored = self._settled = frame.first - 1
@@ -287,10 +290,10 @@ class Receiver:
         return run_at(self._runs, txid) if self._runs else self._run
 
     def _knowledge(self, source: Peer, settled: int) -> Iterator[Knowledge]:
-        """What there is of each publisher.
+        """Return the messages that this instance has of each publisher.
 
-        What came from this source, and is not settled, counts as missing: it comes again, is known,
-        and the source waits for whoever lacks it.
+        Messages that came from this source and are not settled count as missing: they come again,
+        are dropped as duplicates, and the source waits for the instances that lack them.
         """
         again: dict[int, Ranges] = {}
         for client, sequences, origin in self._recent.behind(settled):
@@ -312,7 +315,7 @@ class Receiver:
         yield Knowledge(part, is_last=True)
 
     def disconnected(self) -> None:
-        """The source is not there any more. What it has not finished it will send again."""
+        """Forget the source, which is gone; it sends its unfinished entries again."""
         self._source = None
         self._acked = None
         self._batch = None
@@ -325,19 +328,20 @@ class Receiver:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the log has not taken all of a batch: call `go_on` before the next is taken."""
+        """True if the log has not accepted all of a batch: call `go_on` before the next `take`."""
         return self._batch is not None
 
     # Batches.
 
     def take(self, batch: Batch) -> Taken:
-        """Take in a part of the source's log.
+        """Process a batch: a part of the source's log.
 
         Returns:
-            What was in it; when the receiver `is_stalled` afterwards, as far as that has come.
+            The counts of its entries; when the receiver `is_stalled` afterwards, of those processed
+            so far.
 
         Raises:
-            ProtocolError: it is not what has to come next, or makes no sense.
+            ProtocolError: it is not the batch that has to come next, or is invalid.
         """
         if self._source is None or self.is_stalled:
             raise ProtocolError("sends entries out of turn")
@@ -354,7 +358,7 @@ class Receiver:
         return self.go_on()
 
     def go_on(self) -> Taken:
-        """Record what there is; see `take`."""
+        """Record the rest of the current batch; see `take`."""
         source, batch = self._source, self._batch
         if source is None or batch is None:
             return Taken()
@@ -366,16 +370,16 @@ class Receiver:
         self._batch = None
         if batch.is_late:
             self._owed.remove(batch.after + 1, batch.upto)
-            self._acked = None  # the source's window waits for a word, though it says nothing new
+            self._acked = None  # send one even if nothing is new: the source's window waits for it
         else:
             self._move_to(batch.upto)
         return self._taken
 
     def owe(self, frame: Owed) -> None:
-        """The source says what it has left out.
+        """Take the list of entries that the source has skipped.
 
         Raises:
-            ProtocolError: it has no business to, or that makes no sense.
+            ProtocolError: it comes out of turn, or is invalid.
         """
         if self._source is None or self.is_stalled:
             raise ProtocolError("says what it owes out of turn")
@@ -385,14 +389,14 @@ class Receiver:
         self._lost.lose(frame.lost, frame.ranges, frame.unknown)
 
     def _move_to(self, txid: int) -> None:
-        """Everything of the source's log up to an entry has been dealt with."""
+        """Note that everything of the source's log up to an entry has been dealt with."""
         self._received = txid
-        # What was known already may have been recorded a moment ago.
+        # Duplicates may have been recorded a moment ago, so they wait for the log's end, too.
         self._storing.append((txid, self._recorder.last_txid))
         self._note_stage(self._recorder.last_txid)
 
     def _note_stage(self, own: int) -> None:
-        """Note how far both logs are; of very many such notes, every second one is enough."""
+        """Note the positions of both logs; beyond the limit, keep every second pair."""
         here, there = self._stages
         if here[-1] == own:
             there[-1] = self._received
@@ -403,14 +407,14 @@ class Receiver:
             self._stages = [0, *here[2::2]], [0, *there[2::2]]
 
     def place_of(self, txid: int) -> tuple[str, int] | None:
-        """A place in the source's log before which there is nothing that this log lacks.
+        """Return a position in the source's log before which this log lacks nothing.
 
         Args:
-            txid: an entry of this log. What counts is this log up to there.
+            txid: an entry of this log. The answer holds for this log up to there.
 
         Returns:
-            The identity of the source's log, and the txid of its last entry before that place, as
-            far as that is known; None if it is not known which log that is.
+            The identity of the source's log, and the txid of its last entry before that position,
+            as far as that is known; None if it is not known which log that is.
         """
         if self._stream is None:
             return None
@@ -418,7 +422,7 @@ class Receiver:
         return log_of(self._stream), there[bisect_right(here, txid) - 1]
 
     def _take_in(self, entries: Columns, source: Peer) -> Columns | None:
-        """Record what is new; returns what the log has not taken of it."""
+        """Record the new entries; return those that the log has not accepted."""
         count = len(entries.data)
         if self._batch is not None and not self._batch.is_late:
             self._lost.comes(entries, source.name)
@@ -440,7 +444,7 @@ class Receiver:
         return None
 
     def _record(self, new: Columns, names: Sequence[Name], source: Peer) -> int:
-        """Record new entries, and know them; returns how many the log has taken."""
+        """Record new entries, and mark them as known; return how many the log has accepted."""
         before = {client: self._known.highest(client) for client, _ in by_client(new.clients)}
         recorded = self._recorder.record(new, source)
         if recorded.done:
@@ -452,7 +456,7 @@ class Receiver:
         return recorded.done
 
     def _new(self, entries: Columns) -> Sequence[int]:
-        """The positions of the entries that are not known."""
+        """Return the positions of the entries that are not known."""
         places = self._missing_here(entries)
         clients = entries.clients
         if len(places) == len(entries.data) and isinstance(clients, Same):
@@ -465,7 +469,7 @@ class Receiver:
         return range(len(entries.data)) if len(chosen) == len(entries.data) else sorted(chosen)
 
     def _missing_here(self, entries: Columns) -> Sequence[int]:
-        """The positions of entries but those that were published here, and are in the log."""
+        """Return the positions of all entries except those published here that are in the log."""
         every = range(len(entries.data))
         ours = {
             number
@@ -477,7 +481,7 @@ class Receiver:
         return [place for place in every if not self._is_here(entries, place, ours)]
 
     def _is_here(self, entries: Columns, place: int, ours: Collection[int]) -> bool:
-        """Whether an entry has one of the names of what is ours, and is in the log, or was."""
+        """Return whether an entry's name is in `ours`, and this log has the entry, or had it."""
         return (
             entries.numbers[place] in ours
             and entries.sequences[place] >= self._began
@@ -486,7 +490,7 @@ class Receiver:
         )
 
     def _drop(self, entries: Columns, places: Sequence[int], source: Peer) -> None:
-        """Leave out what is known, see that it is the same, and wait for where it goes."""
+        """Drop duplicates, check that their bodies are equal, and wait until they are settled."""
         conflicts = list(self._taken.conflicts)
         twice: dict[tuple[Topic, str, str], list[tuple[int, int]]] = {}
         for place in places:
@@ -513,7 +517,7 @@ class Receiver:
         self._taken = Taken(self._taken.new, duplicates, conflicts)
 
     def _note(self, entries: Columns, before: dict[int, int], recorded: Recorded) -> None:
-        """Know entries from now on, which have been recorded."""
+        """Mark recorded entries as known."""
         count, txids = len(entries.data), (recorded.first_txid, recorded.last_txid)
         own = range(txids[0], txids[1] + 1)
         used = {number: (topic, origin) for number, (topic, origin, _) in entries.used().items()}
@@ -538,7 +542,7 @@ class Receiver:
         Args:
             done: the entries.
             names: the same names as the source has them.
-            recorded: where they are here.
+            recorded: their txids here.
         """
         lanes: dict[int, int] = {}
         kinds: dict[int, set[Kept]] = {}
@@ -557,14 +561,14 @@ class Receiver:
 
     def _wait_for(self, lane: int, txids: tuple[int, int], own_last: int, kinds: set[Kept]) -> None:
         """Acknowledge entries of a lane when they are settled; see `Backlog.add`."""
-        # What comes late, the source counts as acknowledged already.
+        # The source counts late entries as acknowledged already.
         if self._batch is not None and not self._batch.is_late:
             self._backlog.add(lane, txids, own_last, kinds)
 
     # Acknowledgements.
 
     def acknowledge(self, durable: int, is_settled: Settled) -> Ack | None:
-        """What to tell the source; None if that is nothing new.
+        """Return the acknowledgement for the source; None if it would say nothing new.
 
         Args:
             durable: the last txid on stable storage here.
@@ -586,10 +590,10 @@ class Receiver:
 
     @property
     def cursor(self) -> Cursor | None:
-        """What to store as the place in the source's log.
+        """The cursor to store for the source's log.
 
-        None if there is none yet: with a cursor, a source sends what follows, and not what this
-        instance had once and has lost.
+        None if there is none yet: given a cursor, a source sends only the entries behind it, and
+        not those that this instance had once and has lost.
         """
         if self._stream is None or self._settled < self._difference_to:
             return None
@@ -597,7 +601,7 @@ class Receiver:
 
 
 def log_of(stream: str) -> str:
-    """The identity of the log that a stream belongs to; see `Begin`."""
+    """Return the identity of the log that a stream belongs to; see `Begin`."""
     return stream.rpartition("/")[0]
 
 
@@ -608,10 +612,11 @@ def _sent_by(name: Name, hop: Hop) -> Name:
 
 
 def _parts(kinds: Column) -> Iterator[tuple[int, int]]:
-    """The first and the end of each row of entries that are recorded, and then known, together.
+    """Yield the start and the end of each range of entries to record, and then mark, together.
 
-    What queues and instances say of messages depends on which of them have come, and which are
-    still to come. So those before it have to be known, and those behind it must not be there yet.
+    Notices of queues and instances about messages depend on which messages have come, and which are
+    still to come. So the messages before a notice must be known, and those behind it must not be
+    there yet.
     """
     if isinstance(kinds, Same) or _ABOUT_MESSAGES.isdisjoint(kinds):
         return iter([(0, len(kinds))])
@@ -619,10 +624,10 @@ def _parts(kinds: Column) -> Iterator[tuple[int, int]]:
 
 
 def _check(batch: Batch) -> None:
-    """See that a batch makes sense, and is what was sent.
+    """Validate a batch and its checksums.
 
     Raises:
-        ProtocolError: it does not.
+        ProtocolError: it is invalid or damaged.
     """
     entries = batch.columns
     if entries is None:

@@ -1,7 +1,7 @@
-"""What was recorded last: for what comes twice, the place where it is, and whether it is the same.
+"""The last entries recorded: gives the position of a duplicate, and detects a different body.
 
-Two publishers with one name, or one that numbers its messages anew, use a number for two messages.
-Only one of them is kept, and that must not pass in silence: checksums tell.
+Two publishers with one name, or one that restarts its numbers, use a number for two messages. Only
+one of the messages is kept, and that must not pass in silence: checksums detect it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_GROWN: Final = 256
 
 
 Kind: TypeAlias = tuple[Topic, Origin]
-"""Where an entry was published, and by whom it has come on which way."""
+"""The topic of an entry, and its user and path."""
 
 
 class Place(NamedTuple):
@@ -89,7 +89,7 @@ class _Run:
         return (self.topic, self.origin) if self.kinds is None else self.kinds[place]
 
     def behind(self, txid: int) -> Iterator[tuple[Sequence[int], Origin]]:
-        """The numbers of those that may be behind a txid, and where they came from."""
+        """Yield the numbers of entries that may be behind a txid, and their origins."""
         if self.txids[1] <= txid:
             return
         start = 0 if self.own_txids is None else bisect_right(self.own_txids, txid)
@@ -119,7 +119,7 @@ class _Growing(_Run):
         self.own_txids = [txid]
 
     def takes(self, sequence: int, topic: Topic, origin: Origin) -> bool:
-        """Whether another entry can stand behind those that there are."""
+        """Return whether another entry can be appended to this run."""
         return (
             sequence > self.sequences[-1]
             and len(self.sequences) < _MOST_GROWN
@@ -128,7 +128,7 @@ class _Growing(_Run):
         )
 
     def add(self, sequence: int, checksum: int, txid: int) -> None:
-        """Take another entry."""
+        """Append an entry."""
         self.sequences.append(sequence)
         self.checksums.append(checksum)
         self.own_txids.append(txid)
@@ -154,7 +154,7 @@ class _Runs:
             self.ascending.append(run)
 
     def last_for(self, sequence: int) -> _Run | None:
-        """The run that an entry may continue; None if there is none."""
+        """Return the run that an entry may continue; None if there is none."""
         ascending, late = self.ascending, self.late
         if ascending and sequence <= ascending[-1].sequences[-1]:
             return late[-1] if late else None
@@ -172,7 +172,7 @@ class Recent:
     """The entries that were recorded last.
 
     Args:
-        most: how many are remembered, at most.
+        most: the maximum number of remembered entries.
     """
 
     def __init__(self, most: int = MOST_REMEMBERED) -> None:
@@ -259,7 +259,7 @@ class Recent:
         return runs
 
     def find(self, client: int, sequence: int) -> Place | None:
-        """An entry, None if it is not remembered."""
+        """Return an entry, None if it is not remembered."""
         for runs in (self._newer.get(client), self._older.get(client)):
             found = None if runs is None else runs.find(sequence)
             if found is not None:
@@ -267,7 +267,7 @@ class Recent:
         return None
 
     def behind(self, txid: int) -> Iterator[tuple[int, Sequence[int], Origin]]:
-        """What is remembered behind a txid: identities, numbers, and where they came from."""
+        """Yield the remembered entries behind a txid: identities, numbers, and origins."""
         for known in (self._older, self._newer):
             for client, runs in known.items():
                 for run in (*runs.ascending, *runs.late):

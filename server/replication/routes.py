@@ -1,12 +1,12 @@
-"""Which entries go to a destination, and the ways that they have come.
+"""Decides which entries go to a destination, and reads and writes the paths of entries.
 
 An entry goes to a destination if its topic is replicated there and its body matches the filter, and
 if it was published here or came from a group that PassThrough names; but not if the instance there
-is on its path. A replicated entry's path names all instances that it has been through, the one that
-sent it here last.
+is on its path. A replicated entry's path names all instances that it has passed through, the one
+that sent it here last.
 
-Filters are about messages: deletions and events of queues go wherever their topic does. What has no
-topic, which is what publishers have to be told of, goes to every destination.
+Filters apply to messages: deletions and events of queues go wherever their topic does. Entries
+without a topic, which are notices to publishers, go to every destination.
 
 Source: AMPS User Guide, Understanding Replication Message Routing; PassThrough Replication.
 """
@@ -24,7 +24,7 @@ from server.journal.entry import NO_TOPIC
 from server.journal.layout import BODY_LENGTH, KIND
 
 Filter: TypeAlias = Callable[[Topic, Sequence[bytes]], Sequence[bool]]
-"""Says of each body whether it goes."""
+"""Returns for each body whether it goes."""
 
 _RESERVED: Final = re.compile("[%,@]")
 _ESCAPED: Final = re.compile("%([0-9A-F]{2})")
@@ -32,7 +32,7 @@ _MOST_REMEMBERED: Final = 10_000
 
 
 class Hop(NamedTuple):
-    """An instance that an entry has been through."""
+    """An instance that an entry has passed through."""
 
     name: str
     group: str
@@ -40,7 +40,7 @@ class Hop(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def hops(path: str) -> tuple[Hop, ...]:
-    """The instances on a path, the first one first."""
+    """Return the instances on a path, the first one first."""
     return tuple(map(_hop, path.split(","))) if path else ()
 
 
@@ -51,10 +51,10 @@ def _hop(text: str) -> Hop:
 
 @lru_cache(maxsize=4096)
 def lengthen(path: str, hop: Hop) -> str:
-    """A path with one more instance at its end.
+    """Return a path with one more instance at its end.
 
-    A group is there if it is not called like the instance. The characters % , and @ in names are
-    written as % and two hexadecimal digits.
+    The group is included if it differs from the name of the instance. The characters % , and @ in
+    names are written as % and two hexadecimal digits.
     """
     step = _escape(hop.name)
     if hop.group != hop.name:
@@ -76,8 +76,8 @@ class TopicRoute(NamedTuple):
     Attributes:
         message_type: of the topics.
         name: their name, or a regular expression.
-        filter: what their messages have to match; None for all.
-        others: topics that it is not about, though an expression may match their names.
+        filter: the filter that their messages must match; None for all.
+        others: topics that are excluded, though an expression may match their names.
     """
 
     message_type: str
@@ -86,7 +86,7 @@ class TopicRoute(NamedTuple):
     others: Collection[str] = ()
 
     def covers(self, topic: Topic) -> bool:
-        """Whether it is about a topic."""
+        """Return whether it includes a topic."""
         if topic.message_type != self.message_type or topic.name in self.others:
             return False
         return topic.name == self.name or (
@@ -95,14 +95,14 @@ class TopicRoute(NamedTuple):
 
 
 class Routes:
-    """What is replicated to a destination.
+    """The topics and groups that are replicated to a destination.
 
     Args:
         topics: its Topics.
         pass_through: regular expressions over the groups that entries came from.
 
     Attributes:
-        have_filters: whether what goes depends on bodies.
+        have_filters: whether the routing depends on bodies.
     """
 
     def __init__(self, topics: Sequence[TopicRoute], pass_through: Sequence[str] = ()) -> None:
@@ -112,7 +112,10 @@ class Routes:
         self._filters: dict[Topic, tuple[Filter, ...] | None] = {}
 
     def filters(self, topic: Topic) -> tuple[Filter, ...] | None:
-        """Of which a body has to match any; empty if all go, None if the topic does not."""
+        """Return the filters any of which a body has to match.
+
+        They are empty if all bodies go, and None if the topic does not.
+        """
         try:
             return self._filters[topic]
         except KeyError:
@@ -128,22 +131,22 @@ class Routes:
         return answer
 
     def takes(self, topic: Topic) -> bool:
-        """Whether anything that is published to a topic goes there."""
+        """Return whether any message of a topic goes there."""
         return self.filters(topic) is not None
 
     def lets_through(self, group: str) -> bool:
-        """Whether entries go there that came from a group."""
+        """Return whether entries from a group go there."""
         return any(matches(pattern, group) for pattern in self._pass_through)
 
 
 class Way:
-    """What goes to the instance at the other end of a link.
+    """The routing to the instance at the other end of a link.
 
     Args:
-        routes: what is replicated there.
+        routes: the topics and groups that are replicated there.
         peer: name of that instance.
-        returns: whether entries go that have been through that instance: it has lost its log, and
-            gets back what it had, whatever PassThrough says.
+        returns: whether entries go that have passed through that instance: it has lost its log, and
+            is sent its former entries, whatever PassThrough says.
     """
 
     def __init__(self, routes: Routes, peer: str, *, returns: bool = False) -> None:
@@ -153,7 +156,7 @@ class Way:
         self._paths: dict[str, bool] = {}
 
     def goes(self, topic: Topic, path: str) -> tuple[Filter, ...] | None:
-        """Of which filters a body has to match any; empty if all go, None if none does."""
+        """Return the filters any of which must match a body; empty if all go, None if none does."""
         if path:
             passes = self._paths.get(path)
             if passes is None:
@@ -171,7 +174,10 @@ class Way:
 
 
 def filtered(run: Run, way: Way) -> Run:
-    """What of a run goes a way; of filters any has to accept a body, and only messages have one."""
+    """Return the part of a run that is sent; a body goes if any filter accepts it.
+
+    Filters apply to messages only: other entries go unfiltered.
+    """
     filters = way.goes(run.topic, run.origin.path) if run.rows else None
     if filters is None:
         return run.pick(())

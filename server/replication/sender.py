@@ -2,21 +2,22 @@
 
     connected -> Begin ... Resume [Knowledge ...] -> batches, within a window ... Acks
 
-A sender reads the log behind what its destination has. It asks where that is, and does not guess: a
-destination that has a cursor in this log says so; one that has none, because it or this log is new,
-says what it has of each publisher, and gets what is not among that. Entries that have been through
-the destination are sent in that case, too: it may have lost them.
+A sender reads the log behind the destination's position. It asks for that position, and does not
+guess: a destination that has a cursor in this log returns it. A destination without one, because it
+or this log is new, lists the messages it has of each publisher, and is sent the entries that are
+not in that list. In that case, entries that have passed through the destination are sent, too: it
+may have lost them.
 
-For each entry of the log there is an answer to the question whether the destination has it
-(`has`): if it does not go there, if it has been acknowledged. What has been sent and is not
-acknowledged is under way, see `lanes`; what has not been looked at, nobody knows.
+For each entry of the log, `has` decides whether the destination has it: it does if the entry does
+not go there, or has been acknowledged. Entries that were sent and are not acknowledged are in
+flight, see `lanes`. Of entries not read yet, nothing is known.
 
-In front of an entry that cannot be read, a sender stops (`blocked`), until it can, or somebody
-gives it up: then it is owed, see `arrears`.
+A sender stops in front of an entry that cannot be read (`blocked`), until it can be read, or is
+given up: then it is owed, see `arrears`.
 
-A destination acknowledges twice. *Stored* is what it has on stable storage; this is what the window
-follows, for nothing but its disk holds it up. *Settled* is what the instances have, too, that
-acknowledge to it.
+A destination acknowledges twice. *Stored* is the part on its stable storage; the window follows
+this, because it depends on nothing but the destination's disk. *Settled* is the part that is
+stored, too, at the instances that acknowledge to it.
 """
 
 from __future__ import annotations
@@ -45,15 +46,15 @@ MOST_UNDER_WAY: Final = 16 << 20
 """Bytes that may be sent before the destination has stored any of them."""
 
 _TXID: Final = itemgetter(TXID)
-_MOST_ENTRIES: Final = 256  # that are read and sent, or taken, in about a millisecond
+_MOST_ENTRIES: Final = 256  # are read and sent, or received, in about a millisecond
 _MOST_BYTES: Final = 256 << 10
-_MOST_HAD: Final = 4_000_000  # identities of which a destination may speak
-_MOST_TRIED: Final = 64  # damaged entries that are looked at again together
-_LEAST_SKIPPED: Final = 512  # entries that go elsewhere after which the destination is told so
+_MOST_HAD: Final = 4_000_000  # identities that a destination may list
+_MOST_TRIED: Final = 64  # damaged entries that one call retries
+_LEAST_SKIPPED: Final = 512  # skipped entries after which the destination is told the position
 
 
 class ProtocolError(Exception):
-    """The other end does what it must not; the link is to be closed. The text says what."""
+    """The peer violates the protocol; the link is to be closed. The text gives the violation."""
 
 
 class Reader(Protocol):
@@ -64,42 +65,42 @@ class Reader(Protocol):
         """The txid up to which the log has been read."""
 
     def read_passage(self, most_entries: int, most_bytes: int) -> Passage:
-        """The next entries; none does not mean that there are no more."""
+        """Return the next entries; an empty passage does not mean the end of the log."""
 
 
 class SourceLog(Protocol):
-    """The log of this instance, as a sender sees it."""
+    """The log of this instance, as a sender uses it."""
 
     @property
     def first_txid(self) -> int:
-        """Of the oldest entry that there is."""
+        """The txid of the oldest entry in the log."""
 
     @property
     def durable_txid(self) -> int:
-        """Of the last entry on stable storage."""
+        """The txid of the last entry on stable storage."""
 
     def read_from(self, after: int, wanted: Callable[[Topic], bool]) -> Reader:
-        """Read what changes state (`EVENTS`) and is on stable storage.
+        """Return a reader of the entries that change state (`EVENTS`) and are on stable storage.
 
         Args:
             after: the txid behind which to begin.
-            wanted: which topics.
+            wanted: returns whether a topic is wanted.
         """
 
     def is_lost(self, txid: int) -> bool:
-        """Whether an entry that cannot be read is not worth waiting for."""
+        """Return whether an unreadable entry is not worth waiting for."""
 
 
 class Peer(NamedTuple):
-    """The instance at the other end, as it has said.
+    """The instance at the other end, as its `Hello` describes it.
 
     Attributes:
         name: its Name.
         group: its Group.
         log: identity of its transaction log.
         began: the first txid that this log ever had.
-        runs: the first txid and the number of each run that has recorded entries of it; empty if it
-            does not tell.
+        runs: the first txid and the number of each run that has recorded entries of it; empty if
+            the peer does not send them.
     """
 
     name: str
@@ -110,22 +111,22 @@ class Peer(NamedTuple):
 
 
 class State(Enum):
-    """What a sender waits for."""
+    """The event that a sender waits for."""
 
     APART = "apart"  # a connection
-    ASKING = "asking"  # a word from where on
-    LEARNING = "learning"  # the rest of what the destination has
+    ASKING = "asking"  # the position to resume from
+    LEARNING = "learning"  # the rest of the destination's `Knowledge`
     SENDING = "sending"
 
 
 class Resumed(NamedTuple):
-    """What a destination has said.
+    """The position that a destination has returned.
 
     Attributes:
         after: the txid behind which it is sent entries.
-        by_difference: it has no cursor, and gets what it does not have.
-        missing: the first and the last txid of what it does not have and the log has not, either,
-            because journals have been removed; None if there is no such thing.
+        by_difference: it has no cursor, and is sent the entries that it lacks.
+        missing: the first and the last txid of the entries that it lacks and that the log lacks,
+            too, because journals have been removed; None if there are none.
     """
 
     after: int
@@ -138,21 +139,21 @@ class Sender:
 
     Args:
         log: this instance's log.
-        stream: stands for that log, and what is replicated of it to this destination.
-        routes: what is.
-        acknowledged: the txid up to which the destination had everything, as far as is remembered
-            from an earlier run; 0 if nothing is.
+        stream: identifies that log, and the part of it that is replicated to this destination.
+        routes: that part.
+        acknowledged: the txid up to which the destination had everything, as remembered from an
+            earlier run; 0 if nothing is remembered.
         most_under_way: bytes that may be sent before any of them is stored.
 
     Attributes:
         state: see `State`.
-        peer: the instance that is there, or was last; None if there was none in this run.
-        resynchronized: whether what the log had when the destination connected has been stored
-            there; it becomes so once for each connection.
+        peer: the instance that is connected, or was last; None if there was none in this run.
+        resynchronized: whether the destination has stored the log as it was when the destination
+            connected; becomes true once for each connection.
         sent: entries sent, ever.
-        arrears: what the destination is owed.
-        blocked: the txid of what cannot be read, and is in the way; 0 if nothing is.
-        left_out: what has been given up, for whoever says so, and empties it.
+        arrears: the entries that the destination is owed.
+        blocked: the txid of the unreadable entry that the sender waits for; 0 if there is none.
+        left_out: the entries that have been given up; the consumer reports them, and empties this.
     """
 
     def __init__(
@@ -177,22 +178,22 @@ class Sender:
         self._way = Way(routes, "")
         self._ways: Ways | None = None  # of the names of the file that is being read
         self._reader: Reader | None = None
-        self._looked_at = acknowledged  # up to here it is known what goes there
+        self._looked_at = acknowledged  # up to here, the entries that go there are known
         self._under_way = UnderWay(acknowledged)
         self._batches: deque[tuple[int, int]] = deque()  # last txid, bytes: sent and not stored
         self._bytes = 0
         self._told = 0  # the last txid of the batch sent last
-        self._next: Packed | None = None  # made, and sent when it has been said what it lacks
-        self._returns_to = 0  # up to here, the destination may have lost what has been through it
+        self._next: Packed | None = None  # built, and sent after the `Owed` frame for it
+        self._returns_to = 0  # up to here, it may have lost entries that passed through it
         self._goal = 0  # the end of the log when the destination connected
-        self._first = 0  # and its beginning, as both have it from then on
+        self._first = 0  # and its first txid, which both ends use from then on
         self._had: list[Had] = []
-        self._lacks: _Difference | None = None  # up to the goal, while only that is sent
+        self._lacks: _Difference | None = None  # while only the difference is sent, up to the goal
 
     # The link.
 
     def connected(self, peer: Peer) -> Begin:
-        """Somebody is there; returns what to send."""
+        """Take note that the destination has connected; return the frame to send."""
         self.peer = peer
         self.state = State.ASKING
         self.resynchronized = False
@@ -203,7 +204,7 @@ class Sender:
         return Begin(self._stream, self._first, self._goal)
 
     def disconnected(self) -> None:
-        """Nobody is there any more. What is under way stays so."""
+        """Take note that the destination is gone. Entries in flight stay so."""
         self.state = State.APART
         self._drop_reading()
 
@@ -215,10 +216,10 @@ class Sender:
         self._bytes = 0
 
     def resume(self, frame: Resume) -> Resumed | None:
-        """The destination has said where it is; None if it has more to say about that.
+        """Take the destination's position; return None if more frames about it follow.
 
         Raises:
-            ProtocolError: it was not asked, or there is nothing like that in the log.
+            ProtocolError: it was not asked, or the position is not in the log.
         """
         if self.state is not State.ASKING:
             raise ProtocolError("says where it is, and was not asked")
@@ -238,10 +239,10 @@ class Sender:
         return self._begin(frame.after, by_difference=False)
 
     def learn(self, frame: Knowledge) -> Resumed | None:
-        """The destination tells what it has; None if it has more to say about that.
+        """Take a list of the messages that the destination has; return None if more frames follow.
 
         Raises:
-            ProtocolError: it was not asked, or has too much.
+            ProtocolError: it was not asked, or lists too many.
         """
         if self.state is not State.LEARNING or self.peer is None:
             raise ProtocolError("tells what it has, and was not asked")
@@ -264,7 +265,7 @@ class Sender:
         after = max(after, self._first - 1)
         self._told = self._looked_at = after
         if after >= self._goal:
-            self._lacks = None  # there is nothing to go through
+            self._lacks = None  # nothing to compare
         self._read_from(after)
         self.state = State.SENDING
         self._find_out()
@@ -274,18 +275,18 @@ class Sender:
 
     @property
     def has_room(self) -> bool:
-        """Whether the window allows to send more."""
+        """True if the window allows sending more."""
         return self._bytes < self._most_under_way
 
     def pull(self, now: int, *, flush: bool = False) -> Packed | Owed | None:
-        """What to send next; None if there is nothing, or no room.
+        """Return the next frame to send; None if there is none, or no room in the window.
 
-        It is asked for whenever the link has room for it, and there is something new.
+        The caller polls this whenever the link has room and the log has grown.
 
         Args:
             now: microseconds since the Unix epoch.
-            flush: tell the destination how far the log has been read although nothing of it goes
-                there; to be asked for about once a second.
+            flush: tell the destination how far the log has been read even if none of it goes there;
+                to be requested about once a second.
 
         Raises:
             JournalUnreadable: the log cannot be read at the moment; nothing has changed.
@@ -306,7 +307,7 @@ class Sender:
         return batch
 
     def _pull_on(self, now: int, *, flush: bool) -> Packed | None:
-        """The next part of the log; see `pull`."""
+        """Return the next part of the log; see `pull`."""
         if self.blocked and not flush:
             return None
         self.blocked = 0
@@ -320,7 +321,7 @@ class Sender:
                     owed, position = self._owed(passage.unread, position)
                     passage = passage.up_to(position)
                 batch = self._batch(passage, position, now)
-            except BaseException:  # of a filter: what has been read is read again
+            except BaseException:  # raised by a filter: read this passage again
                 self._read_from(self._told)
                 raise
             if position < reader.position:
@@ -341,7 +342,7 @@ class Sender:
         self._reader = self._log.read_from(after, self._routes.takes)
 
     def _batch(self, passage: Passage, position: int, now: int) -> Packed:
-        """What of a passage goes to the destination."""
+        """Return the entries of a passage that go to the destination."""
         is_chosen = self._lacks is not None or self._routes.have_filters
         if is_chosen:
             passage = passage.pick(self._chosen(passage))
@@ -351,13 +352,13 @@ class Sender:
         return packed(self._told, position, passage, ways, now)
 
     def _chosen(self, passage: Passage) -> list[int]:
-        """The positions of the entries that go to the destination, if each has to be asked for."""
+        """Return the positions of the entries that go to the destination, checked one by one."""
         runs = passage.stretch().runs()
         going = {row[TXID] for run in runs for one in self._parts(run) for row in one.rows}
         return _places(passage, going)
 
     def _parts(self, run: Run) -> Iterator[Run]:
-        """What of a run goes to the destination."""
+        """Return the entries of a run that go to the destination."""
         lacks, way = self._lacks, self._way
         if lacks is not None:
             known = bisect_right(run.rows, self._goal, key=_TXID)
@@ -368,10 +369,10 @@ class Sender:
             run = run.pick(range(known, len(run.rows)))
         yield filtered(run, way)
 
-    # What cannot be read.
+    # Unreadable entries.
 
     def look_again(self, mended: int = 0) -> None:
-        """An entry has been mended, or has to be given up.
+        """Retry, because an entry has been repaired, or has to be given up.
 
         Args:
             mended: its txid, if it can be read again.
@@ -380,7 +381,7 @@ class Sender:
         self.arrears.mended(mended)
 
     def _owed(self, unread: Sequence[Unread], end: int) -> tuple[Sequence[Unread], int]:
-        """What cannot be read and has been given up, and the txid up to which that is all."""
+        """Return the unreadable entries that are given up, and the txid up to which that is all."""
         owed: list[Unread] = []
         for one in filter(self._may_go, unread):
             if one.txid not in self.arrears.owed and not self._log.is_lost(one.txid):
@@ -390,7 +391,7 @@ class Sender:
         return owed, end
 
     def _may_go(self, unread: Unread) -> bool:
-        """Whether what cannot be read may go to the destination, as far as that is known."""
+        """Return whether an unreadable entry may go to the destination, as far as that is known."""
         run, way = unread.run, self._way
         if run is None:
             return True
@@ -399,7 +400,7 @@ class Sender:
         return len(run.rows) > 0 and way.goes(run.topic, run.origin.path) is not None
 
     def _leave_out(self, owed: Sequence[Unread], first: int, last: int) -> None:
-        """Take note of what of a part of the log could not be read; the rest of it could."""
+        """Record the unreadable entries of a part of the log; the rest of it could be read."""
         arrears = self.arrears
         self.left_out += [one for one in owed if one.txid not in arrears.owed]
         if owed or arrears.owed.meets(first, last):
@@ -407,7 +408,7 @@ class Sender:
             arrears.add((one.txid, one.run) for one in owed)
 
     def _pull_late(self, now: int) -> Packed | None:
-        """Something that is owed, and can be read again; see `pull`."""
+        """Return owed entries that can be read again; see `pull`."""
         arrears = self.arrears
         for _ in range(_MOST_TRIED):
             ready = arrears.ready
@@ -436,27 +437,27 @@ class Sender:
         under_way = self._under_way
         under_way.send({lane_of(origin.path) for _, origin in batch.names}, batch.upto)
         if self._lacks is not None:
-            # What the destination has it may not have on stable storage yet.
+            # Entries that the destination has may not be on its stable storage yet.
             under_way.send_any(batch.upto)
             if batch.upto >= self._goal:
-                self._lacks = None  # from now on, what comes from there does not go back
+                self._lacks = None  # from now on, its own entries are not sent back
         self._told = batch.upto
         self._count(batch)
 
     def _count(self, batch: Packed) -> None:
-        """Take account of a batch in the window."""
+        """Charge a batch to the window."""
         size = len(batch.data) + 64 * batch.entries
         self.sent += batch.entries
         self._batches.append((self._told, size))
         self._bytes += size
 
-    # What the destination has.
+    # Acknowledgements.
 
     def acknowledge(self, ack: Ack) -> None:
-        """Take note of what the destination has.
+        """Process an acknowledgement of the destination.
 
         Raises:
-            ProtocolError: it cannot have that.
+            ProtocolError: it acknowledges entries that it cannot have.
         """
         if self.state is not State.SENDING:
             raise ProtocolError("acknowledges, and has been sent nothing")
@@ -467,7 +468,7 @@ class Sender:
         self._find_out()
 
     def _find_out(self) -> None:
-        """Find out whether the destination has got as far as the log had when it connected."""
+        """Set `resynchronized` if the destination has the log as it was when the link came up."""
         if (
             self.state is State.SENDING
             and self._lacks is None
@@ -489,20 +490,20 @@ class Sender:
 
     @property
     def reached(self) -> int:
-        """The txid up to which the destination has stored what goes there, as far as is known.
+        """The txid up to which the destination has stored all that goes there, as far as is known.
 
-        Instances behind it, which `settled` waits for too, may not have it.
+        Instances behind the destination may not have it; `settled` waits for these, too.
         """
         is_all_stored = self.state is State.SENDING and not self._batches
         return max(self.stored, self._looked_at if is_all_stored else self.settled)
 
     @property
     def bytes_under_way(self) -> int:
-        """Bytes that have been sent in this connection, and of which it has stored nothing yet."""
+        """Bytes sent on this connection that the destination has not acknowledged as stored."""
         return self._bytes
 
     def has(self, last: int, kinds: Collection[Kept]) -> bool:
-        """Whether the destination has all entries up to a txid that go there.
+        """Return whether the destination has all entries up to a txid that go there.
 
         Args:
             last: the txid.
@@ -515,24 +516,24 @@ class Sender:
         )
 
     def concerns(self, topic: Topic) -> bool:
-        """Whether what is published here to a topic may go to the destination."""
+        """Return whether entries published here to a topic may go to the destination."""
         return self._way.goes(topic, "") is not None
 
     def filters(self, topic: Topic, path: str) -> tuple[Filter, ...] | None:
         """Return the filters any of which a body has to match to go there.
 
-        They are empty if all bodies go there, and None if none does. An entry that has been through
-        the destination may go there again.
+        They are empty if all bodies go there, and None if none does. An entry that has passed
+        through the destination may go there again.
 
         Args:
             topic: the topic of an entry.
-            path: the instances that it has been through.
+            path: the instances that it has passed through.
         """
         peer = "" if self.peer is None else self.peer.name
         return Way(self._routes, peer, returns=True).goes(topic, path)
 
     def leads_to(self, instance: str) -> bool:
-        """Whether it is an instance of that name that is there, or was last."""
+        """Return whether the peer, present or last, is the instance of that name."""
         return self.peer is not None and self.peer.name == instance
 
     @property
@@ -542,10 +543,10 @@ class Sender:
 
 
 def _check(ack: Ack, most: int) -> None:
-    """See that an acknowledgement makes sense.
+    """Validate an acknowledgement.
 
     Raises:
-        ProtocolError: it does not.
+        ProtocolError: it is invalid.
     """
     if ack.stored > most:
         raise ProtocolError(f"acknowledges entry {ack.stored}, and was sent none behind {most}")
@@ -556,12 +557,12 @@ def _check(ack: Ack, most: int) -> None:
 
 
 class _Difference:
-    """What a destination lacks, as it has said.
+    """The entries that a destination lacks, according to its `Knowledge`.
 
     Args:
-        peer: the instance that is there.
-        known: what it has of each publisher.
-        way: what goes there, be it that it comes back.
+        peer: the connected instance.
+        known: the messages that it has of each publisher.
+        way: the entries that go there, including those that passed through it.
     """
 
     def __init__(self, peer: Peer, known: Known, way: Way) -> None:
@@ -570,12 +571,12 @@ class _Difference:
         self._known = known
 
     def of(self, run: Run) -> Run:
-        """The entries of a run that it lacks."""
+        """Return the entries of a run that it lacks."""
         rows, peer = run.rows, self._peer
         places: Sequence[int] = range(len(rows))
         path = hops(run.origin.path)
         if path and path[0].name == peer.name:
-            # What it numbered itself it has, if that was in the log that it still has.
+            # The peer has the entries that it numbered itself, if they are in its present log.
             places = [
                 place
                 for place in places
@@ -594,5 +595,5 @@ class _Difference:
 
 
 def _places(passage: Passage, txids: Container[int]) -> list[int]:
-    """The positions of some entries."""
+    """Return the positions of the entries with these txids."""
     return [place for place in range(len(passage)) if passage.txid(place) in txids]

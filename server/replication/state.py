@@ -1,11 +1,11 @@
-"""What replication remembers from one run to the next: the file `replication.ack`.
+"""The state of replication that is kept from one run to the next: the file `replication.ack`.
 
-Whatever it says may be older than what is, and is true nevertheless: a cursor that lags costs
-entries that come twice, and are dropped; a destination that has got further costs journals that
-are kept longer. What follows the txid of the file is added from the log. A file that takes more
-into account than the log has speaks of a log that has been lost, and is void.
+The file may lag behind, and is correct nevertheless: a cursor that lags costs entries that come
+twice, and are dropped; a destination that is ahead of the file costs journals that are kept longer.
+Entries behind the txid of the file are added from the log. A file with a txid beyond the end of the
+log belongs to a log that has been lost, and is void.
 
-Without the file everything is found out from the log, and from the other instances.
+Without the file, everything is recovered from the log, and from the other instances.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _VERSION_SIZE: Final = 2
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What is stored.
+    """The content of the file.
 
     Attributes:
         log: identity of this instance's log.
         txid: the last entry that is taken into account; it was on stable storage.
-        cursors: by name of the source, how far its log has been taken in.
+        cursors: by name of the source, the position up to which its log has been received.
         acknowledged: by name of the destination, the txid up to which it has everything.
-        had: what there was of each publisher.
+        had: the messages received of each publisher.
         logs: by name of another instance, the identity of the log that it had.
     """
 
@@ -59,7 +59,7 @@ class Remembered(msgspec.Struct, frozen=True):
 
 
 class _Stored(msgspec.Struct, frozen=True):
-    """The same as it is in the file: what there is of publishers as columns of u64."""
+    """The same in the form of the file: the state of publishers as columns of u64."""
 
     log: str
     txid: int
@@ -68,7 +68,7 @@ class _Stored(msgspec.Struct, frozen=True):
     clients: bytes
     highest: bytes
     gaps: bytes  # identity, first and last number of each
-    logs: dict[str, str] = {}  # in no file of earlier versions
+    logs: dict[str, str] = {}  # missing in files of earlier versions
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -76,7 +76,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(_Stored)
 
 
 def pack(remembered: Remembered) -> bytes:
-    """The bytes of the file."""
+    """Return the bytes of the file."""
     had = remembered.had
     stored = _Stored(
         remembered.log,
@@ -93,10 +93,10 @@ def pack(remembered: Remembered) -> bytes:
 
 
 def unpack(data: bytes) -> Remembered:
-    """Read the file.
+    """Parse the file.
 
     Raises:
-        FormatError: it is damaged, or something else.
+        FormatError: it is damaged, or another kind of file.
     """
     head = len(MAGIC) + _VERSION_SIZE
     if len(data) < head + CHECKSUM.size or not data.startswith(MAGIC):
@@ -129,16 +129,16 @@ def unpack(data: bytes) -> Remembered:
 
 
 class Recollection:
-    """Finds out from the log what there is of each publisher, beyond what was remembered.
+    """Rebuilds the messages known of each publisher from the log, on top of the remembered ones.
 
     Args:
-        remembered: what was; with a txid of 0 nothing is taken for known.
-        recent: is told of all entries.
-        is_whole: whether the log has everything behind that, or from its beginning on. If not,
-            what publishers have sent before the first entry that there is counts as had.
+        remembered: the content of the file; with a txid of 0 nothing is taken for known.
+        recent: is given all entries.
+        is_whole: whether the log has everything behind that, or from its beginning on. If not, all
+            numbers of a publisher before its first entry in the log count as received.
 
     Attributes:
-        known: what there is, as far as the log has been gone through.
+        known: the known messages, as far as the log has been read.
     """
 
     def __init__(self, remembered: Remembered, recent: Recent, *, is_whole: bool) -> None:
@@ -151,13 +151,13 @@ class Recollection:
         self.known.restore(remembered.had)
 
     def take(self, run: Run) -> None:
-        """Take in entries; to be called with all that change state, in order.
+        """Process entries; to be called with all that change state, in order.
 
-        From behind the txid that was remembered on none may be left out; it is good to begin before
-        that, with what the destinations have not acknowledged.
+        Behind the remembered txid, none may be omitted; it is good to begin before that, with the
+        entries that the destinations have not acknowledged.
         """
         rows = run.rows
-        if not run.origin.path:  # what has no number but that of this log cannot come from others
+        if not run.origin.path:  # entries numbered by this log only do not come from others
             rows = [row for row in rows if row[SEQUENCE] != row[TXID]]
         for client, places in by_client([row[CLIENT] for row in rows]):
             chosen = [rows[place] for place in places]

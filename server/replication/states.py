@@ -1,12 +1,13 @@
-"""What there is of a key, so short that two instances can tell each other.
+"""Digests of records, so short that two instances can compare all of them.
 
 The state of a key is that of its record: a digest of the body, and the name of the message that it
-comes from. A survey of all records is a sum of digests for each of `RANGES` ranges of keys, and
-that is all that is sent of records in which two instances agree.
+comes from. A survey of all records is a sum of digests for each of `RANGES` ranges of keys. Of
+records that agree at both instances, nothing but these sums is sent.
 
-Digests are made when somebody asks, from what is stored: that costs less than keeping sums up with
-each change, nothing where nobody compares, and finds what has become of records in their files.
-They tell accidents apart and are no protection against somebody who makes two bodies alike.
+Digests are computed on request, from the stored records: that costs less than updating sums with
+each change, costs nothing where no comparison runs, and detects damage to records in their files.
+They detect accidental differences, and give no protection against an attacker that forges two
+bodies with one digest.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _U64: Final = np.dtype("<u8")
 
 
 class State(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What there is of a key.
+    """The state of a key at one instance.
 
     Attributes:
         digest: of key and body; 0 if there is no record.
-        client: the identity of the publisher whose message the record is; 0 if that is not known.
+        client: the identity of the record's publisher; 0 if that is not known.
         sequence: the number of that message.
-        ages: whether the record has an end, so that each instance removes it by its own clock.
+        ages: whether the record expires, so that each instance removes it by its own clock.
     """
 
     digest: int = 0
@@ -46,9 +47,9 @@ class Portion(NamedTuple):
     """Some records.
 
     Attributes:
-        identities: what tells them from all others of their topic.
-        bodies: what they are.
-        place: where to go on; None if there are no more.
+        identities: their keys within the topic.
+        bodies: their bodies.
+        place: the position to continue at; None if there are no more.
     """
 
     identities: Sequence[str]
@@ -60,23 +61,23 @@ class Records(Protocol):
     """The records of a topic, as far as they are replicated."""
 
     def portion(self, place: int) -> Portion:
-        """Some records from a place on, as many as can be read in a small slice of time.
+        """Return some records from a position on, as many as can be read in a small time slice.
 
-        Records may change between two portions. Those that are there all the time are in one of
-        them, once.
+        Records may change between two portions. A record that exists all the time is in exactly one
+        of them.
         """
 
     def state(self, identity: str) -> State:
-        """What there is of one key now."""
+        """Return the present state of one key."""
 
 
 def digest_of(identity: str, body: bytes) -> int:
-    """The digest of a record."""
+    """Return the digest of a record; never 0, which stands for no record."""
     return xxh3_64_intdigest(body, _key_digest(identity)) or 1
 
 
 def range_of(identity: str) -> int:
-    """The number of the range that a key is in."""
+    """Return the number of the range that a key is in."""
     return _key_digest(identity) >> _SHIFT
 
 
@@ -88,7 +89,7 @@ class Survey:
     """The sums of all ranges.
 
     Attributes:
-        records: how many there were.
+        records: number of records.
         sums: for each range the sum of the digests of its records, modulo 2**64.
     """
 
@@ -97,7 +98,7 @@ class Survey:
         self.sums: NDArray[np.uint64] = np.zeros(RANGES, _U64)
 
     def add(self, portion: Portion) -> None:
-        """Take in some records."""
+        """Add some records."""
         keys = [xxh3_64_intdigest(one.encode("utf-8", "surrogatepass")) for one in portion[0]]
         digests = [one or 1 for one in map(xxh3_64_intdigest, portion.bodies, keys)]
         places = np.array(keys, _U64) >> np.uint64(_SHIFT)
@@ -105,14 +106,14 @@ class Survey:
         self.records += len(keys)
 
     def pack(self) -> bytes:
-        """The sums as bytes."""
+        """Return the sums as bytes."""
         return self.sums.tobytes()
 
     def differing(self, packed: bytes) -> list[int]:
-        """The numbers of the ranges whose sums are not those of another survey.
+        """Return the numbers of the ranges with sums that differ from those of another survey.
 
         Raises:
-            ValueError: that is no survey.
+            ValueError: the bytes are no survey.
         """
         if len(packed) != RANGES * _U64.itemsize:
             raise ValueError(f"a survey of {len(packed)} bytes")
@@ -121,7 +122,7 @@ class Survey:
 
 
 def survey(records: Records) -> Iterator[Survey | None]:
-    """Make a survey; gives None after each portion, and the survey at the end."""
+    """Make a survey; yield None after each portion, and the survey at the end."""
     made = Survey()
     for portion in portions(records):
         made.add(portion)
@@ -130,7 +131,7 @@ def survey(records: Records) -> Iterator[Survey | None]:
 
 
 def portions(records: Records) -> Iterator[Portion]:
-    """All records, in portions."""
+    """Yield all records, in portions."""
     place: int | None = 0
     while place is not None:
         portion = records.portion(place)
@@ -139,7 +140,7 @@ def portions(records: Records) -> Iterator[Portion]:
 
 
 def within(portion: Portion, ranges: Collection[int]) -> Iterator[tuple[str, bytes]]:
-    """Those records of a portion that are in some ranges."""
+    """Yield those records of a portion that are in some ranges."""
     for identity, body in zip(portion.identities, portion.bodies, strict=True):
         if range_of(identity) in ranges:
             yield identity, body
