@@ -1,5 +1,5 @@
-"""Replication, served: what an instance has of it, and its links with other instances.
+"""Replication, served: the replication state of an instance, and its links with other instances.
 
-`server/replication` decides; here it gets a log, a clock and links. `Replication` is what there is
-as long as the instance lives; a link comes and goes. Sockets are in `server/transports`.
+`server/replication` decides; this package adds a log, a clock and links. `Replication` lives as
+long as the instance; links come and go. Sockets are in `server/transports`.
 """

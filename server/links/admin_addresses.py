@@ -1,7 +1,7 @@
-"""Where other instances have their admin interface, as they say and as they are reached.
+"""Addresses of the admin interfaces of other instances, as reported and as reached.
 
 An instance that listens on every address of its machine cannot tell by which of them others reach
-it, but whoever has a link with it does: it has come from somewhere, or was reached somewhere.
+it. A peer that has a link with it can: it sees the address of the connection.
 
 Source: AMPS User Guide, Configuring Monitoring: ExternalInetAddr; AMPS Monitoring Guide,
 replication: destination_admin_addr.
@@ -22,10 +22,10 @@ _HIGHEST_PORT: Final = 65_535
 
 
 class AdminInterface(NamedTuple):
-    """Where an admin interface is; nowhere, as far as is known, with an empty address.
+    """The location of an admin interface; the address is empty if unknown.
 
     Attributes:
-        address: host and port, or what stands for it behind a proxy; never a scheme.
+        address: host and port, or the equivalent behind a proxy; never a scheme.
         scheme: https, or http; empty without an address.
     """
 
@@ -37,10 +37,10 @@ NOWHERE: Final = AdminInterface()
 
 
 def admin_interface(address: str, *, is_secure: bool) -> AdminInterface:
-    """What an instance says of where its admin interface is, if that can be an address.
+    """Return the admin interface that an instance reports, if the address is valid.
 
     Args:
-        address: what it says; the other end may say anything.
+        address: the address; the peer may send anything.
         is_secure: whether it is reached over TLS.
     """
     try:
@@ -51,7 +51,7 @@ def admin_interface(address: str, *, is_secure: bool) -> AdminInterface:
 
 
 def said(description: InstanceDescription) -> AdminInterface:
-    """Where an instance says that its admin interface is, if it says all of it."""
+    """Return the admin interface that an instance reports, if the report is complete."""
     admin = description.admin
     if admin is None or not 0 < admin.port <= _HIGHEST_PORT:
         return NOWHERE
@@ -63,24 +63,24 @@ def said(description: InstanceDescription) -> AdminInterface:
 
 
 def seen(description: InstanceDescription, host: str) -> AdminInterface:
-    """The same for an instance that there is a link with.
+    """Return the admin interface of an instance that this instance has a link with.
 
     Args:
-        description: what it says of itself.
-        host: where it has been reached, or has come from.
+        description: the description that it has sent.
+        host: the host where it has been reached, or from which it has connected.
     """
     told, admin = said(description), description.admin
     if told.address or admin is None or admin.external or not 0 < admin.port <= _HIGHEST_PORT:
         return told
     if admin.host is not None and _is_local(admin.host) and not _is_local(host):
-        return NOWHERE  # whoever is there may look at it, and nobody else
+        return NOWHERE  # reachable only from its own machine
     if admin.host is not None and not _is_any(admin.host) and not _is_local(admin.host):
-        return NOWHERE  # what it says is no address
+        return NOWHERE  # the reported address is invalid
     return admin_interface(_joined(host, admin.port), is_secure=admin.is_secure)
 
 
 def best(found: Iterable[AdminInterface]) -> AdminInterface:
-    """The one of several that most can use: not that of whoever is on the same machine."""
+    """Return the most widely reachable of several interfaces: not a loopback one if possible."""
     other = NOWHERE
     for one in found:
         if one.address and not _is_local(host_of(one.address)):
@@ -90,7 +90,7 @@ def best(found: Iterable[AdminInterface]) -> AdminInterface:
 
 
 def host_of(address: str) -> str:
-    """The host of an address as connections have it, with its port."""
+    """Return the host of an address that includes the port, as connections have it."""
     return address.rpartition(":")[0].strip("[]")
 
 

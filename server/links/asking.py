@@ -1,9 +1,9 @@
-"""Asks other instances for what is missing here: one thing at a time, of one after the other.
+"""Requests missing data from other instances: one item at a time, from one peer after the other.
 
-Who has been asked for something in vain is asked again when it connects anew, for it may have got
-that meanwhile. What nobody who is there has is given up for the time being; but not at once, for
-links may still be made when it is first found to be missing. What is said may be lost, as when one
-of two links with an instance ends: who does not answer is asked again for a while.
+A peer that could not supply an item is asked again when it reconnects, for it may have received the
+item meanwhile. An item that no connected peer has is given up for the time being; but not at once,
+because links may still be made when the item is first found to be missing. Messages may be lost, as
+when one of two links with an instance ends: a peer that does not answer is asked again for a while.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from server.links.surroundings import Neighbours, TransactionLog
 
 MOST_WANTED: Final = 1_000
-"""Things that are asked for; others are when these have been dealt with."""
+"""Items that are requested at once; others follow when these are done."""
 
 _TICK_SECONDS: Final = 1.0
 _PATIENCE: Final = 10.0
-"""Seconds to wait for an answer, and for links to be made when something is first missing."""
+"""Seconds to wait for an answer, and for links to be made after an item is first missing."""
 
 _AGAIN: Final = 2.0
-"""Seconds after which a question is asked again."""
+"""Seconds after which a request is repeated."""
 
 _Thing = TypeVar("_Thing")
 _Found = TypeVar("_Found")
@@ -32,15 +32,15 @@ _Found = TypeVar("_Found")
 
 @dataclass(slots=True)
 class Asked(Generic[_Thing]):
-    """What an instance has been asked for.
+    """A request to an instance.
 
     Attributes:
-        key: the key of the thing.
-        thing: the thing.
+        key: the key of the item.
+        thing: the item.
         peer: the instance.
-        since: when it was asked for, or had something to say last, in seconds.
-        said: when it was asked last, in seconds.
-        is_answered: whether it has said all there is.
+        since: time of the request, or of its latest partial answer, in seconds.
+        said: time when the request was sent last, in seconds.
+        is_answered: whether the answer is complete.
     """
 
     key: int
@@ -52,19 +52,19 @@ class Asked(Generic[_Thing]):
 
 
 class Asking(Generic[_Thing]):
-    """What is missing, by a key, and who is asked for it.
+    """Missing items, by key, and the request for one of them.
 
     Args:
         neighbours: the links.
         clock: the time, and timers.
-        ask: asks for a thing; whoever hears the answer calls `wait_on` or `done`.
-        ask_again: asks for what has not come of it.
-        looked: called about once a second, until everything has been given up.
-        comes_by_itself: whether a thing need not be asked for, now.
+        ask: sends a request; the receiver of the answer calls `wait_on` or `done`.
+        ask_again: requests the part of the item that has not arrived.
+        looked: called about once a second, until all items have been given up.
+        comes_by_itself: tells whether an item need not be requested now.
 
     Attributes:
-        wanted: what is missing.
-        asked: what has been asked for, and not been answered.
+        wanted: the missing items.
+        asked: the request that has not been answered; None if there is none.
     """
 
     def __init__(
@@ -84,47 +84,47 @@ class Asking(Generic[_Thing]):
         self._ask_again: Final = ask_again
         self._comes_by_itself: Final = comes_by_itself
         self._looked: Final = looked
-        self._tried: dict[int, set[str]] = {}  # by key, who has been asked in vain
+        self._tried: dict[int, set[str]] = {}  # by key, the peers that have been asked in vain
         self._wanted_first: float | None = None
         self._cancel: Callable[[], None] | None = None
 
     def close(self) -> None:
-        """Want nothing more."""
+        """Drop all items, and stop the timer."""
         self.wanted.clear()
         self.asked = None
         if self._cancel is not None:
             self._cancel()
 
     def want(self, key: int, thing: _Thing) -> None:
-        """Something is missing; it is asked for after the next `go_on`."""
+        """Add a missing item; it is requested after the next `go_on`."""
         if len(self.wanted) < MOST_WANTED:
             self.wanted.setdefault(key, thing)
             if self._wanted_first is None:
                 self._wanted_first = self._clock.steady()
 
     def forget(self, key: int) -> None:
-        """Something is not missing any more, or cannot be had."""
+        """Remove an item that is no longer missing, or cannot be had."""
         self.wanted.pop(key, None)
         self._tried.pop(key, None)
 
     def is_given_up(self, key: int) -> bool:
-        """Whether nobody who is there has something that is wanted."""
+        """Return whether no connected peer has a wanted item."""
         if self.asked is not None and self.asked.key == key:
             return False
         is_early = self._clock.steady() - (self._wanted_first or 0.0) < _PATIENCE
         return not is_early and self._tried.get(key, set()).issuperset(self._neighbours.peers)
 
     def links_changed(self) -> None:
-        """A link has come to be, or is over."""
+        """Note that a link has been opened or closed."""
         peers = self._neighbours.peers
         for tried in self._tried.values():
-            tried.intersection_update(peers)  # who comes back may have it
+            tried.intersection_update(peers)  # a peer that reconnects may have it
         if self.asked is not None and self.asked.peer not in peers:
             self.asked = None
         self.go_on()
 
     def go_on(self) -> None:
-        """Ask for the next thing, if nothing is being asked for, and there is somebody to ask."""
+        """Request the next item, if no request is pending and there is a peer to ask."""
         if self.asked is not None or not self.wanted:
             return
         self._tick_later()
@@ -142,12 +142,12 @@ class Asking(Generic[_Thing]):
                     return
 
     def wait_on(self) -> None:
-        """Whoever has been asked has more to say."""
+        """Note a partial answer: the peer has more to send."""
         if self.asked is not None:
             self.asked.since = self.asked.said = self._clock.steady()
 
     def done(self) -> None:
-        """Whoever has been asked has nothing more to say."""
+        """End the request: the peer has nothing more to send."""
         self.asked = None
         self.go_on()
 
@@ -156,7 +156,7 @@ class Asking(Generic[_Thing]):
             self._cancel = self._clock.call_later(_TICK_SECONDS, self._tick)
 
     def _tick(self) -> None:
-        """See that nobody is waited for in vain."""
+        """End or repeat a request that has timed out."""
         self._cancel = None
         asked, now = self.asked, self._clock.steady()
         if asked is not None and now - asked.since > _PATIENCE:
@@ -170,12 +170,12 @@ class Asking(Generic[_Thing]):
 
 
 class Answers:
-    """Answers what other instances ask, one question of each at a time; others are lost.
+    """Answers requests of other instances, one of each at a time; others are dropped.
 
     Args:
-        log: the log, of which the helper reads what they want to know.
+        log: the log, which the helper thread reads for the answers.
         neighbours: the links.
-        subject: what the words are about.
+        subject: the subject of the messages.
     """
 
     def __init__(self, log: TransactionLog, neighbours: Neighbours, subject: str) -> None:
@@ -187,12 +187,13 @@ class Answers:
     def give(
         self, peer: str, find: Callable[[], _Found], answer: Callable[[_Found], bytes]
     ) -> None:
-        """Send an answer, made of the results of the helper.
+        """Send an answer, made of the results of the helper thread.
 
         Args:
             peer: the instance that asks.
-            find: called beside the engine's thread.
-            answer: makes the answer, on the engine's thread, without what the peer may not have.
+            find: called on the helper thread.
+            answer: makes the answer, on the engine's thread, without data that the peer is not
+                entitled to.
         """
         if peer in self._answering:
             return

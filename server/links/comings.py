@@ -1,8 +1,8 @@
-"""Says that links begin and end; of one that does so all the time, how often.
+"""Logs replication links going up and down, and rate-limits the entries of links that flap.
 
-A peer that connects and drops the connection again and again, for it is restarted by something, or
-the network between is bad, would fill the log with what is said of each link. Of each direction of
-a link the log has the first entries of a minute, and then how many links there were.
+A peer that connects and disconnects again and again, because it is restarted repeatedly or the
+network between is bad, would fill the log with entries about each link. For each direction of a
+link, the log gets the first entries of a minute, and then the number of links.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from server.base.log import Log
 
 MOST_ENTRIES: Final = 20
-"""Entries about one direction of a link in `SUM_UP_SECONDS`; others are summed up."""
+"""Log entries about one direction of a link in `SUM_UP_SECONDS`; others are summed up."""
 
 SUM_UP_SECONDS: Final = 60.0
 
@@ -27,13 +27,13 @@ _OTHERS: Final = "others"
 
 @dataclass(slots=True)
 class _Window:
-    """What has been said of a direction of a link since some moment.
+    """The log entries about a direction of a link since the window began.
 
     Attributes:
-        since: the moment.
-        entries: how many entries there would have been.
-        ended: how many links have ended.
-        is_up: whether there is one now.
+        since: the time when it began.
+        entries: number of entries, including those that were suppressed.
+        ended: number of links that have ended.
+        is_up: whether there is a link now.
     """
 
     since: float
@@ -43,11 +43,11 @@ class _Window:
 
 
 class Comings:
-    """Logs what happens to links.
+    """Logs events of links.
 
     Args:
         clock: the time, and timers.
-        log: where it is said.
+        log: the event log.
     """
 
     def __init__(self, clock: Clock, log: Log) -> None:
@@ -56,7 +56,7 @@ class Comings:
         self._windows: dict[str, _Window] = {}
 
     def tell(self, message: str, client: str) -> None:
-        """Say that something has happened to a link, or count it.
+        """Log an event of a link, or count it.
 
         Args:
             message: the id of the entry.
@@ -76,7 +76,7 @@ class Comings:
             self._log.emit(message, client=client)
 
     def _sum_up(self, client: str) -> None:
-        """Say what was not said, now that the time is over."""
+        """Log the number of suppressed entries at the end of the window."""
         window = self._windows.pop(client)
         if window.entries > MOST_ENTRIES:
             self._log.emit(

@@ -1,8 +1,8 @@
-"""The records of a topic as comparisons see them, and which of them are compared.
+"""The records of a topic as comparisons see them, and the choice of the records to compare.
 
-What is compared is what one instance sends to the other: both find that out from the description
-that the sending one gives of itself. What has a filter on its way is not compared, for the other
-instance does not have what the filter keeps back.
+Compared are the records that one instance sends to the other: both determine that from the
+description that the sending one gives of itself. Topics with a filter on their way are not
+compared, for the other instance lacks the records that the filter excludes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TopicRecords:
 
     Args:
         sow: the topic.
-        goes: whether a logical topic is one that is compared.
+        goes: tells whether a logical topic is compared.
     """
 
     def __init__(self, sow: SowTopic, goes: Callable[[str], bool]) -> None:
@@ -73,7 +73,7 @@ class TopicRecords:
 
 
 def _name_of(record: Record) -> tuple[int, int]:
-    """Identity and number of the message that a record comes from; zeros if that is not known."""
+    """Return identity and number of the message of a record; zeros if they are not known."""
     client, _, rest = record.bookmark.partition("|")
     sequence = rest.partition("|")[0]
     if client.isdigit() and sequence.isdigit():
@@ -82,7 +82,7 @@ def _name_of(record: Record) -> tuple[int, int]:
 
 
 def is_kept_by(sow: SowTopic, description: InstanceDescription) -> bool:
-    """Whether another instance has records of a topic, too, in the same way."""
+    """Return whether another instance has the records of a topic, too, in the same way."""
     return any(
         (one.kind, one.name, one.message_type, one.pattern)
         == ("Topic", sow.name, sow.type_name, sow.spec.pattern)
@@ -96,13 +96,13 @@ def goes_from(
     destination: str | None,
     message_type: str,
 ) -> Callable[[str], bool]:
-    """What tells whether an instance sends all messages of a topic to another one.
+    """Return a function that tells whether an instance sends all messages of a topic to another.
 
     Args:
         source: the one that sends.
         to: the one that it sends to.
         destination: the name of the destination, if that is known. Otherwise it is the one that is
-            named after the instance, or all must send it that have its group.
+            named after the instance, or else all destinations for its group must send the topic.
         message_type: of the topics.
     """
     coverages = [

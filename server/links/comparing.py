@@ -1,11 +1,11 @@
 """Compares the records of this instance with those of the instances that replicate to it.
 
-    a link stands -> after a minute, and then once an hour, or when somebody asks for it:
-    one topic after the other, one comparison at a time -> the log, `findings`, perhaps a repair
+    a link is open -> after a minute, and then once an hour, or on request: one topic after the
+    other, one comparison at a time -> the log, `findings`, perhaps a repair
 
-`server/replication/comparison` decides; here it gets records, links and time. What is compared is
-what the other instance sends here, of topics with records that both have, without a filter in
-between. Where both send to each other, the one whose name comes first asks by itself.
+`server/replication/comparison` decides; this module adds records, links and time. It compares
+topics with records at both instances that the other instance sends here without a filter. Where
+both send to each other, the one with the name that sorts first requests the comparison.
 
 Source: ours; AMPS has nothing of the kind.
 """
@@ -48,31 +48,31 @@ if TYPE_CHECKING:
     from server.sow.topic import SowTopic
 
 SUBJECT: Final = "compare"
-"""What words between instances are about that come from here."""
+"""Subject of the messages of this module."""
 
 FIRST_SECONDS: Final = 60.0
-"""After how long with a link its instance is compared with for the first time."""
+"""Time from the opening of a link to the first comparison with its instance."""
 AGAIN_SECONDS: Final = 3600.0
-"""And then again."""
+"""Interval of the further comparisons."""
 
 _TICK_SECONDS: Final = 0.25
 _MICROSECONDS: Final = 1_000_000
 
 
 class Topics(Protocol):
-    """The topics with records, as far as this is concerned."""
+    """The topics with records, reduced to the methods needed here."""
 
     @property
     def topics(self) -> Iterable[SowTopic]:
-        """Those that clients publish to."""
+        """The topics that clients publish to."""
 
     def is_journaled(self, sow: SowTopic) -> bool:
-        """Whether what is published to a topic is in the transaction log."""
+        """Return whether messages published to a topic are in the transaction log."""
 
 
 @dataclass(slots=True)
 class _Wanted:
-    """A comparison that is to be made."""
+    """A comparison to be made."""
 
     peer: str
     topic: SowTopic
@@ -81,7 +81,7 @@ class _Wanted:
 
 @dataclass(slots=True)
 class _Known:
-    """An instance that there is a link with."""
+    """An instance that this instance has a link with."""
 
     peer: Peer
     answering: Answering
@@ -90,19 +90,19 @@ class _Known:
 
 
 class Comparing:
-    """All comparisons of an instance, whoever asks.
+    """Runs and answers the comparisons of an instance.
 
     Args:
-        replication: what the instance has of replication.
+        replication: the replication state.
         topics: the topics with records.
-        repairs: publishes once more what a repair keeps.
+        repairs: republishes the records that a repair keeps.
         neighbours: the links.
-        turns: shares out the engine's time.
+        turns: the scheduler of the engine's thread.
         clock: the time, and timers.
-        log: is told what comes out.
+        log: the event log, for the results.
 
     Attributes:
-        findings: what was found out last.
+        findings: the latest results.
     """
 
     def __init__(
@@ -133,27 +133,27 @@ class Comparing:
         self._cancel = clock.call_later(_TICK_SECONDS, self._tick)
 
     def close(self) -> None:
-        """Compare no more."""
+        """Stop comparing."""
         self._cancel()
         self._known.clear()
         self._wanted.clear()
         self._current = None
 
-    # What is asked for.
+    # Requests.
 
     def compare(
         self, peer: str | None = None, topic: str | None = None, *, repair: bool = False
     ) -> int:
-        """Compare records, soon.
+        """Schedule comparisons.
 
         Args:
-            peer: with which instance; None for all that there are links with, and that send here.
-            topic: of which topic; None for all.
-            repair: whether to publish once more, for each key that differs, what one of the two
-                instances has of it.
+            peer: the instance; None for all that there are links with, and that send here.
+            topic: the topic; None for all.
+            repair: whether to republish, for each key that differs, the record of one of the two
+                instances.
 
         Returns:
-            How many comparisons are to be made for that.
+            The number of comparisons scheduled.
         """
         count = 0
         for known in self._known.values():
@@ -173,7 +173,7 @@ class Comparing:
         self._wanted.append(_Wanted(peer, sow, repairs))
 
     def _comparable(self, peer: Peer) -> list[SowTopic]:
-        """The topics that an instance sends here, whose records both have."""
+        """Return the topics that an instance sends here, with records at both instances."""
         if not peer.sends:
             return []
         return [
@@ -193,7 +193,7 @@ class Comparing:
         own = self._replication.description
         return goes_from(own, peer.description, peer.destination, sow.type_name)
 
-    # Who is there.
+    # Peers.
 
     def _links_changed(self) -> None:
         peers = self._neighbours.peers
@@ -216,7 +216,7 @@ class Comparing:
             self._wake()
 
     def _finder(self, peer: str) -> Callable[[str, str], TopicRecords | None]:
-        """What finds the records that another instance asks about: those that are sent there."""
+        """Return a function that finds records for another instance: those that are sent there."""
 
         def find(message_type: str, name: str) -> TopicRecords | None:
             sow = self._find(message_type, name)
@@ -228,7 +228,7 @@ class Comparing:
         return find
 
     def _is_sent_to(self, peer: str, message_type: str, name: str) -> bool:
-        """Return whether the records of a topic are ones that another instance asks about."""
+        """Return whether a topic's records are sent to an instance, so that it asks about them."""
         return self._finder(peer)(message_type, name) is not None
 
     def _find(self, message_type: str, name: str) -> SowTopic | None:
@@ -237,7 +237,7 @@ class Comparing:
                 return sow
         return None
 
-    # What a comparison knows of this instance; see `Surroundings`.
+    # The instance as a comparison sees it; see `Surroundings`.
 
     @property
     def last_txid(self) -> int:
@@ -257,10 +257,10 @@ class Comparing:
         known = self._replication.known
         if known.highest(client):
             return not known.unknown(client, (sequence,))
-        # What has been published here without a number is known by its txid.
+        # Messages published here without a sequence number are known by their txid.
         return self._replication.began <= sequence <= self._replication.last_txid
 
-    # Words.
+    # Messages.
 
     def _say(self, peer: str, words: list[Word]) -> None:
         for word in words:
@@ -274,7 +274,7 @@ class Comparing:
         try:
             word = unpack(body)
         except WordError:
-            return  # whoever waits for an answer gives up
+            return  # malformed: the requester times out
         if isinstance(word, Survey):
             known.asked_at = self._clock.now()
         if isinstance(word, Survey | List | More | Look):
@@ -290,14 +290,14 @@ class Comparing:
         self._wake()
 
     def _hear_outcome(self, known: _Known, word: Outcome) -> None:
-        """The other instance has found something out."""
+        """Store the result that the other instance reports."""
         topic = word.message_type, word.topic
         if self._is_sent_to(known.peer.name, *topic):
             keys = word.keys[:MOST_SHOWN]
             counts = word.records[1], word.differing, word.unclear
             self.findings.add(known.peer.name, topic, Finding(known.asked_at, *counts, keys))
 
-    # Work.
+    # Scheduling.
 
     def _tick(self) -> None:
         self._cancel = self._clock.call_later(_TICK_SECONDS, self._tick)
@@ -312,12 +312,12 @@ class Comparing:
             self._wake()
 
     def _is_their_turn(self, peer: Peer, sow: SowTopic) -> bool:
-        """Whether the other instance asks by itself, for it gets what there is here, too."""
+        """Return whether the other instance requests the comparison: it also receives the topic."""
         return peer.name < self._replication.instance and self._goes_there(peer, sow)(sow.name)
 
     @property
     def _is_waited_for(self) -> bool:
-        """Whether an answer is left to be given."""
+        """True if an answer is pending."""
         return any(known.answering.is_waiting for known in self._known.values())
 
     def _wake(self) -> None:
@@ -331,7 +331,7 @@ class Comparing:
         return "", "comparison"
 
     def step(self) -> bool:
-        """Do some work; see `Sliced.step`."""
+        """Run a time slice of work; see `Sliced.step`."""
         self._is_queued = False
         while self._work():
             if self._turns.left(self._turns.elapsed()) <= 0:
@@ -340,13 +340,13 @@ class Comparing:
         return False
 
     def _work(self) -> bool:
-        """Do a bit of everything; whether there is more to be done at once."""
+        """Do a part of each task, and return whether there is more to do at once."""
         has_more = self._ask()
         for known in list(self._known.values()):
             try:
                 has_more |= known.answering.step()
             except StoreError:
-                known.answering.stop()  # the other instance gives up
+                known.answering.stop()  # the other instance times out
             self._say(known.peer.name, known.answering.outgoing)
         return self._repairs.step() or has_more
 
@@ -396,9 +396,9 @@ class Comparing:
             self._repair(wanted, result)
 
     def _repair(self, wanted: _Wanted, result: Result) -> None:
-        """Have published once more, for each key that differs, what one of the instances has.
+        """Republish for each key that differs the record of one of the instances.
 
-        Where nothing is sent to the other instance, only what that has can be.
+        If nothing is sent to the other instance, only its own records can be republished.
         """
         peer, sow = self._known[wanted.peer].peer, wanted.topic
         names = self._replication.instance, peer.name

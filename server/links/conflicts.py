@@ -1,10 +1,10 @@
-"""Says when two messages have one name.
+"""Logs pairs of messages that have the same bookmark.
 
-Two publishers of one name that work at the same time, or one that begins its numbers anew, give two
-messages the same name at two instances. Each instance keeps the one that came first, so that what
-the other one has never arrives, and no later comparison of logs would show it. That must not be
-silent, and it must not fill the log either: there may be as many of them as messages. The first of
-a publisher is logged, and then, as long as there are more, how many.
+Two concurrent publishers of one name, or a publisher that restarts its sequence numbers, give two
+messages the same bookmark at two instances. Each instance keeps the message that it received first,
+so the other message never arrives, and no later comparison of logs would show it. That must not be
+silent. It must not fill the log either, for there may be as many conflicts as messages. The first
+conflict of a publisher is logged, and then, as long as there are more, their number.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from server.replication import Conflict
 
 SAY_AGAIN_SECONDS: Final = 60.0
-"""Until the number of further ones is said."""
+"""Interval at which the number of further conflicts is logged."""
 
 MOST_PUBLISHERS: Final = 1000
-"""Publishers that are told apart; of further ones at the same time, only the number is known."""
+"""Publishers counted separately; those beyond that share one count for each source."""
 
 
 @dataclass(slots=True)
 class _Count:
-    """Conflicts of one publisher that have not been said."""
+    """Conflicts of one publisher that have not been logged."""
 
     since: float
     count: int = 0
@@ -36,14 +36,14 @@ class _Count:
 
 
 class Conflicts:
-    """Takes conflicts, and says what is to be said of them.
+    """Counts conflicts, and logs them, rate-limited.
 
     Args:
         clock: the time, and timers.
-        log: is told.
+        log: the event log.
 
     Attributes:
-        count: how many there have been, ever.
+        count: total number of conflicts.
     """
 
     def __init__(self, clock: Clock, log: Log) -> None:
@@ -53,7 +53,7 @@ class Conflicts:
         self._counts: dict[tuple[str, int], _Count] = {}
 
     def note(self, source: str, conflicts: Sequence[Conflict]) -> None:
-        """Take note of messages that were not recorded, for others have their names.
+        """Note messages that were not recorded, because others have the same bookmarks.
 
         Args:
             source: name of the instance that they came from.
@@ -83,7 +83,7 @@ class Conflicts:
         self._clock.call_later(SAY_AGAIN_SECONDS, lambda: self._go_on(key))
 
     def _go_on(self, key: tuple[str, int]) -> None:
-        """Say how many have followed; if none has, the next one is new."""
+        """Log the number of further conflicts; if there are none, the next one is logged anew."""
         known = self._counts.pop(key)
         if known.last is None:
             return

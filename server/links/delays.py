@@ -1,8 +1,8 @@
-"""Says which destination keeps journals from being removed.
+"""Logs which destination prevents journal files from being removed.
 
-A destination that has been gone for long keeps all of the log since then, and nobody sees that
-before the disk is full. So whenever a journal that is to be removed has to stay for a destination,
-that is said, and since when.
+A destination that has been disconnected for long keeps the whole log since then, and the operator
+notices only when the disk is full. So whenever a journal file due for removal has to stay for a
+destination, that is logged, with the time since when.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from server.links.replication import Replication
 
 _SAY_AGAIN: Final = 3600.0
-"""Seconds until the same is said again: it is looked every second whether a journal may go."""
+"""Seconds until the same is logged again; removal is checked every second."""
 _MICROSECONDS: Final = 1_000_000
 
 
 class Delays:
-    """Looks at one destination when a journal has to stay for it.
+    """Checks one destination when a journal file has to stay for it.
 
     Args:
-        name: of the destination.
-        replication: has it.
+        name: name of the destination.
+        replication: the replication state, which has the destination.
         clock: the time.
-        log: is told.
+        log: the event log.
     """
 
     def __init__(self, name: str, replication: Replication, clock: Clock, log: Log) -> None:
@@ -40,11 +40,11 @@ class Delays:
         self._silent_until = 0.0
 
     def in_the_way(self, path: Path, end: int) -> None:
-        """Say why a journal stays that is to be removed; once an hour at most.
+        """Log why a journal file due for removal stays; once an hour at most.
 
         Args:
-            path: the journal.
-            end: the txid before which its entries are.
+            path: the journal file.
+            end: the txid that follows its last entry.
         """
         now = self._clock.steady()
         if now < self._silent_until:

@@ -1,4 +1,4 @@
-"""What happens to links, for those inside the server who act on it: the actions.
+"""Events of links, for the subscribers inside the server: the actions.
 
 Source: AMPS User Guide, On Incoming Replication Connections; On Outgoing Replication Connections.
 """
@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class LinkEvent(Enum):
-    """Something that actions run on; the value is what their module's name says."""
+    """An event that actions run on; the value is from the name of the action's module."""
 
     CONNECT = "connect-replication"
     DISCONNECT = "disconnect-replication"
@@ -26,8 +26,8 @@ class Way(NamedTuple):
     """One direction of a link, as operators know it.
 
     Attributes:
-        client: how both ends call it; see `link_name`.
-        peer: name of the instance at the other end; empty if nobody has been there.
+        client: the name that both ends use for it; see `link_name`.
+        peer: name of the instance at the other end; empty if none has been connected.
         group: its group.
         address: of the other end, as `host:port`.
         transport: name of the transport, empty if it has none.
@@ -43,7 +43,7 @@ class Way(NamedTuple):
 def link_name(
     source: str, destination: str, group: str, sync_type: str, transport_type: str
 ) -> str:
-    """What both ends call one direction of a link in the log.
+    """Return the name that both ends use for one direction of a link in the log.
 
     Args:
         source: name of the instance that sends.
@@ -59,16 +59,16 @@ Watcher: TypeAlias = Callable[[Way], None]
 
 
 class LinkEvents:
-    """Who watches what. Watchers are added before the first link, and stay."""
+    """The watchers of each event. Watchers are added before the first link, and stay."""
 
     def __init__(self) -> None:
         self._watchers: dict[LinkEvent, list[Watcher]] = {}
 
     def watch(self, event: LinkEvent, watcher: Watcher) -> None:
-        """Tell a watcher whenever something happens."""
+        """Register a callback for an event."""
         self._watchers.setdefault(event, []).append(watcher)
 
     def tell(self, event: LinkEvent, way: Way) -> None:
-        """Tell whoever watches."""
+        """Notify the watchers of an event."""
         for watcher in self._watchers.get(event, ()):
             watcher(way)

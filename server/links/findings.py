@@ -1,4 +1,4 @@
-"""What comparisons have found out: kept for whoever asks, and written into the log."""
+"""Results of comparisons: kept for callers, and written to the log."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ if TYPE_CHECKING:
     from server.base.log import Log
 
 MOST_SHOWN: Final = 10
-"""Keys that are named."""
+"""Number of keys that a log entry names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found out last about a topic and an instance.
+    """The latest result for a topic and an instance.
 
     Attributes:
-        at: when that began, in seconds since the Unix epoch: as of then it is true.
-        records: how many this instance had.
-        differing: how many keys are not the same.
-        unclear: of how many that could not be said.
-        keys: some of those that differ.
-        failure: why nothing was found out; empty if something was.
+        at: time when the comparison began, in seconds since the Unix epoch: the result holds as of
+            then.
+        records: number of records of this instance.
+        differing: number of keys that are not the same.
+        unclear: number of keys that could not be decided.
+        keys: some of the keys that differ.
+        failure: the reason for the failure of the comparison; empty if it succeeded.
     """
 
     at: float
@@ -36,18 +37,18 @@ class Finding:
 
     @property
     def is_in_step(self) -> bool:
-        """Whether the records are the same."""
+        """True if the records are the same."""
         return not (self.differing or self.unclear or self.failure)
 
 
 class Findings:
-    """All of them.
+    """The latest results of all comparisons.
 
     Args:
-        log: where they are written.
+        log: the event log, which they are written to.
 
     Attributes:
-        latest: what was found out last, by name of the instance, message type and topic.
+        latest: the latest result, by name of the instance, message type and topic.
     """
 
     def __init__(self, log: Log) -> None:
@@ -55,12 +56,12 @@ class Findings:
         self._log: Final = log
 
     def add(self, other: str, topic: tuple[str, str], finding: Finding) -> None:
-        """Something has been found out.
+        """Store and log a result.
 
         Args:
             other: name of the other instance.
             topic: message type and name.
-            finding: what.
+            finding: the result.
         """
         message_type, name = topic
         self.latest[other, message_type, name] = finding
@@ -78,7 +79,7 @@ class Findings:
 
     @property
     def state(self) -> Mapping[str, int]:
-        """Counts of what was found out last."""
+        """Numbers of differing keys in the latest results."""
         return {
             f"keys of {topic} that differ from {other}": finding.differing
             for (other, _, topic), finding in self.latest.items()

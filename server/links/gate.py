@@ -1,4 +1,4 @@
-"""The interface by which links ask a transport whether, and as what, an instance is let in."""
+"""The interface by which links ask a transport whether to admit an instance, and as which user."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ if TYPE_CHECKING:
 
 
 class Gate(Protocol):
-    """The transport that a connection was accepted by, as the link over it sees it.
+    """The transport that accepted a connection, as the link over it sees it.
 
-    An instance is *proven* if its user has been authenticated, and is the instance that it calls
-    itself: by its permissions, or because user and instance have one name.
+    An instance is *proven* if its user has been authenticated and its claimed name is verified: by
+    its permissions, or because user and instance have the same name.
     """
 
     @property
     def is_stranger(self) -> bool:
-        """Whether the user has been authenticated, and is not known to be the instance."""
+        """True if the user is authenticated, but not known to be the instance."""
 
     @property
     def is_proven(self) -> bool:
-        """Whether the instance is the one that it calls itself."""
+        """True if the claimed name of the instance is verified."""
 
     def admit(self, hello: Hello) -> Later[str | None]:
-        """Return why an instance is not let in; None if it is. That may take a while."""
+        """Return the reason not to admit an instance; None to admit it. May take a while."""
 
     def judge(self, topic: Topic) -> str | None:
-        """Return why nothing of a topic may be recorded; None if it may be. It is audited."""
+        """Return the reason not to record entries of a topic, which is audited; None if allowed."""
 
     def may_replicate(self, topic: Topic) -> bool:
         """Return whether the user may replicate a topic to this instance."""
 
     def falls_short(self, destination: DestinationSpec) -> str | None:
-        """Return why a destination must not be served over the connection; None if it may be."""
+        """Return the reason not to serve a destination over the connection; None if allowed."""
 
     def doubt(self, destination: DestinationSpec) -> str | None:
-        """Return why the other end may not be the destination that is served; None if it is."""
+        """Return the reason to doubt that the peer is the destination served; None if it is."""
 
     def refuse(self, action: str, resource: str, reason: str) -> None:
-        """Write into the audit trail that the user must not do something."""
+        """Write to the audit trail that the user is not entitled to an action."""

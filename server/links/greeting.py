@@ -1,8 +1,8 @@
-"""Two instances meet: which of our destinations the other one is, and whether both fit together.
+"""The handshake of two instances: finds the destination that the peer is, and validates both.
 
-Each source validates what it sends: it knows its own Destination, and has been told what the other
-instance does with it. What does not fit is logged by whoever finds it, every bit of it; the other
-end is told the first.
+Each source validates its own direction: it knows its own Destination, and has been told how the
+other instance handles it. The instance that finds problems logs all of them; it tells the peer the
+first one.
 
 Source: AMPS User Guide, Replication Configuration Validation; Destination Server Failover.
 """
@@ -39,15 +39,15 @@ _DECODER: Final = msgspec.msgpack.Decoder(Introduction)
 
 
 class GreetingError(Exception):
-    """What somebody has said of themselves makes no sense; the text says how."""
+    """A description that a peer has sent of itself makes no sense; the text gives the reason."""
 
 
 def described(hello: Hello) -> Introduction:
-    """What an instance says of its configuration.
+    """Return the configuration that an instance has sent with its `Hello`.
 
     Raises:
-        GreetingError: that is nothing, or not of this instance; or it has no name that can be
-            recorded with each message.
+        GreetingError: there is none, or it is not of this instance; or its name cannot be recorded
+            with each message.
     """
     if max(len(hello.instance), len(hello.group)) > MOST_IN_NAME:
         raise GreetingError(
@@ -69,7 +69,7 @@ def described(hello: Hello) -> Introduction:
 
 
 def without_paths(description: InstanceDescription) -> InstanceDescription:
-    """Return a description as it is sent: of the files that it was written in, the names alone."""
+    """Return a description as it is sent: the paths of its configuration files cut to names."""
     found = msgspec.to_builtins(description)
     _strip_paths(found)
     return msgspec.convert(found, InstanceDescription)
@@ -98,7 +98,7 @@ def told_to(
         own: the description of this instance, without paths.
         theirs: that of the other one.
         destination: the Destination that the other one is; None if it is none.
-        gate: of the connection.
+        gate: the gate of the connection.
     """
     shared = _Shared(own, theirs, destination, gate)
     destinations = [
@@ -121,13 +121,13 @@ def told_to(
 
 
 class _Shared:
-    """Decides which topics an instance that has connected may know of.
+    """Decides which topics a connected instance may learn of.
 
     Args:
         own: the description of this instance.
         theirs: that of the other one.
         destination: the Destination that the other one is; None if it is none.
-        gate: of the connection.
+        gate: the gate of the connection.
     """
 
     def __init__(
@@ -153,9 +153,9 @@ class _Shared:
         self._gate = gate
 
     def has(self, selection: Selection) -> bool:
-        """Return whether the other instance may know of one or many topics.
+        """Return whether the other instance may learn of the topic or topics of a selection.
 
-        There may be thousands of names, which are looked up, and few expressions.
+        Names may be in the thousands, so they are looked up; expressions are few.
         """
         if selection in self._named or selection in self._sent:
             return True
@@ -168,7 +168,7 @@ class _Shared:
         return is_meant and self._gate.may_replicate(topic)
 
     def has_stored(self, topic: SowTopic) -> bool:
-        """Return whether the other instance may know of a definition of the SOW section."""
+        """Return whether the other instance may learn of a definition of the SOW section."""
         pattern = topic.pattern
         return self.has(topic.selection) or (
             pattern is not None
@@ -181,16 +181,17 @@ def destination_of(
     theirs: InstanceDescription,
     destinations: Iterable[OwnDestination],
 ) -> str | None:
-    """Which destination an instance is that has connected; None if it is none.
+    """Return the name of the destination that a connected instance is; None if it is none.
 
-    It is one that the destination is for, by its group if it has one, and the one that it is named
-    after, that was there before, or that listens at one of its addresses. A destination without an
-    address waits for any instance of its group.
+    A candidate destination is for the instance, by its group if it has one. The rules are
+    tried in this order: the destination is named after the instance; the instance was connected
+    there before; the instance listens at one of the destination's addresses; the destination has
+    no address, and so waits for any instance of its group.
 
     Args:
-        own: what this instance is like.
-        theirs: what the other one is like.
-        destinations: those that can be led to it.
+        own: the description of this instance.
+        theirs: the description of the other one.
+        destinations: the destinations to choose from.
     """
     addresses = {one.name: one.addresses for one in own.destinations}
     possible = [one for one in destinations if one.spec.is_for(theirs.name, theirs.group)]
@@ -212,7 +213,7 @@ def destination_of(
 def validate(
     own: InstanceDescription, destination: str, theirs: InstanceDescription
 ) -> Sequence[Finding]:
-    """What keeps a destination from being sent what it is to be sent."""
+    """Return the validation errors that prevent replication to a destination."""
     found = check_link(own, _find(own, destination), theirs)
     return [one for one in found if one.is_error]
 
@@ -222,7 +223,7 @@ def _find(own: InstanceDescription, name: str) -> Destination:
 
 
 def failed(findings: Sequence[Finding], source: str, destination: str) -> str:
-    """Why two instances do not replicate, in one sentence."""
+    """Return the reason why two instances do not replicate, in one sentence."""
     first = findings[0].problem
     more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
     return (

@@ -1,19 +1,19 @@
-"""Which instance is behind a name: whether it is the one that was there before.
+"""Tells whether an instance is the one that had its name before.
 
-An instance is known by its Name, and told from others by the identity of its transaction log, which
-is made with the log. Whoever comes under a known name with another log has a new disk, data that
-have been put back, or somebody else's name. No place in the former log counts in this one; that is
-so by itself, since places name the log that they are in. What is done here is to say it, at both
-ends, for whoever runs the instances has to know which it is.
+An instance is known by its Name, and distinguished from others by the identity of its transaction
+log, which is made with the log. An instance that connects under a known name with another log has a
+new disk, restored data, or the name of another instance. No position in the former log is valid in
+this one; that needs no code, since positions include the identity of their log. This module reports
+the change, at both ends, because the operators have to know which of these cases it is.
 
-Two runs with one and the same log cannot be told apart by it: the data have been copied. They are
-told apart by the numbers of their runs. A run that comes back after another one has been there is
-still running, so there are two; it is refused.
+Two runs with the same log cannot be distinguished by it: the data have been copied. They are
+distinguished by the numbers of their runs. If a run connects again after another one has been
+connected, it is still running, so there are two; it is refused.
 
-What a run has said may arrive long after it has ended, out of a buffer, when the next one has been
-there already. So nothing follows from a run's having said something, but only from its having
-answered: it was there when it was asked. If the run that was there last has come only after that,
-nobody knows which of the two is the later one.
+Bytes of a run may arrive from a buffer long after the run has ended, when the next one has already
+been connected. So receiving bytes from a run proves nothing. Only an answer does: the run was alive
+when it was asked. If the run that was connected last came only after the question, it is unknown
+which of the two is the later one.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from server.replication import Hello
 
 SUBJECT: Final = "identity"
-"""What words between instances are about that come from here."""
+"""Subject of the messages of this module."""
 
 _MOST_NAMES: Final = 1_000
-_MOST_RUNS: Final = 16  # of one name that are remembered
-_MOST_SHOWN: Final = 80  # characters of an identity that another instance has told
+_MOST_RUNS: Final = 16  # remembered for each name
+_MOST_SHOWN: Final = 80  # characters of an identity received from another instance
 
 
 class Other(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """To an instance: another log had your name here.
+    """Tells an instance that another log had its name here.
 
     Attributes:
         before: the identity of that log.
@@ -55,8 +55,8 @@ class _Run:
 
     Attributes:
         nonce: its number.
-        came: when it had first answered, in seconds.
-        is_refused: whether it has answered since another one did, and so is not let in any more.
+        came: time of its first answer, in seconds.
+        is_refused: whether it has answered since another one did, and so is not admitted any more.
     """
 
     nonce: int
@@ -69,13 +69,13 @@ _DECODER: Final = msgspec.msgpack.Decoder(Other)
 
 
 class Identities:
-    """What is known of the instances that have been met, by their names.
+    """The identities of the instances that have been met, by name.
 
     Args:
         instance: name of this one.
         log_id: identity of its log.
         remembered: by name, the identities of the logs that others had in earlier runs.
-        events: where it is said who has come.
+        events: the event log.
     """
 
     def __init__(
@@ -85,32 +85,32 @@ class Identities:
         self._log_id: Final = log_id
         self._logs: Final = dict(remembered)
         self._events: Final = events
-        self._runs: Final[dict[str, deque[_Run]]] = {}  # by name; the last one is there
+        self._runs: Final[dict[str, deque[_Run]]] = {}  # by name; the last one is connected
 
     def remembered(self) -> dict[str, str]:
-        """By name, the identities of the logs that there are."""
+        """Return the identities of the known logs, by name."""
         return dict(self._logs)
 
     def is_another_run(self, theirs: Hello) -> bool:
-        """Whether another run of an instance was there last; then this one has to answer first."""
+        """Return whether another run was connected last; then this one must answer first."""
         runs = self._runs.get(theirs.instance)
         return runs is not None and runs[-1].nonce != theirs.nonce
 
     def may_be_over(self, theirs: Hello, asked: float) -> bool:
-        """Whether a run that has answered may have ended before the one began that was there last.
+        """Return whether a run that has answered may have ended before the latest run began.
 
         Args:
-            theirs: what it has said.
-            asked: when it was said to it what it has answered, in seconds.
+            theirs: its `Hello`.
+            asked: time of sending the frame that it has answered, in seconds.
         """
         return self.is_another_run(theirs) and self._runs[theirs.instance][-1].came >= asked
 
     def refusal(self, theirs: Hello, *, has_answered: bool) -> str | None:
-        """Why a run is not let in, for another one with the same log runs, too; else None.
+        """Return the reason to refuse a run while another one with the same log runs; else None.
 
         Args:
-            theirs: what it has said.
-            has_answered: whether it is sure to be there; a run that has been refused once is.
+            theirs: its `Hello`.
+            has_answered: whether it is certain to be alive; a run that was refused once is.
         """
         if not self.is_another_run(theirs):
             return None
@@ -128,10 +128,10 @@ class Identities:
         )
 
     def meet(self, theirs: Hello, now: float) -> str | None:
-        """Take note of an instance that there is a link with.
+        """Record an instance that this instance has a link with.
 
         Args:
-            theirs: what it has said.
+            theirs: its `Hello`.
             now: the time, in seconds.
 
         Returns:
@@ -155,14 +155,14 @@ class Identities:
     def tell(
         self, address: str, before: str, now: str, say: Callable[[bytes], None], *, is_empty: bool
     ) -> None:
-        """Say that an instance is another one than before, here and to that instance.
+        """Report, here and to the instance, that its name had another log before.
 
         Args:
             address: its name and address.
-            before: the identity of the log that the one of its name had.
-            now: that of its log.
-            say: says something to it.
-            is_empty: whether its log is.
+            before: the identity of the log that the instance of this name had.
+            now: the identity of its log.
+            say: sends a message to the instance.
+            is_empty: whether its log is empty.
         """
         self._events.emit(
             "1E-0030" if is_empty else "1E-0031",
@@ -174,7 +174,7 @@ class Identities:
         say(_ENCODER.encode(Other(before)))
 
     def hear(self, peer: str, body: bytes) -> None:
-        """Another instance says that it knows somebody else by our name."""
+        """Log the report of another instance that our name had another log there before."""
         try:
             word = _DECODER.decode(body)
         except MALFORMED:

@@ -15,9 +15,9 @@ class Introduction(InstanceDescription, frozen=True):
 
     Attributes:
         runs: the first txid and the number of each run that has recorded entries of its log, and of
-            this one; empty if its version does not tell runs apart.
-        read: by name of another instance, how far that one's log has been taken in: the identity of
-            the log, the txid, and the run that has recorded the entry.
+            the current run; empty if its version does not distinguish runs.
+        read: by name of another instance, the position up to which its log has been received: the
+            identity of the log, the txid, and the run that recorded the entry.
     """
 
     runs: tuple[tuple[int, int], ...] = ()

@@ -1,10 +1,10 @@
-"""The direction of a link in which this instance is the destination: the other one is the source.
+"""The direction of a link in which this instance is the destination: the peer is the source.
 
     Begin <- ... Resume, Knowledge -> ... batches <- ... Acks ->
 
-An ack says all there is to say, so that one is made when it can be sent, and no more than one in
-the interval that the source asks for. The first one after a pause does not wait, nor does one for
-so much that the source would come to the end of its window.
+An ack is cumulative, so one is made when it can be sent, and no more than one in the interval that
+the source asks for. The first ack after a pause does not wait, nor does one for so many bytes that
+the source would exhaust its window.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from server.replication import Batch, Begin, Branch, Owed, Peer, Taken
 
 _LOOK_SECONDS: Final = 0.001
-"""How often it is looked what can be acknowledged, at most."""
+"""Least interval between checks for entries to acknowledge."""
 
 _MOST_UNACKNOWLEDGED: Final = 2 << 20
-"""Bytes taken after which an ack does not wait for its time: the source's window is small."""
+"""Unacknowledged bytes after which an ack is sent at once: the source's window is small."""
 
 _MOST_CLIENT: Final = 1024
 _MICROSECONDS: Final = 1_000_000
 
 
 class Inward:
-    """What comes from a source over a link. It begins when it is made.
+    """The receiving direction of a link. Constructing it starts it.
 
     Args:
         line: the link.
         peer: the source.
-        frame: what it asks.
-        address: of the other end.
+        frame: the request of the source.
+        address: of the peer.
         transport: name of the transport that the connection was made by.
-        branch: which entries are gone from the log of either instance.
+        branch: the entries that are gone from the log of either instance.
         tells_all: whether the source may be told of all publishers.
     """
 
@@ -70,42 +70,42 @@ class Inward:
         replication.events.tell(LinkEvent.CONNECT_INCOMING, self._way)
 
     def end(self) -> None:
-        """The link is closed."""
+        """Note that the link is closed."""
         self._receiver.disconnected()
         self._answer = None
 
     def say_it_ended(self) -> None:
-        """Tell whoever wants to know that the link has been closed."""
+        """Log that the link is closed, and notify the watchers."""
         self._line.tell("1F-0008", self._way.client)
         self._line.replication.events.tell(LinkEvent.DISCONNECT_INCOMING, self._way)
 
-    # What comes.
+    # Received frames.
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the log has not taken all of a batch: nothing may be taken before `go_on`."""
+        """True if the log has not accepted all of a batch: `go_on` must be called before `take`."""
         return self._receiver.is_stalled
 
     def take(self, batch: Batch) -> None:
-        """Take in a batch.
+        """Append a batch to the log.
 
         Raises:
-            ProtocolError: it is not what has to come next, or makes no sense.
+            ProtocolError: it is not the next batch, or is invalid.
         """
         self._unacknowledged += batch.size
         self._line.replication.received.add(batch.entries, batch.size)
         self._note(self._receiver.take(batch))
 
     def owe(self, frame: Owed) -> None:
-        """The source says what it has left out.
+        """Record the entries that the source has left out.
 
         Raises:
-            ProtocolError: that makes no sense.
+            ProtocolError: the frame is invalid.
         """
         self._receiver.owe(frame)
 
     def go_on(self) -> bool:
-        """Go on with a batch of which the log has not taken all; whether that is done."""
+        """Continue with a batch accepted in part by the log; return whether it is complete."""
         self._note(self._receiver.go_on())
         if self.is_stalled:
             self._line.go_on_in(RETRY_SECONDS)
@@ -116,19 +116,19 @@ class Inward:
         if taken.conflicts:
             self._line.conflicts.note(self._way.peer, taken.conflicts)
 
-    # What goes.
+    # Sent frames.
 
     def give(self) -> bool:
-        """Answer the source, which asks where to go on; whether there was something to say."""
+        """Send the next answer to the source's `Begin`, and return whether there was one."""
         answer = self._answer
         if answer is None:
             return False
-        self._answer = next(self._answers, None)  # what it does last belongs to the one before
+        self._answer = next(self._answers, None)  # its last actions belong to the previous answer
         self._line.send(answer)
         return True
 
     def acknowledge(self) -> None:
-        """Tell the source what is stored here, if it is time for that."""
+        """Send the source an ack of the stored entries, if one is due."""
         line = self._line
         if self._answer is not None or not line.is_ready:
             return

@@ -1,8 +1,8 @@
-"""Says which destination keeps publishers waiting, and since when.
+"""Logs which destination keeps publishers waiting, and since when.
 
-A publisher gets its persisted acks when the destinations have acknowledged that this instance waits
-for. When one of them takes long, the publisher sees that nothing comes, and not why. So it is said
-once, with the entry that is waited for, and once more when that is over.
+A publisher gets its persisted acks after the destinations that this instance waits for have
+acknowledged. When one of them takes long, the publisher sees that no acks come, but not why. So the
+wait is logged once, with the entry that is waited for, and once more when it is over.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from server.replication import Waiting
 
 LATE_SECONDS: Final = 5.0
-"""From when on it is said that somebody has to wait."""
+"""Age of an unacknowledged entry from which on the wait is logged."""
 
 _LOOK_SECONDS: Final = 1.0
 _MICROSECONDS: Final = 1_000_000
 
 
 class Lateness:
-    """Looks once a second for what has been waiting for long.
+    """Checks once a second for entries that have waited for long.
 
     Args:
-        replication: knows what each destination has not acknowledged.
+        replication: the replication state, with the unacknowledged entries of each destination.
         clock: the time, and timers.
-        log: is told.
+        log: the event log.
     """
 
     def __init__(self, replication: Replication, clock: Clock, log: Log) -> None:
@@ -39,16 +39,16 @@ class Lateness:
         self._log: Final = log
         self._said: dict[
             str, ElapsedMicroseconds
-        ] = {}  # by destination, since when something waits
+        ] = {}  # by destination, start of the wait that has been logged
         self._cancel = clock.call_later(_LOOK_SECONDS, self._look)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         self._cancel()
 
     @property
     def state(self) -> Mapping[str, int]:
-        """For each destination how many entries, and how many seconds, it has not acknowledged."""
+        """By destination, the number of unacknowledged entries, and their age in seconds."""
         found: dict[str, int] = {}
         last = self._replication.last_txid
         for one in self._replication.waiting():

@@ -1,4 +1,4 @@
-"""What the parts of a link need of each other, and of what is around it."""
+"""Interfaces between the parts of a link, and to their environment."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ if TYPE_CHECKING:
     from server.replication import Sent
 
 RETRY_SECONDS: Final = 0.25
-"""Until the log is looked at again that could not be read, or took nothing."""
+"""Delay before the log is tried again after it could not be read, or accepted nothing."""
 
 NEVER: Final = float("-inf")
-"""A moment before all others."""
+"""A time before all others."""
 
 
 class Turns(Protocol):
-    """Shares out the time of the engine's thread; see server/core/turns.py."""
+    """The scheduler of the engine's thread; see server/core/turns.py."""
 
     @property
     def elapsed(self) -> Callable[[], float]:
-        """Seconds since some moment, never going back."""
+        """Seconds of a monotonic clock."""
 
     def left(self, now: float) -> float:
-        """Seconds that are left of the slice at hand."""
+        """Return the seconds left of the current time slice."""
 
     def serve(self, connection: Sliced, size: int, *, is_patient: bool = False) -> bool:
-        """Give a slice for what has just been read; whether there is more to do, in turns."""
+        """Run a time slice for bytes just read; return whether there is more to do, in turns."""
 
     def queue(self, work: Sliced) -> None:
-        """Do some work in turns with other work."""
+        """Queue work to run in time slices, in turns with other work."""
 
 
 class Conduit(Protocol):
-    """The connection that a link goes over."""
+    """The connection of a link."""
 
     @property
     def address(self) -> str:
-        """Of the other end, for people."""
+        """Address of the peer, for operators."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has sent nearly all that it was given."""
+        """True if nearly all data given to it have been sent."""
 
     def send(self, *data: bytes) -> None:
-        """Send bytes, now or when the other end is ready for them."""
+        """Send bytes, now or when the peer is ready for them."""
 
     def pause(self) -> None:
-        """Read nothing more, until `resume`."""
+        """Pause reading, until `resume`."""
 
     def resume(self) -> None:
-        """Read again."""
+        """Resume reading."""
 
     def close(self) -> None:
-        """Close the connection when what was given has left, or soon."""
+        """Close the connection when the data given to it have been sent, or soon."""
 
 
 class Line(Protocol):
@@ -65,38 +65,38 @@ class Line(Protocol):
 
     @property
     def replication(self) -> Replication:
-        """What the instance has of replication."""
+        """The replication state of the instance."""
 
     @property
     def log(self) -> Log:
-        """Where is written what happens."""
+        """The event log."""
 
     @property
     def conflicts(self) -> Conflicts:
-        """Says when two messages have one name."""
+        """Logs pairs of messages that have the same bookmark."""
 
     @property
     def elapsed(self) -> Callable[[], float]:
-        """Seconds since some moment, never going back."""
+        """Seconds of a monotonic clock."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether the connection has sent nearly all that it was given."""
+        """True if the connection has sent nearly all data given to it."""
 
     def send(self, frame: Sent, *, compress: bool = False) -> int:
-        """Send a frame; returns how many bytes that are."""
+        """Send a frame, and return its size in bytes."""
 
     def go_on_in(self, seconds: float) -> None:
-        """Look after both directions after some time, or before."""
+        """Schedule a step of the link after a delay at the latest."""
 
     def tell(self, message: str, client: str) -> None:
-        """Log that something has happened to a direction of the link; see `Comings.tell`."""
+        """Log an event of a direction of the link; see `Comings.tell`."""
 
     def complain(self, message: str, *aspects: object, **fields: object) -> None:
-        """Log something about the other end that may come again and again: now and then.
+        """Write an event log entry about the peer that may recur, rate-limited.
 
         Args:
             message: the id of the entry.
-            aspects: what makes it another thing to say, if it differs.
+            aspects: values that make this a different entry for the rate limit.
             fields: further values of the entry.
         """

@@ -1,20 +1,20 @@
-"""One link: what is said over a connection between two instances, without the connection.
+"""One link: the protocol between two instances over a connection, without the connection.
 
     the one that connects:  Hello ->            Begin ->                   Batch -> ...
     the one that accepts:          <- Hello, Begin      <- Resume, Knowledge      <- Ack
 
-The instance that connects speaks first, so that nobody is told anything of an instance before it is
-known who asks. Each direction begins with the `Begin` of the source, in which there is, too, how
-both call that direction, and how often the source wants to hear of what is stored.
+The connecting instance speaks first, so that the accepting one discloses nothing before it knows
+the peer. Each direction begins with the `Begin` of the source. `Begin` also carries the name that
+both ends use for that direction, and the interval at which the source wants acks.
 
-Frames are taken one after the other, and batches made, in slices of the engine's thread. What waits
-is bounded: a frame is taken from the bytes that have come when the one before has been dealt with,
-and nothing more is read while the log takes no entries; no batch is made while the connection still
-has the one before, and no more than a `Sender` has room for.
+Frames are executed in order, and batches are made, in time slices of the engine's thread. Buffers
+are bounded: a frame is parsed from the received bytes when the one before has been executed, and
+reading stops while the log accepts no entries. No batch is made while the connection still has the
+previous one, nor beyond the window of a `Sender`.
 
-An instance that connects although there is a link already decides which stays (see `links`). The
-one that it came to holds it in reserve (`SPARE`) until that is decided, and until it is sure that
-the other end is still there.
+If an instance connects although there is a link already, that instance decides which one stays (see
+`links`). The accepting instance holds the new link in reserve (`SPARE`) until that is decided, and
+until it is sure that the peer is still alive.
 """
 
 from __future__ import annotations
@@ -64,81 +64,81 @@ if TYPE_CHECKING:
     from server.replication import Peer, Receiver
 
 BEAT_SECONDS: Final = 1.0
-"""How often each end says that it is there."""
+"""Interval of the heartbeats that each end sends."""
 
 SILENCE_SECONDS: Final = 10.0
-"""After how long without a word the other end is taken to be gone."""
+"""Silence after which the peer is considered gone."""
 
 GREETING_SECONDS: Final = 10.0
-"""How long it may take to find out who is there."""
+"""Timeout for the peer to identify itself."""
 
 _MOST_HELD: Final = 1 << 20
-"""Bytes that have come and wait for a turn, after which nothing more is read."""
+"""Bytes received and waiting for a time slice, above which reading pauses."""
 
 _MOST_WORDS: Final = 256
-"""Words that wait for the connection; more are lost."""
+"""Messages (`Word`) that may wait for the connection; further ones are dropped."""
 
 
 class Host(Protocol):
-    """Who keeps the links of an instance, as one of them sees it."""
+    """The owner of the links of an instance, as a link sees it."""
 
     @property
     def replication(self) -> Replication:
-        """What the instance has of replication."""
+        """The replication state of the instance."""
 
     @property
     def turns(self) -> Turns:
-        """Shares out the engine's time."""
+        """The scheduler of the engine's thread."""
 
     @property
     def log(self) -> Log:
-        """Where is written what happens."""
+        """The event log."""
 
     @property
     def conflicts(self) -> Conflicts:
-        """Says when two messages have one name."""
+        """Logs pairs of messages that have the same bookmark."""
 
     @property
     def comings(self) -> Comings:
-        """Says that links begin and end."""
+        """Logs links going up and down."""
 
     def after(self, seconds: float, then: Callable[[], None]) -> Callable[[], None]:
-        """Call once, later; returns what cancels that."""
+        """Call `then` once after a delay, and return a function that cancels it."""
 
     def meet(self, link: Link, hello: Hello) -> None:
-        """The other end has said who it is."""
+        """Handle the `Hello` of the peer."""
 
     def take_up(self, link: Link) -> bool:
-        """The other end goes on with a link that was held in reserve; whether it begins now."""
+        """Open a reserved link that the peer now uses, if possible; return whether it opened."""
 
     def ended(self, link: Link) -> None:
-        """A link is over."""
+        """Note that a link is closed."""
 
     def hear(self, link: Link, word: Word) -> None:
-        """The instance at the other end says something."""
+        """Handle a message (`Word`) of the peer."""
 
     def tell_another(self, link: Link, before: str, *, is_empty: bool) -> None:
-        """The instance at the other end is another one than before.
+        """Report that the instance of this name has another transaction log than before.
 
         Args:
             link: the link with it.
-            before: the identity of the log that the one of its name had.
-            is_empty: whether its log is.
+            before: the identity of the log that the instance of this name had before.
+            is_empty: whether its log is empty.
         """
 
     def complain(self, message: str, who: str, *aspects: object, **fields: object) -> None:
-        """Log something that may come again and again: now and then.
+        """Write an event log entry that may recur, rate-limited.
 
         Args:
             message: the id of the entry.
-            who: the other end; its host, and its name if that is known, tell it from others.
-            aspects: what makes it another thing to say, if it differs.
+            who: the peer; its host, and its name if known, distinguish it from other peers.
+            aspects: values that make this a different entry for the rate limit.
             fields: the values of the entry.
         """
 
 
 class Stage(Enum):
-    """How far a link has come."""
+    """The state of a link."""
 
     GREETING = "greeting"
     SPARE = "spare"
@@ -147,11 +147,11 @@ class Stage(Enum):
 
 
 class Shortfall(NamedTuple):
-    """That a destination is not served over a connection of the instance that it is.
+    """The reason why a destination is not served over the connection that its instance has made.
 
     Attributes:
         destination: its name.
-        reason: what it wants, and the connection does not give.
+        reason: the requirement of the destination that the connection does not meet.
     """
 
     destination: str
@@ -162,28 +162,28 @@ class Link:
     """One link.
 
     Args:
-        host: keeps it.
+        host: the owner of the link.
         conduit: the connection.
         transport: name of the transport that the connection was made by.
         destination: the Destination that the connection was made for; None if it was accepted.
-        reached_at: the host where the other end was reached; empty if the connection was accepted.
-        gate: the transport; None if this instance made the connection. While it decides whether
-            the other one is let in, nothing else is taken from the connection.
-        outcome: told once whether the link has come to be.
+        reached_at: the host where the peer was reached; empty if the connection was accepted.
+        gate: the transport; None if this instance made the connection. While it decides whether to
+            admit the peer, no further frames are executed.
+        outcome: called once with whether the link was established.
 
     Attributes:
         conduit: see above.
         is_ours: whether this instance made the connection.
         gate: see above.
         destination: name of the destination that the link leads to.
-        shortfall: why it does not lead to the one that is at the other end; None if it does, or
-            none is.
-        stage: how far it has come.
-        greeted: when the other end was told who we are, as `Turns.elapsed` gives it.
-        hello: what the other end has said.
-        description: what it has said of its configuration.
-        log_before: the identity of the log that the instance of its name had before, as long as
-            that has to be said; else None.
+        shortfall: the reason why the link does not serve the destination that the peer is; None if
+            it does, or if the peer is no destination.
+        stage: the state of the link.
+        greeted: time of sending our `Hello`, as `Turns.elapsed` gives it.
+        hello: the `Hello` of the peer.
+        description: the configuration that the peer has sent.
+        log_before: the identity of the log that the instance of this name had before, until that
+            is reported; else None.
     """
 
     def __init__(
@@ -215,83 +215,86 @@ class Link:
         self._outward: Outward | None = None
         self._inward: Inward | None = None
         self._is_queued = False
-        self._is_woken = False  # while it was at work
-        self._is_deciding = False  # whether the other end is let in
+        self._is_woken = False  # during the current step
+        self._is_deciding = False  # the gate is deciding whether to admit the peer
         self._is_paused = False
-        self._words_waiting = 0  # said since the connection was ready last
+        self._words_waiting = 0  # sent since the connection was ready last
         self._cancel_timer: Callable[[], None] | None = None
-        self._due = NEVER  # when the timer ends
+        self._due = NEVER  # expiry of the timer
 
-    # What the connection tells.
+    # Events of the connection.
 
     def feed(self, data: bytes) -> None:
-        """Take what has come over the connection; see `Intake.feed`."""
+        """Buffer bytes received over the connection; see `Intake.feed`."""
         if self.stage is Stage.CLOSED:
             return
         self._heard = self.elapsed()
         self._reader.feed(data)
         if not self._is_queued:
-            # Acks come all the time: were turns short for them, publishers would get less done.
+            # Acks come all the time: with short slices for them, publishers would get less done.
             self._is_queued = self._host.turns.serve(self, len(data), is_patient=True)
         self._mind_reading()
 
     def is_writable(self) -> None:
-        """Take note that the connection takes more again."""
+        """Note that the connection is writable again."""
         self.wake()
 
     def lost(self) -> None:
-        """Take note that the connection is gone."""
+        """Note that the connection is lost."""
         if self.stage is Stage.GREETING and self.is_ours:
             self._give_up("1E-0004", "the connection was closed before anything was said")
         self.close()
 
     @property
     def held(self) -> int:
-        """Bytes that have come and wait, most of the time for the rest of their frame."""
+        """Number of received bytes not parsed yet, usually the start of an incomplete frame."""
         return self._reader.held
 
     @property
     def address(self) -> str:
-        """Of the other end, with its name if that is known."""
+        """Address of the peer, with its name if known."""
         address = self.conduit.address
         return f"{self.hello.instance} at {address}" if self.hello is not None else address
 
     @property
     def met(self) -> Hello:
-        """What the other end has said, after it has."""
-        assert self.hello is not None  # noqa: S101 - asked for by those that have met
+        """The `Hello` of the peer, once received."""
+        assert self.hello is not None  # noqa: S101 - used after the `Hello` only
         return self.hello
 
     @property
     def admin(self) -> AdminInterface:
-        """Where the other end has its admin interface, as far as it has said anything."""
+        """Address of the peer's admin interface, as far as its `Hello` has given it."""
         if self.description is None:
             return NOWHERE
         return seen(self.description, self._reached_at or host_of(self.conduit.address))
 
     @property
     def is_proven(self) -> bool:
-        """Whether the instance is the one that it calls itself, as far as it can be known."""
+        """True if the peer's identity is verified, as far as it can be."""
         return self.gate is None or self.gate.is_proven
 
     @property
     def is_for_both(self) -> bool:
-        """Whether both ends send over it; who has connected does, and who accepted has said so."""
+        """True if both ends send over it.
+
+        The connecting instance does; the accepting instance has said so in its `Hello`.
+        """
         return self.met.sends if self.is_ours else self.destination is not None
 
-    # How it begins and ends.
+    # Opening and closing.
 
     def greet(self, hello: Hello) -> None:
-        """Say who we are."""
+        """Send our `Hello`."""
         self.greeted = self.elapsed()
         self.send(hello, compress=True)
 
     def reserve(self) -> None:
-        """Hold it in reserve: there is another link, and the other end decides between them."""
+        """Hold the link in reserve: there is another one, and the peer decides between them."""
         self.stage = Stage.SPARE
 
     def open(self) -> None:
-        """Let it begin: everybody knows who is there."""
+        """Open the link: both ends have identified each other."""
         self.stage = Stage.OPEN
         self._reader.most = MOST_IN_FRAME
         self._settle(came_to_be=True)
@@ -301,7 +304,7 @@ class Link:
             self._outward = Outward(self, own, self._peer, self.conduit.address, self._transport)
 
     def say(self, word: Word) -> None:
-        """Say something that is not part of the log, unless much of that kind waits already."""
+        """Send a message that is not part of the log; drop it if too many of them wait already."""
         if self.conduit.is_ready:
             self._words_waiting = 0
         if self.stage is Stage.OPEN and self._words_waiting < _MOST_WORDS:
@@ -309,17 +312,17 @@ class Link:
             self.send(word)
 
     def refuse(self, reason: str) -> None:
-        """Have nothing to do with the other end.
+        """Refuse the peer, and close the link.
 
         Args:
-            reason: for people; both ends log it.
+            reason: text for operators; both ends log it.
         """
         self.complain("1E-0001", reason, reason=reason)
         self.send(Refused(reason))
         self.close()
 
     def close(self) -> None:
-        """End it; what was sent leaves."""
+        """Close the link; data already sent is flushed."""
         if self.stage is Stage.CLOSED:
             return
         self.stage = Stage.CLOSED
@@ -344,7 +347,7 @@ class Link:
         runs = () if self.description is None else self.description.runs
         return peer_of(self.met)._replace(runs=runs)
 
-    # What its directions ask for; see `Line`.
+    # Used by its directions; see `Line`.
 
     @property
     def replication(self) -> Replication:
@@ -411,31 +414,31 @@ class Link:
 
     @property
     def _role(self) -> str:
-        """What the other end is to this instance, as its configuration calls it."""
+        """Role of the peer in the configuration of this instance."""
         if self.destination is not None:
             return f"destination {self.destination}"
         return f"connected to transport {self._transport}"
 
     def _give_up(self, message: str, problem: str) -> None:
-        """Close the link: there is no going on with it."""
+        """Log the problem and close the link; it cannot be continued."""
         self.complain(message, problem, reason=problem)
         self.close()
 
-    # Its time.
+    # Scheduling.
 
     def wake(self) -> None:
-        """Go on soon: there may be something to send or to acknowledge."""
+        """Schedule a step soon: there may be something to send or to acknowledge."""
         self._is_woken = True
         if self.stage is Stage.OPEN and not self._is_queued:
             self._is_queued = True
             self._host.turns.queue(self)
 
     def tick(self, now: float, away: float) -> None:
-        """Do what time does; to be called about every `BEAT_SECONDS`.
+        """Check timeouts and send heartbeats; to be called about every `BEAT_SECONDS`.
 
         Args:
-            now: what `Turns.elapsed` gives.
-            away: seconds for which this process has done nothing, as far as is known.
+            now: the time by `Turns.elapsed`.
+            away: seconds for which this process was suspended, as far as is known.
         """
         self._heard += away
         if self.stage in (Stage.GREETING, Stage.SPARE):
@@ -459,8 +462,8 @@ class Link:
         return "" if self.hello is None else self.hello.instance, "replication"
 
     def step(self) -> bool:
-        """Take and give until the slice is over; see `Sliced.step`."""
-        self._is_queued = True  # or is at work, which is the same to whoever wakes it
+        """Receive and send until the time slice is used up; see `Sliced.step`."""
+        self._is_queued = True  # running counts as queued: `wake` must not queue it a second time
         self._is_woken = False
         try:
             has_more = self.stage is not Stage.CLOSED and self._work()
@@ -488,13 +491,13 @@ class Link:
                 return True
 
     def _give_next(self) -> bool:
-        """Send what is to be sent next."""
+        """Send the next frame of either direction, and return whether there was one."""
         if self._inward is not None and self._inward.give():
             return True
         return self._outward is not None and self._outward.give()
 
     def _mind_reading(self) -> None:
-        """Read as long as what comes can be dealt with."""
+        """Pause reading while the link cannot process more input, and resume it afterwards."""
         if self.stage is Stage.CLOSED:
             return
         is_stalled = self._inward is not None and self._inward.is_stalled
@@ -507,10 +510,10 @@ class Link:
             self._heard = self.elapsed()
             self.conduit.resume()
 
-    # Frames that come.
+    # Received frames.
 
     def _take_next(self) -> bool:
-        """Deal with the next frame, if there is one and it is its time."""
+        """Process the next frame, if one is complete and allowed now; return whether one was."""
         if self._is_deciding:
             return False
         if self._inward is not None and self._inward.is_stalled:
@@ -557,7 +560,7 @@ class Link:
         when_decided(self.gate.admit(frame), partial(self._decided, frame))
 
     def _decided(self, hello: Hello, refusal: str | None) -> None:
-        """The other end is let in, or not."""
+        """Continue the handshake with an admitted peer, or refuse the peer."""
         self._is_deciding = False
         if self.stage is not Stage.GREETING:
             return
@@ -597,7 +600,7 @@ class Link:
 
     @property
     def _may_replicate_all(self) -> bool:
-        """Whether the other end may replicate everything here that is recorded."""
+        """True if the peer may replicate every topic that is recorded here."""
         gate, recorded = self.gate, self.replication.description.logged
         topics = (Topic(one.selection.message_type, one.selection.name) for one in recorded)
         return gate is None or all(map(gate.may_replicate, topics))
@@ -608,7 +611,7 @@ class Link:
             self._see_whether_it_is_another(is_empty=not frame.had)
 
     def _see_whether_it_is_another(self, *, is_empty: bool) -> None:
-        """It is known now whether the log of the other end is empty: say it if that is new."""
+        """Report a changed log identity, now that it is known whether the peer's log is empty."""
         before, self.log_before = self.log_before, None
         if before is not None:
             self._host.tell_another(self, before, is_empty=is_empty)

@@ -1,17 +1,19 @@
-"""All links of an instance.
+"""All replication links of an instance.
 
-There is one link between two instances, for both directions, whoever has made the connection. But
-nothing is sent to a destination over a connection of the other instance's that does not give what
-the destination wants: that it is encrypted, and certificates are verified. Then this instance makes
-another one, and if that does for one direction only, too, there are two links.
+There is one link between two instances, for both directions, regardless of which end has made the
+connection. But a connection that the other instance has made may not meet the requirements of the
+destination: encryption, and verified certificates. Then nothing is sent to the destination over it,
+and this instance makes another connection. If that one too serves one direction only, there are two
+links.
 
-Where there is a link already, the instance that makes another decides between them; `which_stays`
-is the rule, by which both find the same if each makes one at the same time. If it does not know of
-the one that there is, it has lost that one. Until something comes over a new connection, its other
-end holds it in reserve, and then takes it up. So it does, too, where another run of the other
-instance was there last: this one may be over, and what it has said may have waited in a buffer.
+If there is a link already, the instance that makes another one decides between them. `which_stays`
+is the rule; by it both ends reach the same decision if each makes one at the same time. If the
+connecting instance does not know of the existing link, it has lost that link. Until a frame arrives
+over a new connection, the accepting end holds it in reserve, and takes it up then. It also does so
+if another run of the other instance was connected last: this run may have ended, and its bytes may
+have waited in a buffer.
 
-Links that come, go, or are refused again and again are logged now and then.
+Log entries of links that go up, go down, or are refused again and again are rate-limited.
 """
 
 from __future__ import annotations
@@ -62,15 +64,15 @@ _MOST_SAID: Final = 1000
 
 
 class Peer(NamedTuple):
-    """An instance that there is a link with.
+    """An instance that this instance has a link with.
 
     Attributes:
         name: its name.
-        description: what it says of itself.
+        description: its configuration, as it has sent it.
         destination: the name of the destination that it is; None if nothing is sent there.
-        sends: whether it sends here.
-        admin: where its admin interface is.
-        is_stranger: whether its user has been authenticated, and is not known to be the instance.
+        sends: whether it sends to this instance.
+        admin: the address of its admin interface.
+        is_stranger: whether its user is authenticated, but not known to be the instance.
     """
 
     name: str
@@ -82,24 +84,24 @@ class Peer(NamedTuple):
 
 
 Listener: TypeAlias = Callable[[str, bytes], None]
-"""Told who says something, and what."""
+"""A callback that receives the name of the sender and the body of a message."""
 
 
 class Links:
-    """The links of an instance.
+    """The replication links of an instance.
 
     Args:
-        replication: what it has of replication.
-        turns: shares out the engine's time.
+        replication: its replication state.
+        turns: the scheduler of the engine's thread.
         clock: timers.
-        log: where it writes what happens.
+        log: the event log.
 
     Attributes:
         replication: see above.
         turns: see above.
         log: see above.
-        conflicts: says when two messages have one name.
-        comings: says that links begin and end.
+        conflicts: logs pairs of messages that have the same bookmark.
+        comings: logs links going up and down.
     """
 
     def __init__(self, replication: Replication, turns: Turns, clock: Clock, log: Log) -> None:
@@ -127,11 +129,11 @@ class Links:
     # Connections.
 
     def accept(self, conduit: Conduit, transport: str, gate: Gate) -> Link:
-        """Begin a link over a connection that another instance has made.
+        """Create a link over a connection that another instance has made.
 
         Args:
             conduit: the connection.
-            transport: name of the transport where that was.
+            transport: name of the transport that accepted it.
             gate: the transport, as links see it.
         """
         link = Link(self, conduit, transport, gate=gate)
@@ -147,15 +149,15 @@ class Links:
         outcome: Callable[[bool], None],
         reached_at: str = "",
     ) -> Link:
-        """A connection has been made for a destination.
+        """Create a link over a connection made for a destination, and send our `Hello`.
 
         Args:
             conduit: the connection.
             transport: name of the Transport of the destination.
             destination: its name.
             credentials: the user and the password to log on with.
-            outcome: told once whether the link has come to be.
-            reached_at: the host where the other end was, as the configuration calls it.
+            outcome: called once with whether the link was established.
+            reached_at: the host where the peer was reached, as the configuration names it.
         """
         link = Link(
             self,
@@ -173,62 +175,62 @@ class Links:
         return link
 
     def is_connected(self, destination: str) -> bool:
-        """Whether there is a link that leads to a destination."""
+        """Return whether there is a link that leads to a destination."""
         return self.replication.destinations[destination].is_connected
 
     def reconnect(self, destination: str) -> bool:
-        """End the links that lead to a destination, so that others are made; whether one did."""
+        """Close the links to a destination, so that others are made; return whether one existed."""
         links = [one for one in self._links if one.destination == destination]
         for link in links:
             link.close()
         return bool(links)
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Tell somebody whenever a link has come to be, or is over."""
+        """Register a callback for links being opened and closed."""
         self._watchers.append(watcher)
 
     @property
     def peers(self) -> Mapping[str, Peer]:
-        """The instances that there are links with, by name."""
+        """The instances that this instance has links with, by name."""
         return {name: _peer(name, links) for name, links in self._by_peer.items()}
 
-    # Words.
+    # Messages beside the log (`Word`).
 
     def listen(self, subject: str, listener: Listener) -> None:
-        """Tell somebody of words about a subject."""
+        """Register the callback for messages about a subject."""
         self._listeners[subject] = listener
 
     def use_others(self, listen: Callable[[str, str, str, bytes], None]) -> None:
-        """Tell somebody of all other words.
+        """Register the callback for messages about all other subjects.
 
         Args:
-            listen: told whom a word is for (this instance, or one that cannot be reached), who says
-                it, what it is about, and what it says.
+            listen: called with the recipient of a message (this instance, or one that cannot be
+                reached), its sender, its subject and its body.
         """
         self._listen = listen
 
     def say(self, to: str, subject: str, body: bytes) -> None:
-        """Say something to an instance, by way of others if there is no link; it may be lost.
+        """Send a message to an instance, by way of others if there is no link; it may be lost.
 
         Args:
             to: its name.
-            subject: what it is about.
-            body: what to say, no more than `MOST_IN_WORD` bytes.
+            subject: the subject.
+            body: the body, no more than `MOST_IN_WORD` bytes.
         """
         self._send(self._courier.send(to, subject, body))
 
     def reach(self, name: str) -> bool | None:
-        """Whether an instance can be reached; None if that is not known, and being found out."""
+        """Return whether an instance can be reached; None while that is being found out."""
         return self._courier.reach(name, self._now)
 
     def may_have(self, peer: str, topic: Topic, path: str, body: bytes | None = None) -> bool:
-        """Return whether an instance may be told of an entry of the log.
+        """Return whether an instance may receive an entry of the log.
 
         Args:
             peer: its name.
             topic: the entry's topic.
-            path: the instances that the entry has been through.
-            body: its body, as far as that is told.
+            path: the instances that the entry has passed through.
+            body: the part of its body that would be sent.
         """
         return self._access.may_have(peer, self._gates(peer), topic, path, body)
 
@@ -237,7 +239,7 @@ class Links:
         return [one.gate for one in self._by_peer.get(peer, ())]
 
     def refuse(self, peer: str, topic: Topic) -> None:
-        """Log and audit that an instance has asked for a message that it may not have.
+        """Log and audit that an instance has asked for a message that it is not entitled to.
 
         Args:
             peer: its name.
@@ -247,14 +249,14 @@ class Links:
         self._refuse_word(links, "ask for messages of", topic, "neither sent to it nor by it")
 
     def _refuse_word(self, links: Sequence[Link], action: str, topic: Topic, reason: str) -> None:
-        """Log and audit a word of an instance about a topic that it has no part in."""
+        """Log and audit a message of an instance about a topic that it has no part in."""
         for link in links[:1]:
             link.complain("1E-0064", action, topic, action=action, topic=topic.name, problem=reason)
             if link.gate is not None:
                 link.gate.refuse(action, topic.name, reason)
 
     def hear(self, link: Link, word: Word) -> None:
-        """Take a word of an instance; what means nothing here is lost."""
+        """Dispatch a message of an instance; drop it if it has no meaning here."""
         peer = link.met.instance
         queue = queue_of(word.subject)
         if queue is not None and not self._access.takes_part(peer, self._gates(peer), queue):
@@ -281,20 +283,20 @@ class Links:
         return int(self.turns.elapsed() * 1_000_000)
 
     def close(self) -> None:
-        """End all links, and let none begin any more."""
+        """Close all links, and stop the timer."""
         self._is_ticking = False
         self._cancel()
         for link in list(self._links):
             link.close()
 
-    # What links ask for; see `Host`.
+    # Used by links; see `Host`.
 
     def after(self, seconds: float, then: Callable[[], None]) -> Callable[[], None]:
-        """Call once, later; returns what cancels that."""
+        """Call `then` once after a delay, and return a function that cancels it."""
         return self._clock.call_later(seconds, then)
 
     def meet(self, link: Link, hello: Hello) -> None:
-        """The other end has said who it is: judge it, and let the link begin."""
+        """Check the `Hello` of the peer, and open the link or refuse the peer."""
         others = [
             links[0].met
             for links in self._by_peer.values()
@@ -318,7 +320,7 @@ class Links:
             elif link.destination is not None:
                 self._see_whether_it_will_do(link, link.destination)
         elif self._is_taken(link.destination, hello.instance):
-            link.close()  # another one has come meanwhile that stands for it, too
+            link.close()  # meanwhile another instance has connected and is this destination
             return
         reason = self._problem_with(link, hello, theirs)
         if reason is not None:
@@ -327,12 +329,12 @@ class Links:
         self._choose(link, hello)
 
     def take_up(self, link: Link) -> bool:
-        """The other end goes on with a link that was held in reserve; whether it begins now."""
+        """Open a reserved link that the peer now uses, if possible; return whether it opened."""
         self._let_in(link)
         return link.stage is Stage.OPEN
 
     def tell_another(self, link: Link, before: str, *, is_empty: bool) -> None:
-        """The instance at the other end is another one than before; see `Host.tell_another`."""
+        """Report that the instance of this name has another log than before; see `Host`."""
         self.replication.identities.tell(
             link.address,
             before,
@@ -342,7 +344,7 @@ class Links:
         )
 
     def ended(self, link: Link) -> None:
-        """A link is over."""
+        """Remove a closed link, and notify the watchers."""
         self._links.discard(link)
         if link.hello is not None:
             self._take_out(link, link.hello.instance)
@@ -357,7 +359,7 @@ class Links:
                 self._courier.disconnected(peer)
 
     def complain(self, message: str, who: str, *aspects: object, **fields: object) -> None:
-        """Log something that may come again and again: if it is new, or once in a while."""
+        """Write an event log entry if it is new, or if its rate limit has expired."""
         own = self.replication.destinations.get(str(fields.get("destination", "")))
         if own is not None:
             own.note_trouble(fields.get("reason", fields.get("problem", "")))
@@ -372,7 +374,7 @@ class Links:
         self._said[key] = now
         self.log.emit(message, **fields)
 
-    # Who is there.
+    # Handshake.
 
     def _hello(
         self, *, sends: bool = True, user: str = "", password: str = "", description: bytes = b""
@@ -393,14 +395,14 @@ class Links:
         )
 
     def _say_it_takes_nothing(self, link: Link) -> None:
-        """An instance has connected that is a destination, and takes nothing."""
+        """Log that an instance has connected that is a destination, but accepts no replication."""
         name, link.destination = link.destination, None
         self.complain("1E-0009", link.address, name, destination=name, other=link.address)
 
     def _see_whether_it_will_do(self, link: Link, destination: str) -> None:
-        """An instance has connected that is a destination: may that be served over its connection?
+        """Check whether a destination may be served over the connection that its instance has made.
 
-        If not, that is said as long as no other link leads there.
+        If not, that is logged as long as no other link leads there.
         """
         gate, spec = link.gate, self.replication.destinations[destination].spec
         assert gate is not None  # noqa: S101 - the connection was accepted
@@ -414,12 +416,12 @@ class Links:
             link.complain("1E-0065", destination, destination=destination, reason=doubt)
 
     def _is_taken(self, destination: str, instance: str) -> bool:
-        """Whether a destination is another instance at the moment."""
+        """Return whether another instance currently holds a destination."""
         own = self.replication.destinations[destination]
         return own.is_connected and not self._is_there(own, instance)
 
     def _find_destination(self, theirs: InstanceDescription) -> str | None:
-        """Which destination an instance is that has connected."""
+        """Return the name of the destination that a connected instance is; None if it is none."""
         free = [
             one
             for name, one in self.replication.destinations.items()
@@ -433,7 +435,7 @@ class Links:
         return peer is not None and peer.name == instance
 
     def _problem_with(self, link: Link, hello: Hello, theirs: InstanceDescription) -> str | None:
-        """Why an instance is not to be sent what it would be; logs what does not fit."""
+        """Return the reason not to send to an instance, or None; log validation failures."""
         name = link.destination
         ours = self._hello(sends=name is not None)
         if name is None:
@@ -459,7 +461,7 @@ class Links:
         return failed(found, ours.instance, hello.instance) if found else None
 
     def _choose(self, link: Link, hello: Hello) -> None:
-        """Keep a link with an instance, unless there is one already that is better."""
+        """Keep a link with an instance, unless there is a better one already."""
         if link.gate is not None and link.description is not None:
             own = self.replication.introduction(self._told)
             description = told_to(own, link.description, link.destination, link.gate)
@@ -474,10 +476,10 @@ class Links:
             self._let_in(link)
 
     def _let_in(self, link: Link) -> None:
-        """Let a link begin, if the run at its other end is the one that is there now."""
+        """Open a link, if the run at its other end is the current one."""
         known = self.replication.identities
         if known.may_be_over(link.met, link.greeted):
-            link.close()  # without a word: if it is there, another link will be made
+            link.close()  # without an answer: if the run is alive, it will make another link
             return
         reason = known.refusal(link.met, has_answered=True)
         if reason is not None:
@@ -486,7 +488,7 @@ class Links:
         self._keep(link)
 
     def _keep(self, link: Link) -> None:
-        """Let a link begin, and those end that it replaces."""
+        """Open a link, and close the links that it replaces."""
         name = link.met.instance
         for one in list(self._by_peer.get(name, ())):
             if not (_is_of(one, link.met) and self._compare(one, link) is Stay.BOTH):
@@ -498,7 +500,7 @@ class Links:
         self._tell()
 
     def _compare(self, old: Link, new: Link) -> Stay:
-        """Which stays of two links with an instance."""
+        """Return which of two links with an instance stays."""
         connections = (Connection(one.is_ours, one.is_for_both) for one in (old, new))
         return which_stays(self.replication.instance, new.met.instance, *connections)
 
@@ -507,7 +509,7 @@ class Links:
             watcher()
 
     def _say_what_falls_short(self, link: Link) -> None:
-        """Say of a connection that a destination is not served over it, and nor elsewhere."""
+        """Log that a destination is served neither over a connection nor over another one."""
         if link.stage is not Stage.OPEN or link.shortfall is None:
             return
         name, reason = link.shortfall
@@ -523,10 +525,10 @@ class Links:
                 reason=reason,
             )
 
-    # Time.
+    # Timers.
 
     def _go_on(self) -> None:
-        """Something has been committed, or settled."""
+        """Wake all links, because entries were committed or settled."""
         for links in self._by_peer.values():
             for link in links:
                 link.wake()
@@ -545,14 +547,14 @@ class Links:
 
 
 def _is_of(link: Link, hello: Hello) -> bool:
-    """Whether a link is with this run of an instance, and not with an earlier one."""
+    """Return whether a link is with this run of an instance, and not with an earlier one."""
     return link.met.nonce == hello.nonce
 
 
 def _peer(name: str, links: Sequence[Link]) -> Peer:
-    """An instance that there are links with."""
+    """Return the description of an instance that this instance has links with."""
     description = links[0].description
-    assert description is not None  # noqa: S101 - of links that have been met
+    assert description is not None  # noqa: S101 - these links are open
     destinations = (link.destination for link in links if link.destination is not None)
     sends = any(one.met.sends for one in links)
     is_stranger = all(one.gate is not None and one.gate.is_stranger for one in links)
@@ -560,4 +562,4 @@ def _peer(name: str, links: Sequence[Link]) -> Peer:
 
 
 def _ignore(_to: str, _sender: str, _subject: str, _body: bytes) -> None:
-    """Nobody listens."""
+    """Drop the message: no callback is registered."""

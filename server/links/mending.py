@@ -1,19 +1,19 @@
-"""Damaged entries of the log are fetched from other instances.
+"""Repairs damaged entries of the log with copies from other instances.
 
-    damage is found when the log is read -> which bodies are damaged -> ask one instance after the
-    other for what has the same name -> if it is what was lost, put it back in its place
+    reading the log finds damage -> list the damaged bodies -> ask one instance after the other for
+    the entry with the same bookmark -> if it is the lost one, write it to its place
 
-What is put back has the length and the checksum that the entry's own record has, so nobody has to
-be believed, and the log is what it was before. Of what is damaged in the records of entries, see
-`record_mending`. Journals that have been compressed are not mended.
+A restored body must have the length and the checksum in the entry's own record, so no peer has to
+be trusted, and the log is the same as before. For damage in the records of entries, see
+`record_mending`. Compressed journals are not repaired.
 
-Who sends the log to other instances waits in front of what is damaged as long as that may be mended
-soon (`is_lost`): while anybody who is there has not been asked. Nobody may be there yet when damage
-is found first, so that is not said before some seconds are over.
+A sender of the log to other instances waits in front of a damaged entry as long as that may be
+repaired soon (`is_lost`): while a connected peer has not been asked. No peer may be connected yet
+when damage is found first, so an entry is not reported as lost before some seconds have passed.
 
-A message that is missing may also come again: its publisher sends it once more if the instance has
-nothing behind it, and another instance if it finds out anew what this one has. What has come again
-is not put back, and what has been put back does not come again.
+A missing message may also arrive again: its publisher resends it if the instance has nothing behind
+it, and so does another instance if it queries the position of this one anew. A message that has
+arrived again is not restored, and one that has been restored is not accepted again.
 
 Source: ours; AMPS has nothing of the kind.
 """
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
     from server.replication import Known
 
 SUBJECT: Final = "mend"
-"""What words between instances are about that come from here."""
+"""Subject of the messages of this module."""
 
 PIECE: Final = 48_000
-"""Bytes of a body in one word."""
+"""Bytes of a body in one message."""
 
 _MOST_HOPELESS: Final = 100_000
 
 
 class Want(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
-    """Send a piece of an entry.
+    """A request for a piece of an entry.
 
     Attributes:
         client: the identity of its publisher.
         sequence: its number.
-        start: from where on, in bytes of body and extras.
+        start: the offset, in bytes of body and extras.
     """
 
     client: int
@@ -85,16 +85,16 @@ _DECODER: Final[msgspec.msgpack.Decoder[_Word]] = msgspec.msgpack.Decoder(_Word)
 
 
 class MendingByPeers:
-    """Asks for what is damaged here, and answers who asks.
+    """Requests damaged entries from other instances, and answers their requests.
 
     Args:
         instance: name of this instance.
         log: the transaction log.
         neighbours: the links.
-        known: what this instance has of each publisher.
+        known: the dedup windows of the publishers.
         clock: the time, and timers.
-        written: where it is said what has been mended.
-        changed: told when an entry is mended, by its txid, or when some are lost: 0.
+        written: the event log, for repaired and lost entries.
+        changed: called with the txid of a repaired entry, or with 0 when some are lost.
     """
 
     def __init__(
@@ -110,12 +110,12 @@ class MendingByPeers:
         self._changed: Final = changed
         self._looking: set[int] = set()
         self._putting_back: set[int] = set()
-        self._hopeless: set[int] = set()  # damaged entries that cannot be mended
+        self._hopeless: set[int] = set()  # damaged entries that cannot be repaired
         self._log: Final = log
         self._known: Final = known
         self._neighbours: Final = neighbours
         self._written: Final = written
-        self._data = bytearray()  # of what has been asked for
+        self._data = bytearray()  # received pieces of the requested entry
         self._asking: Final[Asking[Damaged]] = Asking(
             neighbours, clock, self._ask, self._ask_on, self._say_if_given_up, self._comes_again
         )
@@ -135,14 +135,14 @@ class MendingByPeers:
         log.use_mender(self)
 
     def close(self) -> None:
-        """Mend no more."""
+        """Stop repairing."""
         self._asking.close()
         self._records.close()
 
-    # What is damaged.
+    # Damaged entries.
 
     def is_lost(self, txid: int) -> bool:
-        """Whether a damaged entry will hardly be mended soon."""
+        """Return whether a damaged entry is unlikely to be repaired soon."""
         if txid in self._hopeless:
             return True
         is_lost = self._records.is_lost(txid)
@@ -157,7 +157,7 @@ class MendingByPeers:
         return txid not in self._putting_back and self._asking.is_given_up(txid)
 
     def look(self, txid: int) -> None:
-        """Find out what is damaged, from an entry on."""
+        """Search for damaged entries, from an entry on, on the helper thread."""
         if txid in self._looking:
             return
         self._looking.add(txid)
@@ -167,12 +167,12 @@ class MendingByPeers:
             try:
                 return journal.mending.damaged(txid), journal.restoring.gaps(txid)
             except OSError:
-                return [], []  # nothing can be read there at the moment, let alone mended
+                return [], []  # the journal cannot be read at the moment, let alone repaired
 
         self._log.do_aside(look, lambda found: self._note(txid, *found))
 
     def _record_is_mended(self, txid: int) -> None:
-        """A record has been made again; the body is there as well, unless it is damaged, too."""
+        """Note a rebuilt record; the body is there as well, unless it is damaged, too."""
         self._changed(txid)
         self.look(txid)
 
@@ -196,15 +196,15 @@ class MendingByPeers:
         self._asking.links_changed()
         self._say_if_given_up()
 
-    # Asking.
+    # Requests.
 
     def _say_if_given_up(self) -> None:
-        """Nobody is asked, so that some may have to be given up."""
+        """Notify if no request is pending, for some entries may have to be given up."""
         if self._asking.wanted and self._asking.asked is None:
             self._changed(0)
 
     def _comes_again(self, damaged: Damaged) -> bool:
-        """Whether its publisher has not come further, as far as is known, and sends it again."""
+        """Return whether the publisher will resend an entry: its last known message is earlier."""
         return 0 < self._known.highest(damaged.client) < damaged.sequence
 
     def _ask(self, asked: Asked[Damaged]) -> None:
@@ -219,14 +219,14 @@ class MendingByPeers:
         try:
             word = _DECODER.decode(body)
         except MALFORMED:
-            return  # whoever waits for an answer gives up
+            return  # malformed: the requester times out
         if isinstance(word, Want):
             self._answer(peer, word)
         else:
             self._take(peer, word)
 
     def _take(self, peer: str, piece: Piece) -> None:
-        """A piece of what has been asked for, or nothing of it."""
+        """Process a piece of the requested entry, or the answer that there is none."""
         asked = self._asking.asked
         if asked is None or peer != asked.peer:
             return
@@ -251,7 +251,7 @@ class MendingByPeers:
         self._putting_back.add(damaged.txid)
         client, sequence = damaged.client, damaged.sequence
         highest = self._known.highest(client)
-        if highest:  # from now on, it does not come again
+        if highest:  # from now on, a resent copy is a duplicate
             self._known.noted(client, highest, (sequence,))
 
         def mend() -> str:
@@ -276,13 +276,13 @@ class MendingByPeers:
                 self._changed(damaged.txid)
             self._asking.go_on()
 
-        # What has come again until now can be found when it is on stable storage.
+        # An entry that has come again until now can be found when it is on stable storage.
         self._log.when_durable(lambda: self._log.do_aside(mend, say))
 
-    # Answering.
+    # Answers.
 
     def _answer(self, peer: str, want: Want) -> None:
-        """Send a piece, if the entry is one that the other instance may have."""
+        """Send a piece of an entry, if the other instance is entitled to it."""
 
         def find() -> Run | None:
             try:
@@ -304,7 +304,7 @@ class MendingByPeers:
 
 
 def _read(journal: Journal, client: int, sequence: int) -> Run | None:
-    """Return the entry of a name, as a run of one; None if there is none."""
+    """Return the entry with a bookmark, as a run of one; None if there is none."""
     txid = journal.find(client, sequence)
     if txid is None:
         return None

@@ -1,4 +1,4 @@
-"""The direction of a link in which this instance is the source: one of its destinations is there.
+"""The direction of a link in which this instance is the source: the peer is a destination.
 
 Begin -> ... Resume, Knowledge <- ... batches -> ... Acks <-
 """
@@ -26,18 +26,18 @@ _MOST_NAMED: Final = 10  # damaged entries
 
 
 class Outward:
-    """What goes to a destination over a link. It begins when it is made.
+    """The sending direction of a link. Constructing it starts it.
 
     Args:
         line: the link.
         own: the destination.
-        peer: the instance that is there.
-        address: of the other end.
+        peer: the instance that is connected.
+        address: of the peer.
         transport: name of the transport that the connection was made by.
 
     Attributes:
-        is_flushing: whether the destination is to be told how far the log has been read, though
-            nothing of it goes there; to be set once a second.
+        is_flushing: whether to send the destination the position up to which the log has been read,
+            even if no entries go there; to be set once a second.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Outward:
         self.is_flushing = False
         self._line: Final = line
         self._own: Final = own
-        self._is_read_from = NEVER  # the log, when it could not be read
+        self._is_read_from = NEVER  # time of the next attempt, after the log could not be read
         self._is_caught_up = False
         spec = own.spec
         kind = spec.transports[0].type if spec.transports else "amps-replication"
@@ -63,7 +63,7 @@ class Outward:
         line.replication.events.tell(LinkEvent.CONNECT, own.way)
 
     def end(self) -> None:
-        """The link is closed."""
+        """Note that the link is closed."""
         own = self._own
         own.sender.disconnected()
         own.is_connected = False
@@ -71,15 +71,15 @@ class Outward:
         own.disconnects += 1
 
     def say_it_ended(self) -> None:
-        """Tell whoever wants to know that the link has been closed."""
+        """Log that the link is closed, and notify the watchers."""
         self._line.tell("1F-0008", self._own.way.client)
         self._line.replication.events.tell(LinkEvent.DISCONNECT, self._own.way)
 
     def resume(self, frame: Resume | Knowledge) -> None:
-        """The destination says where it is.
+        """Take the position of the destination, and start sending when it is complete.
 
         Raises:
-            ProtocolError: that cannot be.
+            ProtocolError: the position is impossible.
         """
         sender = self._own.sender
         resumed = sender.resume(frame) if isinstance(frame, Resume) else sender.learn(frame)
@@ -95,10 +95,10 @@ class Outward:
             log.emit("1E-0007", client=client, first=first, last=last)
 
     def acknowledge(self, ack: Ack) -> None:
-        """The destination says how far it has got.
+        """Process an ack of the destination.
 
         Raises:
-            ProtocolError: that cannot be.
+            ProtocolError: the ack is impossible.
         """
         own, log = self._own, self._line.log
         own.sender.acknowledge(ack)
@@ -107,7 +107,7 @@ class Outward:
         self._look()
 
     def _look(self) -> None:
-        """See what is different, now that the destination has got further."""
+        """Update the state after progress of the destination."""
         own, replication = self._own, self._line.replication
         if own.sender.resynchronized and not self._is_caught_up:
             self._is_caught_up = True
@@ -116,7 +116,7 @@ class Outward:
         replication.acknowledged()
 
     def give(self) -> bool:
-        """Send the next batch, if there is one; whether there was."""
+        """Send the next batch, if there is one, and return whether there was."""
         line, own = self._line, self._own
         if line.elapsed() < self._is_read_from:
             return False
@@ -150,7 +150,7 @@ class Outward:
 
 
 def _name_of(unread: Unread) -> str:
-    """What is known of an entry that cannot be read."""
+    """Return a description of an entry that cannot be read."""
     if unread.run is None:
         return f"entry {unread.txid}, of which nothing is known"
     row = unread.run.rows[0]

@@ -1,9 +1,9 @@
-"""Decides which entries another instance may be told, and about which topics it may speak.
+"""Decides which log entries and topics another instance is entitled to.
 
-It is told of entries of the log that it has been sent or has sent, and has a say in topics that are
-replicated between it and this instance: that one of the destinations of this instance sends to it,
-or that its user may replicate to here. All messages between instances beside the log are limited
-to that.
+It may receive entries of the log that have been sent to it or by it. It may send messages about
+topics that are replicated between it and this instance: a destination of this instance sends them
+to it, or its user may replicate them to here. All messages between instances beside the log are
+limited to that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SEPARATOR: Final = "/"
 
 
 class PeerAccess:
-    """Decides by the topics that are replicated.
+    """Entitlement of other instances, by the topics that are replicated.
 
     Args:
         destinations: those of this instance, by name.
@@ -34,14 +34,14 @@ class PeerAccess:
     def may_have(
         self, peer: str, gates: Iterable[Gate | None], topic: Topic, path: str, body: bytes | None
     ) -> bool:
-        """Return whether an instance may be told of an entry of the log.
+        """Return whether an instance may receive an entry of the log.
 
         Args:
             peer: its name.
             gates: of the links with it, None for those that this instance has made.
             topic: the entry's topic.
-            path: the instances that the entry has been through.
-            body: its body, as far as that is told; None where a filter cannot be asked.
+            path: the instances that the entry has passed through.
+            body: the part of its body that would be sent; None where no filter can be evaluated.
         """
         for own in self._sent_to(peer):
             filters = own.sender.filters(topic, path)
@@ -65,7 +65,7 @@ class PeerAccess:
 
 
 def queue_of(subject: str) -> Topic | None:
-    """Return the queue that a word is about; None if it is about none.
+    """Return the queue that a message is about, by its subject; None if it is about none.
 
     Such a subject is message type, name and domain of the queue, with slashes between them.
     """

@@ -1,12 +1,13 @@
-"""Damaged records of the log are made again from what other instances have of the same entries.
+"""Rebuilds damaged records of the log from copies of the same entries at other instances.
 
-    a gap in the log -> ask one instance after the other what it has between the entries before and
-    behind it -> what speaks of the bodies that are there is believed (`server.journal.restoring`)
+    a gap in the log -> ask one instance after the other for its entries between the entries before
+    and behind the gap -> accept those that match the remaining bodies (`server.journal.restoring`)
 
-Which entries they were is not known. Another instance finds its own place by the neighbours, whose
-names it is told. Of what was published at the instance that asks it knows the txid there, and need
-not guess; of the rest it tells what lies between the neighbours, or close to them. Whoever has
-asked takes what it has not got elsewhere, and what fits.
+The lost entries are unknown. Another instance locates the gap in its own log by the bookmarks of
+the neighbouring entries, which the request has. For entries that were published at the asking
+instance it knows the txid there, and need not guess; of the others it sends those that lie between
+the neighbours, or close to them. The asking instance takes those that it has nowhere else, and that
+fit.
 
 Source: ours; AMPS has nothing of the kind.
 """
@@ -51,16 +52,16 @@ if TYPE_CHECKING:
     from server.replication import Known
 
 SUBJECT: Final = "records"
-"""What words between instances are about that come from here."""
+"""Subject of the messages of this module."""
 
 _MOST_NAMES: Final = 64
-"""Neighbours of a gap that are told, of each side."""
+"""Neighbours of a gap that are sent, for each side."""
 
 _MOST_TOLD: Final = 48_000
-"""Bytes of descriptions in one word."""
+"""Bytes of descriptions in one message."""
 
 _MARGIN: Final = 1_024
-"""Entries on both sides of the place that are looked at: they need not have the same order."""
+"""Entries read on both sides of the place: the order of the entries may differ."""
 
 _MOST_BETWEEN: Final = 16_384
 """Entries that may lie between the neighbours of a gap."""
@@ -69,12 +70,12 @@ _AT_ONCE: Final = 256
 
 
 class Describe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
-    """Say what you have of the entries of a gap.
+    """A request to describe the entries of a gap.
 
     Attributes:
-        first: the txid of the first, at the instance that asks.
+        first: the txid of the first entry, at the instance that asks.
         last: that of the last.
-        before: identity and number of some entries before them, the next one first.
+        before: identity and number of some entries before them, the closest one first.
         behind: the same of some entries behind them.
     """
 
@@ -85,7 +86,7 @@ class Describe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class Description(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An entry as the instance has it that was asked; see `Account`.
+    """An entry as recorded by the instance that was asked; see `Account`.
 
     Attributes:
         topic: as in the definitions of a journal.
@@ -106,11 +107,11 @@ class Description(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
 
 class Described(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
-    """What there is.
+    """The answer to `Describe`.
 
     Attributes:
         first: see `Describe`.
-        entries: those that were published there first come first.
+        entries: the entries; those published at the asking instance come first.
     """
 
     first: int
@@ -123,17 +124,17 @@ _DECODER: Final[msgspec.msgpack.Decoder[_Word]] = msgspec.msgpack.Decoder(_Word)
 
 
 class RecordMending:
-    """Asks about damaged records here, and answers who asks.
+    """Requests damaged records from other instances, and answers their requests.
 
     Args:
         instance: name of this instance.
         log: the transaction log.
         neighbours: the links.
-        known: what this instance has of each publisher.
+        known: the dedup windows of the publishers.
         clock: the time, and timers.
-        written: where it is said what has been mended, and what has not.
-        mended: told of an entry whose record has been made again, by its txid.
-        given_up: told when something has been found to be lost, for the time being.
+        written: the event log, for repaired and lost entries.
+        mended: called with the txid of an entry after its record has been rebuilt.
+        given_up: called when an entry has been found to be lost, for the time being.
     """
 
     def __init__(
@@ -154,7 +155,7 @@ class RecordMending:
         self._written: Final = written
         self._mended: Final = mended
         self._given_up: Final = given_up
-        self._said: set[int] = set()  # first txids of gaps of which the log says that they are lost
+        self._said: set[int] = set()  # first txids of gaps that have been logged as lost
         self._asking: Final[Asking[Gap]] = Asking(  # by their first txid
             neighbours, clock, self._ask, self._ask, self._say_what_is_lost
         )
@@ -162,20 +163,20 @@ class RecordMending:
         neighbours.listen(SUBJECT, self._hear)
 
     def close(self) -> None:
-        """Mend no more."""
+        """Stop repairing."""
         self._asking.close()
 
-    # What is damaged.
+    # Damaged records.
 
     def note(self, gaps: Iterable[Gap]) -> None:
-        """Records have been found to be damaged."""
+        """Add gaps of damaged records, and request their entries."""
         for gap in gaps:
             if self._covering(gap.first) is None:
                 self._asking.want(gap.first, gap)
         self._asking.go_on()
 
     def is_lost(self, txid: int) -> bool | None:
-        """Whether an entry will hardly be mended soon; None if its record is not damaged."""
+        """Return whether an entry is unlikely to be repaired soon; None if its record is intact."""
         gap = self._covering(txid)
         return None if gap is None else self._asking.is_given_up(gap.first)
 
@@ -184,10 +185,10 @@ class RecordMending:
         return next((gap for gap in gaps if gap.first <= txid <= gap.last), None)
 
     def links_changed(self) -> None:
-        """A link has come to be, or is over."""
+        """Note that a link has been opened or closed."""
         self._asking.links_changed()
 
-    # Asking.
+    # Requests.
 
     def _ask(self, asked: Asked[Gap]) -> None:
         gap = asked.thing
@@ -214,18 +215,18 @@ class RecordMending:
         try:
             word = _DECODER.decode(body)
         except MALFORMED:
-            return  # whoever waits for an answer gives up
+            return  # malformed: the requester times out
         if isinstance(word, Describe):
             self._answer(peer, word)
         else:
             self._take(peer, word)
 
     def _take(self, peer: str, word: Described) -> None:
-        """What another instance has."""
+        """Process the answer of another instance."""
         asked, link = self._asking.asked, self._neighbours.peers.get(peer)
         if asked is None or link is None or (peer, word.first) != (asked.peer, asked.key):
             return
-        if asked.is_answered:  # it has been asked again, and answers again
+        if asked.is_answered:  # the request was repeated, and answered twice
             return
         gap = asked.thing
         hop = Hop(peer, link.description.group)
@@ -233,20 +234,20 @@ class RecordMending:
             account
             for one in word.entries
             if (account := _account(one, hop, self._instance, gap)) is not None
-            and not 0 < self._known.highest(account.client) < account.sequence  # it comes again
+            and not 0 < self._known.highest(account.client) < account.sequence  # it will be resent
         ]
         if not accounts:
             self._asking.done()
             return
         asked.is_answered = True
         restore = partial(_restore, self._log.journal, gap, accounts)
-        # What has come again until now can be found when it is on stable storage.
+        # An entry that has come again until now can be found when it is on stable storage.
         self._log.when_durable(
             lambda: self._log.do_aside(restore, lambda done: self._note_done(asked, done))
         )
 
     def _note_done(self, asked: Asked[Gap], done: _Done) -> None:
-        """Some records have been made again, or none."""
+        """Process the result of a repair, which may have rebuilt nothing."""
         gap, peer = asked.thing, asked.peer
         if self._asking.asked is asked:
             self._asking.asked = None
@@ -255,21 +256,21 @@ class RecordMending:
             self._written.emit("1E-0023", entries=entries, problem=done.problem)
         if done.restored:
             self._asking.forget(gap.first)
-            for one in done.left:  # of these it is not known yet who has them
+            for one in done.left:  # it is not known yet which peers have these
                 self._asking.want(one.first, one)
         for txid, client, sequence in done.restored:
             highest = self._known.highest(client)
-            if highest:  # from now on, it does not come again
+            if highest:  # from now on, a resent copy is a duplicate
                 self._known.noted(client, highest, (sequence,))
             name = f"{client}|{sequence}|"
             self._written.emit("1E-0022", txid=txid, name=name, other=peer)
             self._mended(txid)
         self._asking.go_on()
 
-    # Answering.
+    # Answers.
 
     def _answer(self, peer: str, want: Describe) -> None:
-        """Describe the entries that are here, as far as the other instance may have them."""
+        """Describe the entries recorded here that the other instance may have."""
 
         def find() -> list[_Found]:
             try:
@@ -292,11 +293,11 @@ class RecordMending:
 
 
 class _Found(NamedTuple):
-    """An entry that another instance may have asked about.
+    """An entry that a request may refer to.
 
     Attributes:
         topic: its topic.
-        path: the instances that it has been through.
+        path: the instances that it has passed through.
         description: its description.
     """
 
@@ -306,7 +307,7 @@ class _Found(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """What has become of a gap: txid, identity and number of entries; what is left; a problem."""
+    """Result for a gap: txid, identity and number of entries; remaining gaps; a problem."""
 
     restored: Sequence[tuple[int, int, int]] = ()
     left: Sequence[Gap] = ()
@@ -326,10 +327,10 @@ def _restore(journal: Journal, gap: Gap, accounts: Sequence[Account]) -> _Done:
 
 
 def _account(one: Description, hop: Hop, instance: str, gap: Gap) -> Account | None:
-    """What another instance says of an entry, as it would be in the log of this one.
+    """Return the entry that another instance describes, as it would be in the log of this one.
 
     Args:
-        one: what it says.
+        one: its description.
         hop: the other instance.
         instance: this one.
         gap: the entries that it has been asked about.
@@ -368,12 +369,12 @@ def _account(one: Description, hop: Hop, instance: str, gap: Gap) -> Account | N
 
 
 def _txid_of(client: int, sequence: int, source_txid: int, instance: str) -> int:
-    """The txid that an entry has at the instance where it was published."""
+    """Return the txid of an entry at the instance where it was published."""
     return sequence if was_made_by(instance, client, source_txid) else source_txid
 
 
 def _pick_origin(origin: Origin, there: Iterable[Origin]) -> Origin | None:
-    """The origin that an entry had: it is there, or one that began at the same instance."""
+    """Return the origin of an entry, if present, or one that began at the same instance."""
     alike = None
     first = hops(origin.path)[:1]
     for one in there:

@@ -1,14 +1,13 @@
-"""What replication remembers from one run to the next: found again at the start, stored meanwhile.
+"""Stores the replication state during a run, and reads it at the next start.
 
-The file `replication.ack` in the journal directory is a shorter way through the log, and through
-what other instances would have to be asked; see `server.replication.state`. It is stored about once
-a second, when something has changed, and at the close. What it takes into account is on stable
-storage before. Where it cannot be stored, that is tried again and again, and everything else goes
-on.
+The file `replication.ack` in the journal directory saves reading the whole log, and asking other
+instances for what they have; see `server.replication.state`. It is stored about once a second, when
+something has changed, and at the close. The entries that it covers are on stable storage before. If
+it cannot be stored, that is retried again and again, and everything else continues.
 
-It is also where the identity of the log is kept: the first txid that the log ever had, and a random
-number. Other instances remember their place in this log by it. It is made anew when the log is
-another one, or has lost entries that the file speaks of: then they ask anew what there is.
+The file also holds the identity of the log: the first txid that the log ever had, and a random
+number. Other instances use it to store their position in this log. It is renewed when the log is
+another one, or has lost entries that the file covers: then they query the position anew.
 """
 
 from __future__ import annotations
@@ -38,20 +37,21 @@ if TYPE_CHECKING:
     from server.topics.transaction_log import TransactionLog
 
 _SECONDS: Final = 1.0
-"""Between two looks whether something is to be stored."""
+"""Interval of the checks for changes to store."""
 _AT_ONCE: Final = 500
-"""Publishers that are looked at in a slice."""
+"""Publishers processed in a time slice."""
 _READ_AT_ONCE: Final = 4096
 _MOST_BYTES: Final = 4 << 20
 
 
 def recollect(journal: Journal, check: Callable[[], None], events: Log) -> Recollected:
-    """Find out what there is, from what has been stored, and from the log.
+    """Return the replication state, from the stored file and from the log.
 
     Args:
         journal: the log, which has been recovered.
-        check: called now and then; what it raises ends the start.
-        events: told where the log is read from, and why what has been stored is of no use.
+        check: called now and then; an exception that it raises ends the start.
+        events: the event log, for the position that the log is read from, and for the reason why
+            the stored file is unusable.
 
     Raises:
         JournalUnreadable: the log cannot be read.
@@ -67,7 +67,7 @@ def recollect(journal: Journal, check: Callable[[], None], events: Log) -> Recol
     if remembered.acknowledged:
         lowest = min(remembered.acknowledged.values())
         events.emit("1D-0002", lowest_txid=lowest, last_txid=journal.last_txid)
-    # Of what was published before the first entry that is read, the numbers are not known.
+    # The sequence numbers of messages before the first entry that is read are not known.
     is_cut = start > min(remembered.acknowledged.values(), default=start)
     unsettled = Unsettled()
     cursor = journal.replay(Span(start), kinds=EVENTS)
@@ -91,7 +91,7 @@ def recollect(journal: Journal, check: Callable[[], None], events: Log) -> Recol
 
 
 def _note(unsettled: Unsettled, run: Run, *, is_cut: bool) -> None:
-    """Take note of the last number of each publisher in a run of the log."""
+    """Note the last sequence number of each publisher in a run of the log."""
     rows = [row for row in run.rows if row[SEQUENCE] != row[TXID]]
     first = {row[CLIENT]: row[SEQUENCE] for row in reversed(rows)}
     for client, row in {row[CLIENT]: row for row in rows}.items():
@@ -100,10 +100,10 @@ def _note(unsettled: Unsettled, run: Run, *, is_cut: bool) -> None:
 
 
 def _find(journal: Journal, events: Log) -> Remembered:
-    """What has been stored, if it is of this log; else nothing but a new identity."""
+    """Return the stored state, if it is of this log; else an empty one with a new identity."""
     oldest = journal.files[0]
-    # Where a log begins that journals have been removed of, nothing but the file knows. What was
-    # before the first one that is left counts as had: it must not come back.
+    # If journals have been removed, only the file knows where the log begins. Entries before the
+    # first remaining one count as received: they must not come back.
     began = 1 if oldest.number else oldest.first_txid
     try:
         data = journal.read_replication()
@@ -127,14 +127,14 @@ def _began(log_id: str) -> int:
 
 
 class Remembering:
-    """Stores what is to be remembered.
+    """Stores the replication state.
 
     Args:
-        replication: has it.
-        highest: tells all publishers in the log with their highest numbers.
-        log: the transaction log, in whose directory it is stored.
-        clock: says when to look.
-        events: told when it cannot be stored.
+        replication: the replication state.
+        highest: returns all publishers in the log with their highest sequence numbers.
+        log: the transaction log, which has the file in its directory.
+        clock: timers.
+        events: the event log, for failures to store it.
         start: begins work that is done in slices; see `Turns.start`.
     """
 
@@ -154,17 +154,17 @@ class Remembering:
         self._events: Final = events
         self._start: Final = start
         self._is_busy = False
-        self._problem = ""  # with storing it the last time
-        self._next = self._head()  # what is being gathered, but for the publishers
+        self._problem = ""  # of the last attempt to store it
+        self._next = self._head()  # the state being collected, without the publishers
         self._left: Iterator[Had] = iter(())
         self._had: list[Had] = []
-        self._stored = Remembered("", 0)  # the same of what has been stored
+        self._stored = Remembered("", 0)  # the stored state, without the publishers
         self._cancel: Callable[[], None]
         self._done(self._next, self._store(self._all()))
         self._look_later()
 
     def close(self) -> None:
-        """Look no more, and leave behind how it is now."""
+        """Stop checking, and store the current state."""
         self._cancel()
         self._log.journal.leave_replication(pack(self._all()))
 
@@ -187,10 +187,10 @@ class Remembering:
         return "", "replication.ack"
 
     def step(self) -> bool:
-        """Look at some publishers; see `Sliced.step`.
+        """Collect some publishers; see `Sliced.step`.
 
-        What comes meanwhile is in the log behind what is taken into account, and is added from
-        there a second time, which changes nothing. But it must not be lost, either.
+        Entries appended meanwhile are in the log behind the covered ones. They are added from there
+        a second time, which changes nothing. But they must not be lost, either.
         """
         some = list(islice(self._left, _AT_ONCE))
         self._had += some
@@ -202,7 +202,7 @@ class Remembering:
         return False
 
     def _store(self, remembered: Remembered) -> str:
-        """Store it; what it takes into account has been. Returns why that failed."""
+        """Store a state; its entries are durable. Return the reason of a failure, else empty."""
         try:
             self._log.journal.store_replication(pack(remembered))
         except JournalError as error:
@@ -222,7 +222,7 @@ class Remembering:
         return replace(self._head(), had=list(self._summary()))
 
     def _head(self) -> Remembered:
-        """What there is but for the publishers."""
+        """Return the state without the publishers."""
         replication = self._replication
         return Remembered(
             replication.log_id,

@@ -1,7 +1,7 @@
-"""Publishes once more what a repair keeps; see `server/replication/comparison`.
+"""Republishes the records that a repair keeps; see `server/replication/comparison`.
 
-A record is published as it is, unless it has changed since it was compared: whoever has published
-to it meanwhile has decided otherwise.
+A record is republished unchanged, unless it has changed since it was compared: then a publisher has
+meanwhile decided otherwise.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from server.sow.topic import SowTopic
 
 MOST_WAITING: Final = 20_000
-"""Records that wait to be published once more; what is asked for beyond that is left out."""
+"""Records waiting to be republished; requests beyond that are dropped."""
 
 _AT_ONCE: Final = 16
 
 
 class Publisher(Protocol):
-    """Publishes once more what there is."""
+    """Republishes existing records."""
 
     @property
     def client_hash(self) -> int:
-        """The hash of the client name under which it does."""
+        """The hash of the client name under which records are republished."""
 
     def publish_again(self, topic: SowTopic, identity: str) -> bool:
-        """Publish a record once more as it is; whether that was done."""
+        """Republish a record unchanged, and return whether that was done."""
 
 
 class _Record(NamedTuple):
-    """A record to be published once more."""
+    """A record to republish."""
 
     topic: SowTopic
     key: str
@@ -43,11 +43,11 @@ class _Record(NamedTuple):
 
 
 class Repairs:
-    """The records that are to be published once more.
+    """The records waiting to be republished.
 
     Args:
-        publisher: publishes them.
-        log: is told how many.
+        publisher: republishes them.
+        log: the event log, which gets their number.
     """
 
     def __init__(self, publisher: Publisher, log: Log) -> None:
@@ -58,14 +58,14 @@ class Repairs:
 
     @property
     def client_hash(self) -> int:
-        """The hash of the client name under which records are published."""
+        """The hash of the client name under which records are republished."""
         return self._publisher.client_hash
 
     def want(self, topic: SowTopic, records: Iterable[tuple[str, int]]) -> None:
-        """Have records published once more, soon.
+        """Enqueue records to be republished soon.
 
         Args:
-            topic: theirs.
+            topic: their topic.
             records: their keys, and their digests when they were compared.
         """
         for key, digest in records:
@@ -73,7 +73,7 @@ class Repairs:
                 self._waiting.append(_Record(topic, key, digest))
 
     def step(self) -> bool:
-        """Publish some; whether there are more."""
+        """Republish some records, and return whether there are more."""
         if not self._waiting:
             return False
         for _ in range(min(_AT_ONCE, len(self._waiting))):
@@ -82,7 +82,7 @@ class Repairs:
                 if TopicRecords(topic, _all).state(key).digest == digest:
                     self._done += self._publisher.publish_again(topic, key)
             except StoreError:
-                continue  # it stays as it is, and the next comparison says so
+                continue  # the record stays as it is, and the next comparison reports it
         if not self._waiting:
             self._log.emit("1E-0017", count=self._done)
             self._done = 0

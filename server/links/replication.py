@@ -1,12 +1,12 @@
-"""What an instance has of replication as long as it lives.
+"""The replication state of an instance.
 
-It is made once, at the start, with what is remembered from earlier runs (`remembering`), and lasts
+It is created once, at the start, from the state stored by earlier runs (`remembering`), and lasts
 as long as the instance. Links come and go: they use the `Sender` of a destination and the
-`Receiver` of a source, of which there is one each, whoever is connected.
+`Receiver` of a source. There is one of each, regardless of which link is open.
 
-    a commit            -> committed: more may be settled; the links send, and acknowledge
-    an Ack, a downgrade -> acknowledged: if more is settled, publishers are told, and the links
-                           acknowledge to the instances that this one has it from
+    a commit            -> committed: more may be settled; the links send and acknowledge
+    an Ack, a downgrade -> acknowledged: if more is settled, publishers are notified, and the links
+                           acknowledge to the instances that the entries came from
 
 Everything happens on the engine's thread.
 """
@@ -58,16 +58,17 @@ class OwnDestination:
 
     Attributes:
         spec: its description.
-        sender: what sends to it; `sender.peer` is who is there, or was last.
-        way: the link that leads there, or the last one; links set it when one is made.
-        is_connected: whether there is one; links say so.
-        connected_at: when the last one began, in microseconds since 1970; None if there was none.
-        disconnected_at: when the last one ended that has; None if none has.
-        disconnects: how many have ended.
+        sender: sends to it; `sender.peer` is the instance that is connected, or was last.
+        way: the link that leads there, or the last one; set by links when one is made.
+        is_connected: whether there is a link; set by links.
+        connected_at: time when the last link began, in microseconds since 1970; None if there was
+            none.
+        disconnected_at: time when a link ended last; None if none has.
+        disconnects: number of links that have ended.
         bytes_out: bytes of batches that were sent.
-        user: as whom this instance logs on there; empty if it does not, or has not connected.
-        admin: where the admin interface is of the instance that is there, or was last.
-        trouble: why there is no link, in words, as far as that is known.
+        user: the user of this instance's logon there; empty without a logon or a connection yet.
+        admin: address of the admin interface of the instance that is connected, or was last.
+        trouble: the reason why there is no link, as text, as far as it is known.
     """
 
     spec: DestinationSpec
@@ -83,22 +84,22 @@ class OwnDestination:
     trouble: str = ""
 
     def note_trouble(self, reason: object) -> None:
-        """Keep in mind why there is no link."""
+        """Store the reason why there is no link."""
         self.trouble = str(reason)[:_LONGEST_TROUBLE]
 
 
 @dataclass(frozen=True, slots=True)
 class Recollected:
-    """What there was when the instance started; see `remembering`.
+    """The replication state when the instance started; see `remembering`.
 
     Attributes:
         log_id: identity of the transaction log.
         began: the first txid that it ever had.
-        known: what there is of each publisher.
-        recent: what was recorded last.
-        unsettled: which numbers of publishers may not be settled.
-        cursors: by name of the source, how far its log has been taken in.
-        acknowledged: by name of the destination, the txid up to which it had everything.
+        known: the dedup windows of the publishers.
+        recent: the latest recorded entries.
+        unsettled: the sequence numbers of publishers that may not be settled.
+        cursors: by name of the source, the position up to which its log has been received.
+        acknowledged: by name of the destination, the txid up to which it had all entries.
         logs: by name of another instance, the identity of the log that it had.
     """
 
@@ -113,20 +114,20 @@ class Recollected:
 
 
 class Replication:
-    """What an instance has of replication.
+    """The replication state of an instance.
 
     Args:
-        description: what other instances have to know of this one.
+        description: the description of this instance for other instances.
         nonce: a number of this run.
-        recollected: what is remembered from earlier runs.
-        destinations: by name.
+        recollected: the state stored by earlier runs.
+        destinations: the destinations, by name.
         least_sync: MinSyncDestinations.
-        recorder: where entries from other instances go.
-        permits: what of these may be recorded.
+        recorder: records entries from other instances.
+        permits: decides which of these may be recorded.
         transaction_log: the log of this instance.
         clock: the time.
-        elapsed: seconds since some moment, never going back.
-        log: told of downgrades and upgrades.
+        elapsed: seconds of a monotonic clock.
+        log: the event log, for downgrades and upgrades.
 
     Attributes:
         instance: name of this instance.
@@ -135,14 +136,14 @@ class Replication:
         began: the first txid that this log ever had.
         nonce: see above.
         description: see above; for the `Hello`.
-        known: what there is of each publisher.
-        recent: what was recorded last.
+        known: the dedup windows of the publishers.
+        recent: the latest recorded entries.
         destinations: see above.
-        acknowledgement: what is settled.
+        acknowledgement: the settled position.
         permits: see above.
-        events: tells of what happens to links; who serves links has it told.
-        identities: which instances have been met.
-        received: entries that other instances have sent, and bytes of these.
+        events: events of links, emitted by the code that serves links.
+        identities: the instances that have been met.
+        received: number and bytes of the entries received from other instances.
     """
 
     def __init__(
@@ -182,9 +183,9 @@ class Replication:
         self._clock = clock
         self._elapsed = elapsed
         self._log = log
-        self._concerned: dict[Topic, bool] = {}  # what it is about, for those who are waited for
+        self._concerned: dict[Topic, bool] = {}  # until `waited_for` changes
         self._go_on: Callable[[], None] = _nothing
-        self._kept: list[str] = []  # from a downgrade, when one was asked for last
+        self._kept: list[str] = []  # destinations not downgraded at the last attempt
         self.acknowledgement: Final = Acknowledgement(
             {name: one.sender for name, one in destinations.items()},
             frozenset(name for name, one in destinations.items() if one.spec.sync_type == "sync"),
@@ -200,7 +201,7 @@ class Replication:
 
     @property
     def elapsed(self) -> ElapsedMicroseconds:
-        """The time of the clock that measures how long entries have waited."""
+        """The time of the monotonic clock that measures how long entries have waited."""
         return ElapsedMicroseconds(int(self._elapsed() * _MICROSECONDS))
 
     @property
@@ -210,26 +211,26 @@ class Replication:
 
     @property
     def last_txid(self) -> int:
-        """Of the last entry in the log of this instance."""
+        """Txid of the last entry in the log of this instance."""
         return self._transaction_log.last_txid
 
     def bytes_behind(self, after: int) -> int:
-        """About how many bytes of the log are behind an entry."""
+        """Return about how many bytes of the log follow an entry."""
         return self._transaction_log.journal.bytes_behind(after)
 
     # Links.
 
     def use_links(self, go_on: Callable[[], None]) -> None:
-        """Let links go on whenever there may be something to send or to acknowledge.
+        """Register a callback that wakes the links: there may be something to send or acknowledge.
 
         Args:
             go_on: called on the engine's thread after each commit of the log, and whenever more is
-                settled; it must do no more than see to it that a slice of work is done soon.
+                settled; it must do no more than schedule a step.
         """
         self._go_on = go_on
 
     def receiver(self, name: str) -> Receiver:
-        """The receiver for a source; it is made for a name that has not been seen before."""
+        """Return the receiver for a source; it is created for a new name."""
         receiver = self._receivers.get(name)
         if receiver is None:
             receiver = self._receivers[name] = Receiver(
@@ -244,7 +245,7 @@ class Replication:
         return receiver
 
     def cursors(self) -> dict[str, Cursor]:
-        """By name of the source, how far its log has been taken in, whether it is there or not."""
+        """Return the position received of each source's log, by name, also of absent sources."""
         found = {name: one.cursor for name, one in self._receivers.items()}
         current = {name: cursor for name, cursor in found.items() if cursor is not None}
         earlier = {name: one for name, one in self._cursors.items() if name not in found}
@@ -254,7 +255,7 @@ class Replication:
         """Return the introduction of this instance to another one, when a link begins.
 
         Args:
-            description: of this instance, as far as it is told.
+            description: of this instance, reduced to what the other one may learn.
         """
         return Introduction(
             **{name: getattr(description, name) for name in InstanceDescription.__struct_fields__},
@@ -281,16 +282,16 @@ class Replication:
         return self._receivers
 
     def look_again(self, mended: int = 0) -> None:
-        """Have what is damaged looked at once more by all who send it.
+        """Make all senders retry damaged entries.
 
         Args:
-            mended: the txid of an entry that has been mended; 0 if some have been given up.
+            mended: the txid of an entry that has been repaired; 0 if some have been given up.
         """
         for destination in self.destinations.values():
             destination.sender.look_again(mended)
         self._go_on()
 
-    # The same place elsewhere.
+    # Equivalent positions at other instances.
 
     def places(self, txid: int) -> list[tuple[int, int]]:
         """See `Settlement.places`."""
@@ -306,7 +307,7 @@ class Replication:
                 places[log] = last, receiver.run_at(last) or 0
         return [(place_number(log, run), last) for log, (last, run) in places.items()]
 
-    # What is settled.
+    # Settled entries.
 
     @property
     def settled(self) -> int:
@@ -314,7 +315,7 @@ class Replication:
         return self.acknowledgement.settled
 
     def concerns(self, topic: Topic) -> bool:
-        """Whether what is published to a topic may go to a destination that is waited for."""
+        """Return whether messages of a topic may go to a destination that is waited for."""
         concerned = self._concerned.get(topic)
         if concerned is None:
             if len(self._concerned) >= _MOST_REMEMBERED:
@@ -326,7 +327,10 @@ class Replication:
         return concerned
 
     def committed(self) -> None:
-        """More of the log is on stable storage; the transaction log says so, and goes on itself."""
+        """Note a commit: more of the log is on stable storage.
+
+        The transaction log calls this, and notifies its own waiters itself.
+        """
         acknowledgement, log = self.acknowledgement, self._transaction_log
         acknowledgement.recorded(log.last_txid, self.elapsed)
         acknowledgement.reached(log.durable)
@@ -334,7 +338,7 @@ class Replication:
         self._go_on()
 
     def acknowledged(self) -> None:
-        """A destination has got further, or is waited for no more, or again.
+        """Update the settled position after progress, a downgrade or an upgrade of a destination.
 
         To be called after `acknowledge`, `resume` and `learn` of a `Sender`; outboxes are to be
         flushed after that.
@@ -343,32 +347,32 @@ class Replication:
             self._transaction_log.has_settled()
             self._go_on()
 
-    # Who is waited for.
+    # Downgrades and upgrades.
 
     def downgrade(self, name: str) -> bool:
-        """Wait for a destination no more, whoever asks for that; returns whether that is new."""
+        """Stop waiting for a destination, on any caller's request; return whether that is new."""
         is_new = self.acknowledgement.downgrade(name)
         if is_new:
             self._downgraded([name])
         return is_new
 
     def upgrade(self, name: str) -> bool:
-        """Wait for a destination again; returns whether that is new."""
+        """Wait for a destination again; return whether that is new."""
         is_new = self.acknowledgement.upgrade(name)
         if is_new:
             self._upgraded([name])
         return is_new
 
     def downgrade_late(self, age: int) -> list[str]:
-        """Downgrade the destinations that something has waited for too long.
+        """Downgrade the destinations that entries have waited too long for.
 
-        MinSyncDestinations may keep some of them from it.
+        MinSyncDestinations may prevent the downgrade of some.
 
         Args:
-            age: microseconds that are too long.
+            age: the limit, in microseconds.
 
         Returns:
-            Their names.
+            The names of the downgraded destinations.
         """
         names = self.acknowledgement.downgrade_late(age, self.elapsed)
         self._downgraded(names, age)
@@ -381,13 +385,13 @@ class Replication:
         return names
 
     def upgrade_recovered(self, age: int) -> list[str]:
-        """Upgrade the destinations that nothing has waited for as long as that.
+        """Upgrade the destinations that no entry has waited for that long.
 
         Args:
-            age: microseconds.
+            age: the limit, in microseconds.
 
         Returns:
-            Their names.
+            The names of the upgraded destinations.
         """
         names = self.acknowledgement.upgrade_recovered(age, self.elapsed)
         self._upgraded(names)
@@ -412,9 +416,9 @@ class Replication:
             self.events.tell(LinkEvent.UPGRADE, way)
 
     def waiting(self) -> Sequence[Waiting]:
-        """What each destination has not acknowledged, and since when."""
+        """Return for each destination the entries not acknowledged, and since when they wait."""
         return self.acknowledgement.waiting()
 
 
 def _nothing() -> None:
-    """Nobody has to go on."""
+    """Do nothing: no links are registered."""

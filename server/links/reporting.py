@@ -1,6 +1,6 @@
-"""What this instance tells the mesh of itself, and what the others tell: over its links, as words.
+"""Exchanges reports of the mesh with other instances: over the links, as messages.
 
-See `server.replication.mesh`, which decides what is said to whom.
+See `server.replication.mesh`, which decides which reports go to which peer.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ REPLICATING: Final = "replicating"
 
 
 class Reporting:
-    """Tells other instances of this one, and hears of them.
+    """Sends reports of this instance to other ones, and receives theirs.
 
     Args:
-        replication: what the instance has of replication.
+        replication: the replication state.
         neighbours: its links.
         clock: timers.
 
     Attributes:
-        mesh: what is known of all instances.
+        mesh: the reports of all instances.
     """
 
     def __init__(self, replication: Replication, neighbours: Neighbours, clock: Clock) -> None:
@@ -49,17 +49,17 @@ class Reporting:
         self._replication: Final = replication
         self._neighbours: Final = neighbours
         self._clock: Final = clock
-        self._met: dict[str, Neighbour] = {}  # in the order in which they were seen last
+        self._met: dict[str, Neighbour] = {}  # in the order in which they were last seen
         neighbours.listen(SUBJECT, self._hear)
         self._cancel = clock.call_later(_TICK_SECONDS, self._tick)
 
     def close(self) -> None:
-        """Tell nobody anything more."""
+        """Stop sending reports."""
         self._cancel()
 
     @property
     def now(self) -> ElapsedMicroseconds:
-        """Microseconds of the clock by which the mesh tells how old reports are."""
+        """Microseconds of the clock by which the mesh measures the age of reports."""
         return self._replication.elapsed
 
     def _tick(self) -> None:
@@ -83,10 +83,10 @@ class Reporting:
         for word in words:
             self._neighbours.say(peer, SUBJECT, word)
 
-    # What there is to tell.
+    # The report of this instance.
 
     def report(self) -> Report:
-        """This instance, as it is at the moment."""
+        """Return the current report of this instance."""
         replication = self._replication
         now = replication.elapsed
         waiting = {one.destination: one.since for one in replication.waiting()}
@@ -98,7 +98,7 @@ class Reporting:
         return report_of(replication.description, self._meet(peers), links)
 
     def _meet(self, peers: Iterable[Peer]) -> list[Neighbour]:
-        """Those that there are links with, and behind them those that there were links with."""
+        """Return the instances linked now, followed by those that were linked before."""
         now = {one.name: _neighbour(one) for one in peers}
         before = {
             name: replace(one, is_connected=False)
@@ -132,11 +132,11 @@ class Reporting:
 def report_of(
     description: InstanceDescription, neighbours: list[Neighbour], links: list[LinkReport]
 ) -> Report:
-    """What an instance says of itself.
+    """Return the report of an instance.
 
     Args:
-        description: what it is like.
-        neighbours: whom it has links with.
+        description: its description.
+        neighbours: the instances that it has links with.
         links: its destinations.
     """
     address, scheme = said(description)
@@ -160,7 +160,7 @@ def _state(own: OwnDestination) -> str:
 
 
 def _waits_for(own: OwnDestination) -> str:
-    """What keeps a destination from getting further."""
+    """Return the reason why a destination does not get further; empty if there is none."""
     sender = own.sender
     if not own.is_connected:
         has_address = any(transport.addresses for transport in own.spec.transports)
@@ -178,5 +178,5 @@ def _waits_for(own: OwnDestination) -> str:
 
 
 def _shown(text: str) -> str:
-    """A text of the configuration or a log, as long as a report may have one."""
+    """Return a text of the configuration or a log, cut to the maximum length in a report."""
     return text[:LONGEST]

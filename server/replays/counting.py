@@ -1,11 +1,11 @@
-"""How much there is in a part of the log for a subscription, without sending any of it.
+"""Counts the entries of a part of the log for a subscription, without sending any of them.
 
-Records say of each entry its topic and how long it is, and the topic indexes of full journals where
-a topic is. So bodies are read only where a filter has to be asked, the client's own or one that its
-user is limited by, or where some fields are hidden from its user.
+Records have the topic and length of each entry, and the topic indexes of full journals have the
+positions of a topic. So bodies are read only where a filter has to be evaluated, the client's own
+or one that limits its user, or where some fields are hidden from its user.
 
-It is done in slices. What takes very long is told in parts: a count ends after some seconds, and
-says how far it has got.
+Counting runs in time slices. A very long count takes several requests: each ends after
+some seconds, and returns the position that it has reached.
 """
 
 from __future__ import annotations
@@ -29,23 +29,24 @@ if TYPE_CHECKING:
     from server.topics.transaction_log import TransactionLog
 
 _LONGEST_SECONDS: Final = 5.0
-"""After which a count ends, however much of the log is left."""
+"""Time after which a count ends, regardless of the rest of the log."""
 _SLICE: Final = 64
-"""Entries with bodies that are looked at before others get a turn."""
+"""Entries with bodies processed in a time slice."""
 _LEAST_IN_PART: Final = 1_000
-"""Messages that are not worth being divided."""
+"""Number of messages up to which a result is not worth dividing."""
 _MARKS_A_PART: Final = 16
-"""From how many places the end of a part is chosen, on average, or twice as many."""
+"""Candidates for the end of a part, on average; up to twice as many."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountTerms:
-    """What a count asks for beside the part of the log, topic and filter.
+    """The options of a count, apart from part of the log, topic and filter.
 
     Attributes:
-        rows: at how many messages to end; None for any number.
-        size: after how many bytes to end; None for any number. The last message may go beyond.
-        parts: into how many parts of about as many messages to divide what there is.
+        rows: the number of messages at which to end; None for any number.
+        size: the number of bytes at which to end; None for any number. The last message may exceed
+            it.
+        parts: the number of parts, with about as many messages each, to divide the result into.
     """
 
     rows: int | None = None
@@ -54,10 +55,10 @@ class CountTerms:
 
 
 class CountedSink:
-    """Takes note of what a subscriber would be sent.
+    """Records the sizes of the messages that a subscriber would be sent.
 
     Attributes:
-        size: how long the message is that has been taken last; None if there was none.
+        size: the size of the last message; None if there was none.
     """
 
     def __init__(self) -> None:
@@ -68,32 +69,32 @@ class CountedSink:
         self.size = len(body)
 
     def take_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
-        """The log has no records."""
+        """Do nothing: the log has no records."""
 
     def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
-        """The log has no records."""
+        """Do nothing: the log has no records."""
 
 
 class Count:
-    """Counts, and knows what it has come to.
+    """Counts messages, and holds the result.
 
     Args:
-        listener: for whom.
+        listener: the client.
         log: the transaction log.
-        subscription: whose messages are counted, with `sink` to take them.
+        subscription: the subscription to count messages for, with `sink` to take them.
         sink: see above.
-        span: which part of the log.
-        horizon: up to which entry it may be read.
-        terms: what was asked for.
+        span: the part of the log.
+        horizon: the last entry that may be read.
+        terms: the options.
 
     Attributes:
-        rows: how many messages there are.
+        rows: the number of messages.
         size: their bytes.
-        begin: the txid behind which they are.
-        end: the txid up to which they are.
+        begin: the txid before the counted part.
+        end: the last txid of the counted part.
         lost: the last message that has been removed behind `begin`; None for none.
         oldest: when the first was recorded, in microseconds since the Unix epoch; 0 for none.
-        is_whole: whether it has got to the end of the part, or of the log.
+        is_whole: whether the count has reached the end of the part, or of the log.
     """
 
     def __init__(
@@ -122,11 +123,11 @@ class Count:
         self.lost: Final = log.journal.lost(self._topics.wants, span.after)
         self._cursor = self._read_from(span.after)
         self._marks: list[tuple[int, int]] = []
-        """Some of the messages: how many there are up to one, and its txid."""
+        """Samples of the messages: the number of messages up to one, and its txid."""
         self._step = 1
 
     def run(self) -> Iterator[None]:
-        """Count; yields after each slice.
+        """Count in time slices; yields after each one.
 
         Raises:
             JournalUnreadable: the log cannot be read at the moment.
@@ -144,7 +145,7 @@ class Count:
             yield
 
     def parts(self) -> list[tuple[int, int]]:
-        """The parts: the txid up to which each goes, and how many messages it has."""
+        """Return the parts: the last txid of each, and its number of messages."""
         marks = self._marks
         count = max(min(self._terms.parts, -(-self.rows // _LEAST_IN_PART), len(marks)), 1)
         ends = [marks[len(marks) * number // count - 1] for number in range(1, count)]
@@ -171,7 +172,7 @@ class Count:
 
     def _measure(self) -> None:
         measured = self._cursor.measure()
-        if self._needs_bodies:  # there has been a topic of which not everything is sent as it is
+        if self._needs_bodies:  # it has met a topic with a filter or hidden fields
             self._cursor = self._read_from(self.end)
             return
         self._add(measured, self._cursor.position)
@@ -190,7 +191,7 @@ class Count:
         self._add(Measured(txids, some, first), cursor.position)
 
     def _size_of(self, entry: Entry) -> int:
-        """How long a message is, as it would be sent; -1 if it would not."""
+        """Return the size of a message as it would be sent; -1 if it would not."""
         self._sink.size = None
         deliveries, envelope = self._topics.deliveries(entry)
         for delivery in deliveries:
@@ -198,7 +199,7 @@ class Count:
         return -1 if self._sink.size is None else self._sink.size
 
     def _add(self, measured: Measured, position: int) -> None:
-        """Take note of messages, as far as they are asked for."""
+        """Count messages, up to the limits requested."""
         self.end = position
         count = len(measured)
         if not count:
@@ -217,7 +218,7 @@ class Count:
         self._mark(measured, before, count)
 
     def _mark(self, measured: Measured, before: int, count: int) -> None:
-        """Remember every so many messages, each time fewer when there are too many."""
+        """Sample every nth message, and halve the samples when there are too many."""
         if self._terms.parts == 1:
             return
         step = self._step

@@ -1,6 +1,6 @@
-"""Deletions as replays with the option `deletions` have them: what the log says of them.
+"""Deletions in replays with the option `deletions`, as the log has them.
 
-An entry of the log names the SOW keys of the records that a sow_delete removed. It becomes one
+An entry of the log has the SOW keys of the records that a sow_delete removed. It becomes one
 message, so that it has one bookmark and counts as one, like any other entry:
 
     {"c":"oof","t":"orders","reason":"deleted","l":17,"bm":"77|3|","sids":"1"}["123","456"]
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from server.subscriptions.subscription import Subscription
 
 WITH_DELETIONS: Final = MESSAGES | {Kind.SOW_DELETE}
-"""The kinds of entries that such a replay is given."""
+"""The kinds of entries that such a replay reads."""
 
 
 class DeletionDelivery:
-    """Tells one subscription of deletions.
+    """Sends deletions to one subscription.
 
     Args:
         subscription: the subscription.
-        topic: the topic that the records were in.
+        topic: the topic of the deleted records.
     """
 
     __slots__ = ("_subscription", "_topic")
@@ -58,13 +58,13 @@ class DeletionDelivery:
 
 
 def is_plain(run: PackedRun) -> bool:
-    """Whether there is nothing to be told of some entries but their messages."""
+    """Return whether a run has only messages without a lifetime: no deletions, no extra keys."""
     rows = np.frombuffer(run.records, RECORD_TYPE)
     return not ((rows["kind"] == Kind.SOW_DELETE) | (rows["expiration"] != 0)).any()
 
 
 def lifetime_key(seconds: int) -> bytes:
-    """The header key of a message that has a lifetime of its own or of its topic's.
+    """Return the header key of a message with a lifetime, its own or its topic's.
 
     Args:
         seconds: the lifetime; 0 for none.

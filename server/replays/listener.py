@@ -1,4 +1,4 @@
-"""Whom a replay is for, and what stands around it, as readers of the log see them."""
+"""Interfaces of the client of a replay, and of the engine, for readers of the log."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 class Surroundings(Protocol):
-    """What readers of the log work with."""
+    """The parts of the engine that readers of the log use."""
 
     @property
     def settings(self) -> Settings:
-        """How bodies are read, and what filters may call."""
+        """Settings for parsing bodies, and the functions that filters may call."""
 
     @property
     def log(self) -> Log:
-        """Where is said what cannot be read."""
+        """The event log."""
 
     @property
     def clock(self) -> Clock:
-        """Tells the time."""
+        """The clock."""
 
     @property
     def turns(self) -> Slices:
-        """Shares out the time: the log is read in slices."""
+        """The scheduler: the log is read in time slices."""
 
     @property
     def topics(self) -> TopicTable:
@@ -44,24 +44,24 @@ class Surroundings(Protocol):
         """The topics that have records."""
 
     def flush(self) -> None:
-        """Let everything leave that is waiting in outboxes."""
+        """Flush all outboxes."""
 
 
 class Listener(Subscriber, Protocol):
-    """The client that a replay is for."""
+    """The client that receives a replay."""
 
     @property
     def engine(self) -> Surroundings:
-        """What stands around it."""
+        """The engine that it belongs to."""
 
     def send(self, header: Header) -> None:
-        """Send it a message that is nothing but a header."""
+        """Send it a message that consists of a header only."""
 
     def end_subscription(self, sub_id: str) -> None:
         """End one of its subscriptions."""
 
     def close(self, reason: str) -> None:
-        """Disconnect it.
+        """Disconnect the client.
 
         Args:
             reason: one of the reasons of the reference (AMPS User Guide, Locating the Reason for

@@ -1,4 +1,4 @@
-"""The step from the log to messages that are not safe yet, for the option `live`.
+"""The transition from the log to messages that are not durable yet, for the option `live`.
 
     the log:     ... 5 6 7 | 8 9         the last entry when the subscription is placed is 9
     the topic:             |     10 11   these wait until 8 and 9 have been read from the log
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from server.topics.table import TopicTable
 
 _MOST_HELD: Final = 1 << 20
-"""Bytes that may wait for the log before the subscription goes back to reading it."""
+"""Bytes that may be held back before the subscription goes back to reading the log."""
 
 
 class Live:
@@ -27,7 +27,7 @@ class Live:
 
     Args:
         subscription: the subscription.
-        topics: where it gets them from.
+        topics: the topics, which send the messages.
         last_txid: of the last entry that it gets from the log.
 
     Attributes:
@@ -47,11 +47,11 @@ class Live:
 
     @property
     def holds_too_much(self) -> bool:
-        """Whether more waits than may."""
+        """True if the messages held back exceed the limit."""
         return self._held.size > _MOST_HELD
 
     def release(self) -> None:
-        """Let messages go to the client: those that were held, then those that come."""
+        """Release the messages held back to the client, and send further ones directly."""
         self.remove()
         if self._held.size:
             self._held.flush()
@@ -59,5 +59,5 @@ class Live:
         self._topics.subscribe(self._placed)
 
     def remove(self) -> None:
-        """Take no more messages from the topics."""
+        """Stop taking messages from the topics."""
         self._topics.unsubscribe(self._placed)

@@ -1,6 +1,6 @@
-"""Topics fed from the log: they match, frame and conflate what is read for bookmark subscriptions.
+"""Topics fed from the log: they match, frame and conflate entries for bookmark subscriptions.
 
-Each reader of the log has some of its own, for the subscriptions that it reads for.
+Each reader of the log has topics of its own, for the subscriptions that it reads for.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class LoggedTopic(Topic):
             self._send_filtered(run)
 
     def _send_filtered(self, run: LoggedRun) -> None:
-        """Messages in a row that go to the same subscriptions go together."""
+        """Deliver filtered messages; consecutive ones for the same subscriptions go together."""
         match, context = self._filters.match, NO_CONTEXT
         self._filters.expect(len(run))
         together: Sequence[Recipient] = ()
@@ -75,13 +75,13 @@ class LoggedTopic(Topic):
 
 
 class LoggedTopics:
-    """Who gets what is read.
+    """Delivers entries of the log to the subscriptions of a reader.
 
     Args:
-        engine: knows the topics, how bodies are read, and what filters may call.
+        engine: has the topics, the settings for parsing bodies, and the functions of filters.
 
     Attributes:
-        kinds: what kinds of entries matter, to those who are attached.
+        kinds: the kinds of entries that the attached subscriptions need.
     """
 
     def __init__(self, engine: Surroundings) -> None:
@@ -92,7 +92,7 @@ class LoggedTopics:
         self._topics: dict[TopicName, LoggedTopic | None] = {}
 
     def attach(self, subscription: Subscription) -> None:
-        """Deliver to a subscription from now on."""
+        """Start delivering to a subscription."""
         self._subscriptions[subscription] = None
         if subscription.deletions:
             self.kinds = WITH_DELETIONS
@@ -106,31 +106,31 @@ class LoggedTopics:
                     topic.attach(subscription, permit)
 
     def detach(self, subscription: Subscription) -> None:
-        """Deliver to a subscription no more."""
+        """Stop delivering to a subscription."""
         del self._subscriptions[subscription]
         for topic in self._topics.values():
             if topic is not None:
                 topic.detach(subscription)
 
     def filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:
-        """What the filter of a subscription costs, topic by topic."""
+        """Yield the costs of a subscription's filter, topic by topic."""
         for topic in self._topics.values():
             cost = None if topic is None else topic.cost_of(subscription)
             if cost is not None:
                 yield cost
 
     def wants(self, name: TopicName) -> bool:
-        """Whether anybody wants messages of a topic."""
+        """Return whether any subscription wants messages of a topic."""
         topic = self._find(name)
         return topic is not None and topic.has_subscriptions
 
     def chooses(self, name: TopicName) -> bool:
-        """Whether of a topic some messages are not wanted, or not as they are."""
+        """Return whether some messages of a topic are not wanted, or not in their original form."""
         topic = self._find(name)
         return topic is not None and topic.chooses
 
     def deliver(self, passage: Passage) -> None:
-        """Deliver messages to those who want them."""
+        """Deliver messages to the subscriptions that want them."""
         for run in passage.runs():
             topic = self._find(run.topic)
             if topic is None:
@@ -144,7 +144,7 @@ class LoggedTopics:
                 hand_over(recipients, (entry.body,), envelope)
 
     def deliveries(self, entry: Entry) -> tuple[Sequence[Delivery], LoggedEnvelope]:
-        """How a message gets to those who want it; there are none if nobody does."""
+        """Return the deliveries of a message to the subscriptions that want it; perhaps none."""
         topic = self._find(entry.topic)
         if topic is None:
             return (), LoggedEnvelope(entry)
@@ -154,7 +154,7 @@ class LoggedTopics:
     def _recipients(
         self, topic: LoggedTopic, entry: Entry
     ) -> tuple[Sequence[Recipient], LoggedEnvelope]:
-        """Whom an entry is for, and what it says besides the body."""
+        """Return the recipients of an entry, and its envelope with the additional header keys."""
         envelope = LoggedEnvelope(entry)
         if self.kinds is WITH_DELETIONS:
             if entry.kind == Kind.SOW_DELETE:
@@ -163,7 +163,10 @@ class LoggedTopics:
         return topic.recipients(entry.body, envelope), envelope
 
     def _deletions(self, name: TopicName) -> list[Recipient]:
-        """Who is told of deletions; whoever may see some records only is not told of others'."""
+        """Return the recipients of a deletion; those entitled to some records only are excluded.
+
+        They must not learn of other records.
+        """
         effort = Allowance()
         return [
             (DeletionDelivery(one, name.name), (one,))
@@ -197,10 +200,10 @@ class LoggedTopics:
         return topic
 
     def _permit(self, subscription: Subscription, topic: TopicName, effort: Effort) -> Permit:
-        """What a subscription is for of a topic: what its user may see, if it is for that at all.
+        """Return the entitlement of a subscription to a topic; none if it is not for that topic.
 
-        What was recorded of topics that are no longer to be is not delivered. A subscription ends
-        for which it takes too many steps to tell.
+        Entries of topics that are no longer recorded are not delivered. A subscription is ended if
+        matching its topic takes too many steps.
         """
         subscriber = subscription.subscriber
         try:
@@ -225,5 +228,5 @@ def _send(run: LoggedRun, recipients: Sequence[Recipient]) -> None:
     for delivery, subscriptions in recipients:
         try:
             deliver_run(run, delivery)
-        except Exception as error:  # whatever it is, the others who are read for must not pay
+        except Exception as error:  # any error: the other subscriptions of the reader go on
             give_up_on(subscriptions, error)

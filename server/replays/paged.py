@@ -1,10 +1,10 @@
-"""A page of the past: the records of a topic as of the place that a replay has got to.
+"""Pagination of a replay: the records of a topic as of the position that the replay has reached.
 
-A page needs more than the messages of the log: which records there are, in which order, and what
-those are that come instead of others. So a paginated replay has records of its own, those that its
-filter finds. They begin as the state that the query gave, and follow the log, deletions included;
-the page is cut from them as from those of the topic (server/subscriptions/page.py). What they take
-counts as memory of the client.
+A page needs more than the messages of the log: the existing records, their order, and the contents
+of those that replace others. So a paginated replay has records of its own, those that match its
+filter. They begin as the state that the query returned, and follow the log, deletions included; the
+page is cut from them as from the records of the topic (server/subscriptions/page.py). Their memory
+is charged to the client.
 
 Source: AMPS User Guide, Pagination with Historical SOW Queries.
 """
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
     from server.subscriptions.subscription import Subscription
 
 _OVERHEAD: Final = 500
-"""Bytes that a record takes beside its body, by rule of thumb."""
+"""Bytes that a record takes beside its body; an estimate."""
 
 
 class PagedRecords:
-    """The records that one paginated replay is for, and its page.
+    """The records of one paginated replay, and its page.
 
     Args:
         subscription: the subscription, which has a page and a replay.
         sow: the topic.
-        engine: what stands around.
-        permit: what the subscriber may see of the topic.
+        engine: the engine.
+        permit: the subscriber's entitlement to the topic.
 
     Attributes:
-        kinds: what kinds of entries matter.
+        kinds: the kinds of entries to read.
         page: the page, held back until its first records have been sent.
     """
 
@@ -77,7 +77,7 @@ class PagedRecords:
         self.page: Final[Page] = page
 
     def close(self) -> None:
-        """Let go of all records; harmless if that has been done."""
+        """Release all records; idempotent."""
         if not self.page.has_ended:
             self._audience.detach(self._subscription)
             self._records.clear()
@@ -89,35 +89,35 @@ class PagedRecords:
         if cost is not None:
             yield cost
 
-    # ---- the state that it begins with
+    # ---- the initial state
 
     def found_by(self, scan: Scan) -> Scan:
-        """What a query finds, of which these records are to be made."""
+        """Return a scan that also stores the results of a query as these records."""
         return _Kept(self, scan)
 
     def fill(self, records: Sequence[Record]) -> None:
-        """Begin with some records."""
+        """Store records of the initial state."""
         for record in records:
             self._put(record)
 
-    # ---- what reads the log tells
+    # ---- called by the reading
 
     def attach(self, subscription: Subscription) -> None:
-        """Somebody begins to read for the subscription. The records are there already."""
+        """Do nothing: the records exist when a reading begins."""
 
     def detach(self, subscription: Subscription) -> None:
-        """Nobody reads for the subscription. The records stay, somebody may go on later."""
+        """Do nothing: the records are kept for a later reading."""
 
     def wants(self, name: TopicName) -> bool:
-        """Whether entries of a topic matter."""
+        """Return whether to read the entries of a topic."""
         return (name.message_type, name.name) == (self._sow.type_name, self._sow.name)
 
     def deliveries(self, entry: Entry) -> tuple[Sequence[_Step], LoggedEnvelope]:
-        """How an entry gets to the page."""
+        """Return the delivery of an entry to the page."""
         return (_Step(self, entry),), LoggedEnvelope(entry)
 
     def follow(self, entry: Entry, envelope: Envelope) -> None:
-        """Do to the records what an entry says, and tell the subscriber."""
+        """Apply an entry to the records, and notify the subscriber."""
         if entry.kind == Kind.SOW_DELETE:
             for key in msgspec.json.decode(entry.body, type=list[str]):
                 if is_superseded(entry, self._records.get(key)):
@@ -130,7 +130,7 @@ class PagedRecords:
         record = record_of(self._sow, entry)
         previous = self._records.get(record.key)
         if previous is not None and previous.sequence >= entry.txid:
-            return  # the state that the query gave has it already
+            return  # included in the state that the query returned
         if is_superseded(entry, previous):
             return
         self._put(record)
@@ -155,7 +155,7 @@ class PagedRecords:
 
 
 class _Step(NamedTuple):
-    """An entry on its way to the page."""
+    """The delivery of an entry to the page."""
 
     records: PagedRecords
     entry: Entry
@@ -166,7 +166,7 @@ class _Step(NamedTuple):
 
 
 class _Kept:
-    """A query whose results are kept."""
+    """A query that also stores its results."""
 
     def __init__(self, records: PagedRecords, scan: Scan) -> None:
         self._records = records

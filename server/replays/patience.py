@@ -1,8 +1,8 @@
-"""What becomes of readers of the log while some of it cannot be read.
+"""Retries of readers while a part of the log cannot be read.
 
-That a file cannot be opened or read says nothing of what is in it: descriptors may have run out, or
-a disk been slow to answer. Nothing is passed over; who reads tries again, and a reader that has
-tried for long enough gives up and says so to its subscriber.
+A failure to open or read a file says nothing about its contents: descriptors may have run out, or a
+disk may have been slow. No entry is skipped. The reader retries, and after long enough it gives up
+and reports the failure to its subscriber.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from server.topics.transaction_log import TransactionLog
 
 RETRY_SECONDS: Final = 0.25
-"""Until it is tried again."""
+"""Delay before a retry."""
 
 _MOST_SECONDS: Final = 30.0
-"""After which a reader gives up."""
+"""Time after which a reader gives up."""
 
 _SAY_AGAIN_SECONDS: Final = 30.0
 
 
 class Patience:
-    """How long one reader has been trying.
+    """The retry state of one reader.
 
     Args:
-        engine: has the log of events and the clock.
+        engine: has the event log and the clock.
         log: the transaction log.
     """
 
@@ -37,11 +37,11 @@ class Patience:
         self._since: float | None = None
 
     def regain(self) -> None:
-        """Take note that something has been read."""
+        """Note a successful read."""
         self._since = None
 
     def is_lost(self, problem: JournalUnreadable) -> bool:
-        """Take note that an attempt has failed; whether the reader should give up."""
+        """Note a failed attempt, and return whether the reader should give up."""
         now = self._engine.clock.steady()
         if now - self._log.unreadable_said >= _SAY_AGAIN_SECONDS:
             self._log.unreadable_said = now

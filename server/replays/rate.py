@@ -1,4 +1,4 @@
-"""How fast a replay may go: messages a second, bytes a second, or a multiple of the original speed.
+"""The rate of a replay: messages a second, bytes a second, or a multiple of the original speed.
 
 Source: AMPS User Guide, Delivery Rate Control for Bookmark Subscriptions.
 """
@@ -21,12 +21,12 @@ _MICROSECONDS: Final = 1e6
 
 @dataclass(frozen=True, slots=True)
 class RateTerms:
-    """A rate as a subscriber asks for it.
+    """A rate as a subscriber requests it.
 
     Attributes:
-        number: how many units a second; of a multiple, how many seconds of the original a second.
-        unit: what is counted.
-        most_gap: seconds to wait for a message at most; None for no such limit.
+        number: units per second; for a multiple, seconds of the original per second.
+        unit: the unit that is counted.
+        most_gap: maximum seconds to wait for a message; None for no limit.
     """
 
     number: float
@@ -35,10 +35,10 @@ class RateTerms:
 
 
 def parse_rate(text: str, most_gap: float | None) -> RateTerms:
-    """Read the option `rate`.
+    """Parse the option `rate`.
 
     Raises:
-        ValueError: it is no rate; the text says what was expected.
+        ValueError: it is no rate; the text describes the expected form.
     """
     if match := _MULTIPLE.fullmatch(text):
         terms = RateTerms(float(match[1]), "multiple", most_gap)
@@ -58,10 +58,10 @@ def parse_rate(text: str, most_gap: float | None) -> RateTerms:
 
 
 class Rate:
-    """Says of each message of a replay when it may be sent.
+    """Determines for each message of a replay when it may be sent.
 
     Args:
-        terms: how fast.
+        terms: the rate.
     """
 
     def __init__(self, terms: RateTerms) -> None:
@@ -71,7 +71,7 @@ class Rate:
         self._recorded = 0
 
     def delay(self, entry: Entry, recorded: int, now: float) -> float:
-        """How many seconds a message has to wait; if that is none it counts as sent.
+        """Return how many seconds a message has to wait; if 0, it counts as sent.
 
         Args:
             entry: the next message.
@@ -93,7 +93,7 @@ class Rate:
             due = self._due + gap
         if due > now:
             return due - now
-        # What comes late is not made up for faster than at the rate, but for a timer's lateness.
+        # After a delay the rate is not exceeded, except to make up for the lateness of a timer.
         self._due = max(due, now - _MOST_LATE)
         self._before, self._recorded = entry, recorded
         return 0.0

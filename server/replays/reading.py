@@ -4,8 +4,8 @@
     READING --client is behind, or the rate is used up--> PACED --timer--> READING
     READING --the log cannot be read--> PACED, or over when that lasts too long
 
-It goes at the client's pace. While the client has unread data nothing is read, so that replays fill
-nobody's memory; of the log, a slice is read at a time.
+It goes at the client's pace. While the client has unread data nothing is read, so that replays do
+not fill memory; the log is read a slice at a time.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 _NUMBERS: Final = count(1)
 _LONGEST_WAIT_S: Final = 60.0
-"""Seconds after which the wall clock is looked at again: it may have been set."""
+"""Interval at which the wall clock is checked again: it may have been set."""
 
 _BEHIND_SECONDS: Final = 0.01
-"""Until it is looked again whether a client has read what it was sent."""
+"""Delay before the next check whether a client has read its outbox."""
 _SLICE: Final = 256
 _MICROSECONDS: Final = 1e6
 
@@ -45,22 +45,22 @@ class ReadFor(Protocol):
     """A replay that has a reading of the log, for itself or with others.
 
     Attributes:
-        left: how many messages may still be sent, None for any number.
+        left: the number of messages that may still be sent, None for any number.
     """
 
     left: int | None
 
     @property
     def subscription(self) -> Subscription:
-        """What gets the messages."""
+        """The recipient of the messages."""
 
     @property
     def listener(self) -> Listener:
-        """Whose it is."""
+        """The client."""
 
     @property
     def log(self) -> TransactionLog:
-        """What is read."""
+        """The transaction log."""
 
     @property
     def tail(self) -> Tail:
@@ -68,7 +68,7 @@ class ReadFor(Protocol):
 
     @property
     def rate(self) -> RateTerms | None:
-        """How fast, None for as fast as the client reads."""
+        """The maximum rate, None for the rate at which the client reads."""
 
     @property
     def timeline(self) -> Timeline | None:
@@ -76,44 +76,44 @@ class ReadFor(Protocol):
 
     @property
     def needs_care(self) -> bool:
-        """Whether messages have to be counted, or their moments matter."""
+        """True if messages have to be counted, or their timestamps matter."""
 
     @property
     def has_had_enough(self) -> bool:
-        """Whether it has been sent as many messages as were asked for."""
+        """True if the requested number of messages has been sent."""
 
     def recipients(self) -> LoggedTopics | PagedRecords:
-        """Who gets what is read for it."""
+        """Return the recipients of the entries read for it."""
 
     def reached(self, position: int) -> bool:
-        """Take note that the log has been read up to a txid; whether to say it again before more.
+        """Note the position read up to; return True to be called again before further reads.
 
-        So it is while what has waited to be conflated has to leave.
+        It returns True while conflated messages are waiting to be released.
         """
 
     def is_behind(self) -> None:
-        """Take note that the client does not keep up."""
+        """Note that the client does not keep up."""
 
     def caught_up(self, position: int) -> None:
-        """Take note that everything has been read."""
+        """Note that everything has been read."""
 
     def finished(self, position: int) -> bool:
-        """Take note that the end of what was to be read has been reached; see `reached`."""
+        """Note that the end of the part of the log has been reached; see `reached`."""
 
     def failed(self, problem: JournalUnreadable) -> None:
-        """Take note that what is to be sent next cannot be read."""
+        """Note that the next entry cannot be read."""
 
 
 class Reading:
-    """Goes through the log for some replays that agree in everything but topics and filters.
+    """Reads the log for some replays that agree in everything but topics and filters.
 
     Args:
         replays: the replays; they may leave one after the other.
         span: the part of the log.
 
     Attributes:
-        number: tells it from all others that there have been.
-        moment: when what has been read last was recorded, in seconds since 1970; 0 for nothing.
+        number: a unique number of the reading.
+        moment: when the last entry read was recorded, in seconds since 1970; 0 if there is none.
     """
 
     def __init__(self, replays: Sequence[ReadFor], span: Span) -> None:
@@ -127,7 +127,7 @@ class Reading:
         self._span = span
         self._rate = None if first.rate is None else Rate(first.rate)
         topics = self._topics = first.recipients()
-        # None if each message has to be looked at before it is sent.
+        # None if each message has to be checked before it is sent.
         plain = topics if isinstance(topics, LoggedTopics) and not first.needs_care else None
         self._plain: LoggedTopics | None = plain
         for replay in replays:
@@ -138,18 +138,18 @@ class Reading:
         )
         self._patience = Patience(self._engine, self._log)
         self._unsent: deque[Entry] = deque()
-        self._is_noted = True  # how far everything has been sent, by all replays
-        self._is_running = False  # a step is due, or something will make it so
+        self._is_noted = True  # all replays have been told the position
+        self._is_running = False  # a step is scheduled, or a timer or callback will schedule one
         self._cancel_timer: Callable[[], None] = _nothing
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether everything has been sent that there is."""
+        """True if everything has been read and sent."""
         return not self._unsent and self._cursor.is_caught_up
 
     @property
     def position(self) -> int:
-        """The txid up to which everything has been sent."""
+        """The txid up to which all messages have been sent."""
         return self._unsent[0].txid - 1 if self._unsent else self._cursor.position
 
     def filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:
@@ -157,7 +157,7 @@ class Reading:
         return self._topics.filter_costs(subscription)
 
     def leave(self, replay: ReadFor) -> None:
-        """Read for a replay no more."""
+        """Stop reading for a replay."""
         self._replays.remove(replay)
         self._topics.detach(replay.subscription)
         self._cursor.ask_again()
@@ -166,7 +166,7 @@ class Reading:
             self._unsent.clear()
 
     def run(self) -> None:
-        """Read on, if nothing is going to make that happen already."""
+        """Start reading, unless a step is scheduled already."""
         if not self._is_running:
             self._is_running = True
             self._engine.turns.start(self)
@@ -189,7 +189,7 @@ class Reading:
 
     def _cannot_read(self, problem: JournalUnreadable) -> None:
         if not self._patience.is_lost(problem):
-            for replay in list(self._replays):  # what it holds back meanwhile has a limit
+            for replay in list(self._replays):  # messages that it holds back have a limit
                 replay.reached(self._cursor.position)
             self._run_later(RETRY_SECONDS)
             return
@@ -227,7 +227,7 @@ class Reading:
         return is_finished or self._replays[0].has_had_enough
 
     def _read_on(self) -> bool:
-        """Read and send a slice; False if that has to wait."""
+        """Read and send a slice; return False if that has to wait."""
         if not self._unsent and self._cursor.must_decompress:
             self._log.do_aside(self._cursor.decompress, lambda _: self.run())
             return False
@@ -242,7 +242,7 @@ class Reading:
         return True
 
     def _send(self) -> bool:
-        """Send one message after the other; False if some of what has been read has to wait."""
+        """Send messages one by one; return False if some of those read have to wait."""
         if not self._unsent:
             self._unsent.extend(self._cursor.read(_SLICE))
         unsent, rate, now = self._unsent, self._rate, self._engine.clock.steady()
@@ -254,7 +254,7 @@ class Reading:
             recorded = entry.timestamp + correction(entry.txid)
             self.moment = moment = recorded / _MICROSECONDS
             late = [one for one in timelines if not one.advance(moment)]
-            if late:  # the rest of what is due before comes with the next slice
+            if late:  # the other callbacks due before follow in the next slice
                 return True
             deliveries, envelope = self._topics.deliveries(entry)
             if deliveries:
@@ -271,7 +271,7 @@ class Reading:
         return True
 
     def _move_on(self) -> bool:
-        """Everything has been read: let go of those who need no reading of their own, or wait."""
+        """Release the replays that need no reading of their own now, or wait for more entries."""
         for replay in list(self._replays):
             replay.caught_up(self._cursor.position)
         if not self._replays:
@@ -291,7 +291,7 @@ class Reading:
         return False
 
     def _finish(self) -> bool:
-        """Say that the end has been reached; whether to say it again."""
+        """Notify the replays of the end; return True if some are to be notified again."""
         position = self._cursor.position
         unfinished = [one for one in list(self._replays) if one.finished(position)]
         return bool(unfinished)
@@ -306,4 +306,4 @@ class Reading:
 
 
 def _nothing() -> None:
-    """Cancel no timer."""
+    """Do nothing: there is no timer."""

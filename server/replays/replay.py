@@ -5,10 +5,10 @@
                      |  ^   |           falls behind
               pause  |  |   | caught up, option live
                      v  |   v
-                   paused   held -- what it has not got has been read --> live
+                   paused   held -- the rest of the log has been read --> live
 
-A replay that has an end, counts, is held to a rate, is conflated or has deletions goes on reading
-for itself.
+A replay keeps a reading of its own if it has an end, a message limit, a rate, conflation or
+deletions.
 """
 
 from __future__ import annotations
@@ -35,27 +35,28 @@ if TYPE_CHECKING:
     from server.topics.transaction_log import TransactionLog
 
 _LET_GO_AT_ONCE: Final = 200
-"""Messages that have waited to be conflated and leave in a slice when a replay is complete."""
+"""Conflated messages that are released per time slice when a replay is complete."""
 
 MakeAck = Callable[[str | None], "Header"]
-"""Makes an ack with a bookmark."""
+"""A function that makes an ack with a bookmark."""
 
 TellPlaces = Callable[[str | None, Sequence[str]], "Header"]
-"""Makes an ack with a bookmark, and with places where to go on; see `Replay.places`."""
+"""A function that makes an ack with a bookmark and resume positions; see `Replay.places`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayTerms:
-    """What a bookmark subscription asks for beside the part of the log, topic, filter and form.
+    """The options of a bookmark subscription, apart from part of the log, topic, filter and form.
 
     Attributes:
-        most: how many messages at most, None for all.
-        rate: how fast, None for as fast as the client reads.
+        most: the maximum number of messages, None for all.
+        rate: the maximum rate, None for the rate at which the client reads.
         is_paused: whether it begins paused.
         is_live: whether messages are wanted before they are on stable storage.
-        on_completed: makes the ack that tells that the replay is complete; None if nobody asked.
-        on_failed: makes the ack that tells why it will not be; None if nobody asked.
-        on_persisted: makes the acks that tell from time to time how far the log is safe.
+        on_completed: makes the ack for a complete replay; None if not requested.
+        on_failed: makes the ack with the reason of a failure; None if not requested.
+        on_persisted: makes the periodic acks with the position up to which the log is durable; None
+            if not requested.
         persisted_interval: seconds from one of these to the next.
     """
 
@@ -70,15 +71,15 @@ class ReplayTerms:
 
 
 class Company(NamedTuple):
-    """What replays have to agree in, to be read for together.
+    """The properties that replays must have in common to share one reading.
 
     Source: AMPS User Guide, Pausing and Resuming Bookmark Subscriptions.
 
     Attributes:
-        span: what is to be read.
-        rate: how fast.
-        tail: how safe messages have to be.
-        only: the replay, if it can only be read for alone.
+        span: the part of the log to read.
+        rate: the maximum rate.
+        tail: the tail, by the durability that messages must have.
+        only: the replay, if it cannot share a reading.
     """
 
     span: Span
@@ -88,20 +89,20 @@ class Company(NamedTuple):
 
 
 class Replay:
-    """What sends the messages of one bookmark subscription.
+    """Sends the messages of one bookmark subscription.
 
     Args:
-        listener: whose it is.
+        listener: the client.
         log: the transaction log.
-        terms: what was asked for.
+        terms: the options.
         tail: reads the end of the log, as far as the subscription may see it.
         timeline: the time by which messages are conflated, None if they are not.
 
     Attributes:
         subscription: the subscription, once it has begun.
-        reading: what reads for it, unless the tail does, or nothing.
-        left: how many messages may still be sent, None for any number.
-        records: what its page is cut from, None if it is not paginated.
+        reading: its reading of the log; None while the tail reads for it, or nothing does.
+        left: the number of messages that may still be sent, None for any number.
+        records: the records that its page is cut from, None if it is not paginated.
     """
 
     subscription: Subscription
@@ -122,7 +123,7 @@ class Replay:
         self.timeline = timeline
         self.records: PagedRecords | None = None
         self._terms = terms
-        self._span: Span | None = None  # what is left to be read, as of the last change of state
+        self._span: Span | None = None  # still to be read, as of the last change of state
         self._is_open = True
         self._is_complete = False
         self._is_paused = terms.is_paused
@@ -135,18 +136,18 @@ class Replay:
 
     @property
     def is_live(self) -> bool:
-        """Whether it was asked for with the option `live`."""
+        """True if it has the option `live`."""
         return self._terms.is_live
 
     @property
     def cursor(self) -> str:
-        """What reads for it, in a word; nothing if nothing does."""
+        """The number of its reading, or `tail`; empty if nothing reads for it."""
         if self.reading is not None:
             return str(self.reading.number)
         return "tail" if self._in_tail else ""
 
     def seconds_behind(self, now: float) -> float:
-        """The age of what it was sent last, if there is more; 0 if it has been sent everything.
+        """Return the age of the last entry read, or 0 if the replay has caught up.
 
         Args:
             now: in seconds since 1970.
@@ -158,34 +159,34 @@ class Replay:
 
     @property
     def is_paused(self) -> bool:
-        """Whether its client wants nothing for now."""
+        """True while its client has paused it."""
         return self._is_paused
 
     def filter_costs(self) -> Iterator[FilterCost]:
-        """What its filter costs where it is decided of what is read from the log."""
+        """Return the costs of its filter where that is evaluated for entries read from the log."""
         source = self.reading if self.reading is not None else self.tail if self._in_tail else None
         return iter(()) if source is None else source.filter_costs(self.subscription)
 
     @property
     def has_had_enough(self) -> bool:
-        """Whether it has been sent as many messages as were asked for."""
+        """True if the requested number of messages has been sent."""
         return self.left == 0
 
     @property
     def needs_care(self) -> bool:
-        """Whether messages have to be counted, or their moments matter."""
+        """True if messages have to be counted, or their timestamps matter."""
         asked_for = (self.left, self.rate, self.timeline, self.records)
         return any(one is not None for one in asked_for)
 
     def recipients(self) -> LoggedTopics | PagedRecords:
-        """Who gets what is read for it."""
+        """Return the recipients of the entries read for it."""
         return self.records or LoggedTopics(self.listener.engine)
 
     def begin(self, subscription: Subscription, span: Span) -> None:
         """Begin to send messages.
 
         Args:
-            subscription: to whom.
+            subscription: the recipient.
             span: the part of the log.
         """
         self.subscription = subscription
@@ -199,16 +200,16 @@ class Replay:
             self._report_later()
 
     def pause(self) -> None:
-        """Send nothing more until it is resumed."""
+        """Stop sending until it is resumed."""
         self._is_paused = True
         self._stop()
 
     def unpause(self) -> Company | None:
-        """Take note that it is not to be paused any more.
+        """End the pause.
 
         Returns:
-            With which others of its connection it may be read for from now on; None if there is
-            nothing to be read now.
+            The properties by which it may share a reading with other replays of its connection;
+            None if there is nothing to read now.
         """
         was_paused, self._is_paused = self._is_paused, False
         if not was_paused or not self._is_open or self._span is None:
@@ -219,7 +220,7 @@ class Replay:
         return Company(self._span, self.rate, self.tail, self if alone else None)
 
     def cancel(self) -> None:
-        """Send nothing more, for ever."""
+        """Stop sending for good, and release the log entries and records that are held."""
         self._is_open = False
         self._stop()
         self._end_live()
@@ -228,7 +229,7 @@ class Replay:
             self.records.close()
 
     def _needed_from(self) -> int:
-        """The first txid that it still has to read, which the log must keep for it."""
+        """Return the first txid still to be read, which the log must retain."""
         if self.reading is not None:
             return self.reading.position + 1
         if self._in_tail:
@@ -238,7 +239,7 @@ class Replay:
         return self._span.after + 1
 
     def _stop(self) -> None:
-        """Leave whatever reads, and remember how far that was."""
+        """Leave the reading and the tail, and store the position reached."""
         if self.reading is not None:
             self._span = self._rest(self.reading.position)
             self.reading.leave(self)
@@ -251,17 +252,17 @@ class Replay:
             self.timeline.stop()
 
     def _rest(self, position: int) -> Span:
-        assert self._span is not None  # noqa: S101 - what has been read from began
+        assert self._span is not None  # noqa: S101 - it has been read from, so it has begun
         return replace(self._span, after=position)
 
     def _read(self) -> None:
         assert self._span is not None  # noqa: S101 - it has begun
         read_for((self,), self._span)
 
-    # ---- told by who reads
+    # ---- called by its reading and the tail
 
     def reached(self, position: int) -> bool:
-        """The log has been read up to a txid; whether to say it again. See `ReadFor`."""
+        """Note the position of its reading; return True to be called again. See `ReadFor`."""
         has_more = False
         if not self._is_complete and position >= self._subscribed_at and not self._has_end:
             has_more = self._complete(position)
@@ -270,15 +271,15 @@ class Replay:
         return has_more
 
     def is_behind(self) -> None:
-        """The client does not keep up."""
+        """Note that the client does not keep up."""
         if self._live is not None:
             self._read_for_itself()
 
     def caught_up(self, position: int) -> None:
-        """Everything has been read: go where messages come from without a reading of its own."""
+        """Switch from a reading that has caught up to the tail or live messages, if allowed."""
         if not self._is_complete or self._has_end or self.needs_care or self._live is not None:
             return
-        if self.subscription.deletions:  # which nobody else is told of
+        if self.subscription.deletions:  # no other source delivers these
             return
         if self._terms.is_live:
             self._stop()
@@ -290,11 +291,11 @@ class Replay:
             self.tail.run()
 
     def fell_behind(self) -> None:
-        """The client did not keep up with the tail."""
+        """Return to a reading of its own: the client did not keep up with the tail."""
         self._read_for_itself()
 
     def finished(self, position: int) -> bool:
-        """The end of what was to be read has been reached; whether to say it again."""
+        """End the replay, or go live, at the end of its part; return True to be called again."""
         if self._live is None and self._complete(position):
             return True
         self._stop()
@@ -306,10 +307,10 @@ class Replay:
         return False
 
     def failed(self, problem: JournalUnreadable) -> None:
-        """What is to be sent next cannot be read; the subscription ends, and its client knows.
+        """End the subscription, and notify the client: the next entry cannot be read.
 
-        There is an ack that says so while the replay is not complete, if that was asked for. Later
-        there is none, and the client is disconnected: it comes back for what it has not got.
+        While the replay is not complete, an ack reports the failure, if requested. Otherwise the
+        client is disconnected: it reconnects for the messages that it has not got.
         """
         listener, sub_id = self.listener, self.subscription.sub_id
         listener.log.emit("1D-0014", client=listener.client_name, sub_id=sub_id, text=problem)
@@ -337,10 +338,10 @@ class Replay:
         )
 
     def _complete(self, position: int) -> bool:
-        """Say that the replay is complete, when nothing waits to be conflated any more.
+        """Send the ack of a complete replay, when no conflated messages are waiting any more.
 
         Returns:
-            Whether something does; some of it has left.
+            True if some are still waiting; a part of them has been released.
         """
         conflater = self.subscription.conflater
         if self._is_complete:
@@ -352,13 +353,13 @@ class Replay:
             self.listener.send(self._terms.on_completed(self.log.bookmark_at(position)))
         return False
 
-    # ---- where to go on
+    # ---- positions to resume from
 
     def places(self, position: int) -> list[str]:
-        """Where to go on, here and at other instances, for whoever has got the log up to a txid.
+        """Return positions to resume from, here and at other instances, after a txid.
 
-        Of what has come out of the log, messages that are conflated may not have been sent yet, nor
-        ever be on a page: then it is not known.
+        They are unknown for conflated or paginated replays: messages read from the log may not have
+        been sent yet, or may never be on a page.
         """
         if self.timeline is not None or self.records is not None:
             return []
@@ -369,7 +370,7 @@ class Replay:
         clock.call_later(self._terms.persisted_interval, self._report)
 
     def _report(self) -> None:
-        """Say how far the log is safe, if that is further than last time."""
+        """Send an ack with the durable position, if it has advanced since the last one."""
         if not self._is_open or not self.listener.is_open:
             return
         reached = self.log.settled(), self._needed_from() - 1
@@ -383,7 +384,7 @@ class Replay:
 
 
 def read_for(replays: Sequence[Replay], span: Span) -> None:
-    """Begin to read a part of the log for some replays of a connection."""
+    """Begin one reading of a part of the log, for some replays of a connection."""
     reading = Reading(replays, span)
     for replay in replays:
         replay.reading = reading
@@ -391,4 +392,4 @@ def read_for(replays: Sequence[Replay], span: Span) -> None:
 
 
 def _nothing() -> None:
-    """Let go of no file."""
+    """Do nothing: no journal files are held."""

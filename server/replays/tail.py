@@ -1,9 +1,9 @@
-"""The end of the log, read once for all bookmark subscriptions that have caught up.
+"""Reads the end of the log once for all bookmark subscriptions that have caught up.
 
-They are all at the same place: whoever joins has read exactly as far, and all get every slice. What
-a commit has made safe is read back from the log, so that order and content are those of a replay,
-and a slice is matched by the filters of all in one go. A subscription whose client does not keep up
-leaves, and reads for itself from where it was.
+They are all at the same position: a subscription joins when it has read exactly as far, and all get
+every slice. Entries that a commit has made durable are read back from the log, so that order and
+content are those of a replay, and a slice is matched by the filters of all at once. If its client
+does not keep up, a subscription leaves, and continues with a reading of its own from its position.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from server.topics.transaction_log import TransactionLog
 
 _SLICE: Final = 256
-"""Entries; also how far the tail may be behind somebody who wants to join."""
+"""Entries read at once; also the lag of the tail up to which a replay may join."""
 
 
 class CaughtUp(Protocol):
@@ -31,17 +31,17 @@ class CaughtUp(Protocol):
 
     @property
     def subscription(self) -> Subscription:
-        """What gets the messages."""
+        """The recipient of the messages."""
 
     @property
     def listener(self) -> Listener:
-        """Whose it is."""
+        """The client."""
 
     def fell_behind(self) -> None:
-        """Take note that the client did not keep up with the tail."""
+        """Note that the client did not keep up with the tail."""
 
     def failed(self, problem: JournalUnreadable) -> None:
-        """Take note that what is to be sent next cannot be read."""
+        """Note that the next entry cannot be read."""
 
 
 class Tail:
@@ -50,7 +50,7 @@ class Tail:
     Args:
         log: the transaction log.
         engine: the engine.
-        horizon: tells the last txid that may be read.
+        horizon: returns the last txid that may be read.
 
     Attributes:
         horizon: see above.
@@ -70,18 +70,18 @@ class Tail:
 
     @property
     def position(self) -> int:
-        """The txid up to which everything has been sent."""
+        """The txid up to which all messages have been sent."""
         return self._cursor.position
 
     def join(self, replay: CaughtUp, position: int) -> bool:
-        """Read for a replay as well, if it has read exactly as far.
+        """Read for another replay, if it has read exactly as far.
 
         Args:
             replay: the replay.
             position: the txid up to which it has read.
 
         Returns:
-            Whether it has; then `run` has to be called.
+            Whether it joined; then `run` has to be called.
         """
         if not self._replays:
             self._cursor = self._read_from(position)
@@ -98,7 +98,7 @@ class Tail:
         return True
 
     def leave(self, replay: CaughtUp) -> None:
-        """Read for a replay no more."""
+        """Stop reading for a replay."""
         self._replays.discard(replay)
         self._topics.detach(replay.subscription)
         self._cursor.ask_again()
@@ -111,7 +111,7 @@ class Tail:
         return self._log.journal.replay(Span(position), self._topics.wants, horizon=self.horizon)
 
     def run(self) -> None:
-        """Read on, if nothing is going to make that happen already."""
+        """Start reading, unless a step is scheduled already."""
         if not self._is_running:
             self._is_running = True
             self._engine.turns.start(self)
@@ -122,7 +122,7 @@ class Tail:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`; it is for all that have caught up."""
+        """See `Sliced.doing`; the work is for all that have caught up."""
         return "", "replay"
 
     def step(self) -> bool:
@@ -143,7 +143,7 @@ class Tail:
         return False
 
     def _cannot_read(self, problem: JournalUnreadable) -> bool:
-        """Try again later, or give up; there is nothing more to do in either case."""
+        """Retry later, or give up; return False, as there is nothing more to do in either case."""
         if self._patience.is_lost(problem):
             for replay in list(self._replays):
                 replay.failed(problem)

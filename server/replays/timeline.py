@@ -1,7 +1,7 @@
-"""Time as a replay sees it: that of the messages, and the real one when it has caught up.
+"""The clock of a replay: the time of its messages, and real time after it has caught up.
 
 Conflation of a replay keeps messages for an interval of the time in which they were published. The
-replay of an hour may take a second; still it gives what a subscriber would have got in that hour.
+replay of an hour may take a second; still it sends what a subscriber would have got in that hour.
 
 Source: AMPS User Guide, Conflation and Bookmark Subscriptions.
 """
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 _Call = tuple[float, Callable[[], None]]
 
 _AT_ONCE: Final = 16
-"""Calls that are made in a slice."""
+"""Callbacks made in a time slice."""
 
 
 class Timeline:
-    """A `Timer` that goes as the replay goes.
+    """A `Timer` that advances with the replay.
 
     Args:
         clock: the real time.
@@ -32,7 +32,7 @@ class Timeline:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._now = 0.0
-        self._reached_at = clock.steady()  # when that was so
+        self._reached_at = clock.steady()  # when `_now` was reached
         self._calls: list[_Call] = []
         self._cancel_timer: Callable[[], None] = _nothing
 
@@ -41,7 +41,7 @@ class Timeline:
         return SteadySeconds(self._now)
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back once after `delay` seconds. See `Timer.call_later`."""
+        """Call back once after `delay` seconds; return a function that cancels it. See `Timer`."""
         call = (self._now + delay, callback)
         self._calls.append(call)
 
@@ -52,10 +52,10 @@ class Timeline:
         return cancel
 
     def advance(self, moment: float) -> bool:
-        """Go on to the moment of the next message; some of what is due by then is done.
+        """Advance to the timestamp of the next message; make some of the callbacks due by then.
 
         Returns:
-            Whether all of that has been done, so that it is that moment now.
+            Whether all of them have been made, so that the timestamp is the current time.
         """
         self._cancel_timer()
         for _ in range(_AT_ONCE):
@@ -70,7 +70,7 @@ class Timeline:
         return False
 
     def run(self) -> None:
-        """Go on by itself, with the real time, until there is another message."""
+        """Advance with real time, until there is another message."""
         delay = 0.0
         now = self._now + self._clock.steady() - self._reached_at
         if self.advance(max(now, self._clock.now())):
@@ -80,7 +80,7 @@ class Timeline:
         self._cancel_timer = self._clock.call_later(delay, self.run)
 
     def stop(self) -> None:
-        """Stand still."""
+        """Stop advancing with real time."""
         self._cancel_timer()
 
 
@@ -89,4 +89,4 @@ def _due(call: _Call) -> float:
 
 
 def _nothing() -> None:
-    """Cancel no timer."""
+    """Do nothing: there is no timer."""
