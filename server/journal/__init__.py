@@ -1,13 +1,13 @@
-"""The transaction log: what has been published, in order, on stable storage.
+"""The transaction log: all published messages of recorded topics, in order, on stable storage.
 
-How it is used, and all that may be relied on:
+Its use, and the whole public interface:
 
     journal = Journal(JournalSettings("AMPS-1", Path("journal")), clock, on_durable, notice)
     for entry in journal.entries(after=txid_of_last_snapshot):   # rebuild state; then
         apply(entry)
     journal.start()                                              # threads for commits and files
 
-    topic = journal.topic("json", "orders")                      # keep it
+    topic = journal.topic("json", "orders")                      # keep the handle
     if sequence and sequence <= journal.last_sequence(client):
         ...                                                      # a duplicate
     txid = journal.append(topic, client, sequence, body)         # JournalUnavailable: a reason
@@ -16,7 +16,7 @@ How it is used, and all that may be relied on:
     request = parse_bookmark("[20260101T000000:934814|44321|)")  # BookmarkError: a reason
     cursor = journal.replay(journal.resolve(request, "now"), wanted=matcher)
     while not cursor.is_caught_up:
-        send(cursor.read(256))                                   # a slice at the reader's pace
+        send(cursor.read(256))                                   # a slice, at the reader's pace
     ...                                                          # live from cursor.position + 1
 
     journal.archive(3); journal.compress(2); journal.remove(0)   # for actions, on other threads
@@ -24,15 +24,15 @@ How it is used, and all that may be relied on:
 
 Threads: `append`, `topic`, `origin` and `last_sequence` belong to the engine's thread. Cursors,
 `find`, `first_since` and `resolve` may be used on any thread, one at a time each. `on_durable` and
-`notice` are called on the journal's own threads, and must only pass the news on.
+`notice` are called on the journal's own threads, and must only notify other threads.
 
-The modules, from the bytes up: layout (records and pages), records (reading them), extent (where
-the log ends after a crash), index and clients (files beside the journals), storage and naming
-(disks and names), files (the set of them), belonging (which of them are ours); batches, writer,
+The modules, from the bytes up: layout (records and pages), records (reading them), extent (the end
+of the log after a crash), index and clients (files beside the journals), storage and naming (file
+I/O and names), files (the table of files), belonging (detection of foreign files); batches, writer,
 committer (appending), upkeep (files made and sealed), filing (files moved, compressed, removed),
-missing (what publishers have to be told), runs (of the instance, in names), bookmarks, lookup,
-cursor and stretch (replay), mending and restoring (of what is damaged), cutting, recovery, journal
-(all of it together); inspection and times (single files, for tools).
+missing (sequence gaps that publishers are told), runs (of the instance, in bookmarks), bookmarks,
+lookup, cursor and stretch (replay), mending and restoring (repair of damage), cutting, recovery,
+journal (the whole log); inspection and times (single files, for tools).
 The format is described in docs/formats/journal.md.
 """
 

@@ -1,12 +1,12 @@
-"""What has been appended and is not yet on stable storage, on its way from engine to committer.
+"""The queue between engine and committer: entries appended and not yet on stable storage.
 
 The engine appends blocks of entries to a list of the stream of the current file, and the committer
 takes from its front. Both do so without a lock, which would cost as much as all the rest: appending
 to a list, and copying or deleting its first n items, are each one step that the interpreter does
 not interrupt.
 
-Whatever the committer does while it holds the interpreter's lock is what the engine waits for. So
-it joins what it writes in pieces, and lets the engine have the lock while each is written.
+The engine waits while the committer holds the interpreter's lock. So the committer joins the bytes
+in pieces, and releases the lock while each piece is written.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from server.journal.layout import RECORD_SIZE, with_lag
 from server.journal.records import Names, no_names
 
 MOST_WAITING: Final = 64 << 20
-"""Bytes of bodies and records that may wait; then the engine is held up."""
+"""Limit of bytes of bodies and records that wait for a commit; beyond it the engine blocks."""
 
 _PIECE: Final = 128 * 1024
-"""Bytes that are joined to be written at once: some dozen microseconds of copying."""
+"""Bytes that are joined for one write: some dozen microseconds of copying."""
 
 Block: TypeAlias = tuple[int, bytes, bytes]
-"""Entries that were appended together: how many, their bodies, and their records as they lie in the
-file, the last one first."""
+"""Entries that were appended together: their number, their bodies, and their records in the order
+of the file, the last one first."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,11 +41,12 @@ class LiveFile:
 
     Attributes:
         number: its place among the files of the instance.
-        path: where it is.
-        descriptor: for writing.
-        size: in bytes.
+        path: path of the file.
+        descriptor: file descriptor for writing.
+        size: size in bytes.
         names: topics and origins defined in it so far.
-        handles: those that know their numbers in it; they are found again as long as it is there.
+        handles: handles that hold their number in this file; kept so that they are found again as
+            long as this object exists.
     """
 
     number: int
@@ -58,18 +59,18 @@ class LiveFile:
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """What goes to one file.
+    """The entries for one file. The committer owns `next_txid`, `taken` and `bodies_end`.
 
     Attributes:
         file: the file.
-        next_txid: of the first entry not taken yet; the committer's.
-        taken: entries of the file that have been taken; the committer's.
-        bodies_end: offset in bytes behind their bodies; the committer's.
+        next_txid: txid of the first entry not taken yet.
+        taken: number of entries of the file that have been taken.
+        bodies_end: offset in bytes after their bodies.
         header: the header page to write with the first commit, if the file has none; else empty.
         blocks: the entries not taken yet.
-        full: nothing more will be appended; the engine sets it.
-        sequences: in that case, the table of publishers as it was then.
-        missing: and what was missing of them; see `ClientsCache`.
+        full: nothing more will be appended; set by the engine.
+        sequences: a snapshot of the table of publishers, taken when the file became full.
+        missing: a snapshot of their missing numbers, likewise; see `ClientsCache`.
     """
 
     file: LiveFile
@@ -85,18 +86,18 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Commit:
-    """What is written and made safe together.
+    """A group of entries that is written and synced together.
 
     Attributes:
-        stream: where it comes from.
-        first_txid: of its first entry.
-        last_txid: of its last entry; less than the first if it has none.
+        stream: the stream that the entries were taken from.
+        first_txid: txid of the first entry.
+        last_txid: txid of the last entry; less than the first if there is none.
         header: the header page, if the file has none yet; else empty.
         bodies: bodies and extras, in order.
-        bodies_at: offset in bytes of the first of them.
-        records: their records, as they lie in the file.
-        records_at: offset in bytes of the first of them, which is that of the last entry.
-        finishes: the file is full after this.
+        bodies_at: offset in bytes of the first body.
+        records: their records, in the order of the file.
+        records_at: offset in bytes of the first record, which is that of the last entry.
+        finishes: the file is full after this commit.
     """
 
     stream: Stream
@@ -111,11 +112,11 @@ class Commit:
 
     @property
     def size(self) -> int:
-        """How many bytes there are to write."""
+        """The number of bytes to write."""
         return len(self.header) + sum(map(len, self.bodies)) + sum(map(len, self.records))
 
     def pieces(self) -> Iterator[tuple[int, bytes]]:
-        """What to write, as offsets in the file and bytes; the same every time."""
+        """Yield the bytes to write, with their offsets in the file; the same on every call."""
         if self.header:
             yield 0, self.header
         yield from _pieces(self.bodies, self.bodies_at)
@@ -123,7 +124,7 @@ class Commit:
 
 
 def _pieces(parts: Iterable[bytes], offset: int) -> Iterator[tuple[int, bytes]]:
-    """Parts that follow on one another, joined where they are small."""
+    """Yield adjacent parts with their offsets, small ones joined."""
     joined: list[bytes] = []
     size = 0
     for part in parts:
@@ -138,15 +139,15 @@ def _pieces(parts: Iterable[bytes], offset: int) -> Iterator[tuple[int, bytes]]:
 
 
 class Pipe:
-    """Leads from the engine's thread to the committer's.
+    """Passes entries from the engine's thread to the committer's.
 
     Args:
-        stream: of the current file.
+        stream: the stream of the current file.
 
     Attributes:
-        stream: what the engine appends to.
+        stream: the stream that the engine appends to.
         asleep: the committer has nothing to do, and has to be woken.
-        taken: bytes of bodies and records that have been taken, ever.
+        taken: bytes of bodies and records taken by the committer, in total.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -158,18 +159,18 @@ class Pipe:
         self._room = threading.Event()
 
     def switch(self, stream: Stream) -> None:
-        """Begin a new file. The engine's; what it appended before goes to the old one."""
+        """Begin a new file; earlier entries go to the old one. Called by the engine."""
         self.stream.full = True
         self._streams.append(stream)
         self.stream = stream
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits for a commit."""
+        """True if nothing waits for a commit."""
         return not self._streams[0].full and not self._streams[0].blocks
 
     def take(self) -> Commit | None:
-        """What to write next; None if there is nothing. The committer's."""
+        """Take the next commit and return it; None if nothing waits. Called by the committer."""
         stream = self._streams[0]
         full = stream.full  # before copying: nothing is appended after it is set
         blocks = stream.blocks[:]
@@ -184,8 +185,8 @@ class Pipe:
         bodies = [block[1] for block in blocks[:end]]
         records = [block[2] for block in blocks[end - 1 :: -1]] if end else []
         if records:
-            # When they were made, the commit before this one may still have been under way. It is
-            # over, and what follows on it proves that.
+            # The records were made while the commit before this one may still have been under way.
+            # It has ended since, so the first and the last record can state that as their lag.
             records[-1] = _with_last_lag(records[-1], 1)
             records[0] = _with_first_lag(records[0], count)
         size = sum(map(len, bodies))
@@ -212,21 +213,21 @@ class Pipe:
         return commit
 
     def wait_for_room(self, timeout: float) -> None:
-        """Hold the engine up until the committer has taken something (seconds at most)."""
+        """Block the engine until the committer has taken something, `timeout` seconds at most."""
         self._room.wait(timeout)
-        self._room.clear()  # after waiting: what happened since the caller looked must count
+        self._room.clear()  # after waiting: a commit since the caller's check must count
 
     def wait(self) -> None:
-        """Hold the committer up until there is something to do, or `wake` is called."""
+        """Block the committer until something waits for a commit, or `wake` is called."""
         self.asleep = True
-        # Who appends does so first and looks at `asleep` then; so one of the two sees the other.
+        # The engine appends first and checks `asleep` then; so one of the two sees the other.
         if self.is_empty:
             self._something.wait()
         self._something.clear()
         self.asleep = False
 
     def wake(self) -> None:
-        """Let the committer go on."""
+        """Wake the committer."""
         self.asleep = False
         self._something.set()
 

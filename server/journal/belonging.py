@@ -1,17 +1,17 @@
-"""Which files of a directory are no journals of ours, though they have the names of ours.
+"""Detects files that have the names of our journals, but are not ours.
 
-Our journals are named as AMPS names its own. Whoever starts an instance where AMPS has run meets
-AMPS's journals, and must not lose them; nor must what is left of a journal of ours that has been
-damaged throughout be taken for an empty file. So a file is *blank*, and may be written over, only
-if its first page is: all zeros.
+Our journals are named as AMPS names its own. An operator who starts an instance in a directory of
+AMPS must not lose AMPS's journals. Nor may a journal of ours that is damaged throughout be taken
+for an empty file. So a file is *blank*, and may be overwritten, only if its first page is all
+zeros.
 
-Nor is a file touched that is of ours, whole, and of a version of its format that this program does
-not know: a later program has written it, and would miss what this one makes of it.
+An intact file of ours with an unknown format version is not touched either: a later program has
+written it, and would lose the data that this one overwrites.
 
-A first page that is neither a header nor blank is no reason to refuse a file that has intact
-entries: the header is made again from these. Nor is what a power failure may leave of the page that
-was written with a file's first commit, sector by sector. Indexes and the table of publishers can be
-made again: beside a journal of ours they are taken for ours, however damaged.
+A file with intact entries is accepted even if its first page is neither a header nor blank: the
+header is rebuilt from the entries. So is the torn header page that a power failure may leave of a
+file's first commit, which is written sector by sector. Indexes and the table of publishers can be
+rebuilt: beside a journal of ours they are taken for ours, however damaged.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from server.journal.naming import (
 )
 
 SMALLEST: Final = 1 << 20
-"""Bytes of a journal file, at least."""
+"""Minimum size of a journal file in bytes."""
 
 _OF_AMPERAGE: Final = "of Amperage, and AMPS's own files cannot be read"
 _GZIP: Final = b"\x1f\x8b"
@@ -61,23 +61,23 @@ _TYPES: Final = {
 
 
 class Kind(Enum):
-    """What sort of a stranger a file is."""
+    """The kind of a `Stranger`."""
 
     FOREIGN = auto()
-    """Somebody else's."""
+    """A file of another program."""
     RUINED = auto()
-    """It has been a file of this program."""
+    """A damaged file of this program."""
     LATER = auto()
-    """It is a file of a later version of this program."""
+    """A file of a later version of this program."""
 
 
 class Stranger(NamedTuple):
-    """A file that is not what its name says.
+    """A file with contents that do not fit its name.
 
     Attributes:
-        path: of the file.
-        what: what is wrong with it, for people.
-        kind: what sort of a stranger it is.
+        path: path of the file.
+        what: the problem, as text for operators.
+        kind: the kind of file.
     """
 
     path: Path
@@ -86,7 +86,7 @@ class Stranger(NamedTuple):
 
 
 class _SideFile(NamedTuple):
-    """What a kind of file beside the journals is called, begins with, and has as its version."""
+    """The name, the magic word and the version of a kind of file beside the journals."""
 
     name: str
     magic: bytes
@@ -107,12 +107,12 @@ _REPLICATION: Final = _SideFile(
 
 
 def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[Stranger]:
-    """Find the files that a transaction log must not touch. Nothing is changed.
+    """Find the files that a transaction log must not touch, without changing anything.
 
     Args:
         instance: name of the instance.
-        directory: of its journals.
-        archive: where others have been moved to, if anywhere.
+        directory: directory of its journals.
+        archive: directory of archived journals, if there is one.
 
     Raises:
         OSError: a file cannot be read.
@@ -123,7 +123,7 @@ def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[
     for number, path in files:
         found: Stranger | FileHeader | None = _no_file(path)
         if found is None:
-            if kind_of(path) in INDEXES or number in ours:  # then it is another form of the file
+            if kind_of(path) in INDEXES or number in ours:  # an index, or another form of the file
                 continue
             found = _journal(path, number, instance)
         if isinstance(found, Stranger):
@@ -150,7 +150,7 @@ def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[
 
 
 def _side_file(path: Path, side_file: _SideFile, *, is_ours: bool) -> Iterator[Stranger]:
-    """Judge a file that can be made again, however damaged it is, if it is ours."""
+    """Check a file that can be rebuilt: accepted if it is ours, however damaged."""
     begin = _beginning(path, len(side_file.magic) + _VERSION_SIZE)
     magic, version = begin[:-_VERSION_SIZE], int.from_bytes(begin[-_VERSION_SIZE:], "little")
     if magic == side_file.magic:
@@ -161,7 +161,7 @@ def _side_file(path: Path, side_file: _SideFile, *, is_ours: bool) -> Iterator[S
 
 
 def _other_version(path: Path, side_file: _SideFile) -> str | None:
-    """Why a file is not read that says it has another version; None if it is only damaged."""
+    """Return why a file with another version cannot be read; None if it is only damaged."""
     data = inflate(path) if path.suffix == ".gz" else path.read_bytes()
     name, magic, version = side_file
     try:
@@ -179,13 +179,13 @@ def _no_file(path: Path) -> Stranger | None:
 
 
 def file_type(path: Path) -> str | None:
-    """What something is that is no ordinary file, for people; None for an ordinary file."""
+    """Return the type of a path that is no regular file, for operators; None for a regular file."""
     mode = path.stat().st_mode
     return None if stat.S_ISREG(mode) else _TYPES.get(stat.S_IFMT(mode), "no ordinary file")
 
 
 def _journal(path: Path, number: int, instance: str) -> Stranger | FileHeader | None:
-    """Judge a journal; None if it is blank."""
+    """Check a journal; return its header, the problem with it, or None if it is blank."""
     page, is_plain = read_page(path), path.suffix != ".gz"
     why = "it cannot be decompressed" if not is_plain and not page else "its first page is lost"
     try:
@@ -208,17 +208,17 @@ def _journal(path: Path, number: int, instance: str) -> Stranger | FileHeader | 
 
 
 def _is_blank(path: Path, page: bytes) -> bool:
-    """Whether a file has not been used; a small one is removed, so it has to have no content."""
+    """Return whether a file is unused. A small one will be removed, so all of it must be zeros."""
     if any(page):
         return False
     return path.stat().st_size >= SMALLEST or not any(path.read_bytes())
 
 
 def _is_torn(page: bytes) -> bool:
-    """Whether a page is a header of which the first or the last sector has not been written.
+    """Return whether a page is a header without its first or its last sector.
 
-    In the first there is everything but the checksum, which ends the last. The name of an instance
-    is part of a file's name, and too short to reach beyond the first.
+    The first sector has all fields but the checksum, which ends the last one. The name of an
+    instance is part of a file's name, and too short to reach beyond the first sector.
     """
     first, between = page[:_SECTOR], page[_SECTOR : _HALF_PAGE - layout.CHECKSUM.size]
     checksum, rest = page[_HALF_PAGE - layout.CHECKSUM.size : _HALF_PAGE], page[_HALF_PAGE:]
@@ -228,7 +228,7 @@ def _is_torn(page: bytes) -> bool:
 
 
 def _beginning(path: Path, size: int) -> bytes:
-    """The first bytes of a file, decompressed, with zeros for what is missing."""
+    """Return the first bytes of a file, decompressed and padded with zeros."""
     with path.open("rb") as file:
         begin = file.read(size)
     if path.suffix == ".gz" and begin.startswith(_GZIP):

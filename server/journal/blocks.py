@@ -1,8 +1,8 @@
 """Blocks: entries that are appended together.
 
 A run of publishes to one topic by one publisher differs in sequence numbers and bodies only, and
-what comes from another instance is in columns already. So what entries have in common is said once,
-and the rest in columns; `make_block` makes records of that.
+entries from another instance are in columns already. So a block has common fields once, and the
+others in columns; `make_block` encodes records from these.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from typing import NamedTuple, TypeAlias
 from server.journal.errors import JournalUnavailable
 
 Field: TypeAlias = int | Sequence[int]
-"""What entries have in one field: all the same, or each its own."""
+"""The values of entries in one field: one for all, or one for each."""
 
 
 def each(field: Field, count: int) -> Iterable[int]:
-    """A field of each of some entries."""
+    """Return the value of a field for each of `count` entries."""
     return repeat(field, count) if isinstance(field, int) else field
 
 
 def of_one(field: Field, place: int) -> int:
-    """A field of one of some entries."""
+    """Return the value of a field for the entry with a place."""
     return field if isinstance(field, int) else field[place]
 
 
 def part_of(field: Field, start: int, stop: int) -> Field:
-    """A field of some of the entries, in a row."""
+    """Return the field of consecutive entries, `start` to before `stop`."""
     return field if isinstance(field, int) else field[start:stop]
 
 
 def made_of(field: Field, make: Callable[[int], int]) -> Field:
-    """Another field, worked out of what each of some entries has in this one."""
+    """Compute another field from the values of this one."""
     return make(field) if isinstance(field, int) else [make(one) for one in field]
 
 
 class Content(NamedTuple):
-    """What entries say. See `Entry` for the fields.
+    """The contents of entries. See `Entry` for the fields.
 
     Attributes:
-        names: numbers of topic and origin; whoever appends them says what these stand for.
+        names: keys of topic and origin in the `Handles` that the caller gives.
         clients: as the records have them.
         sequences: likewise.
         source_txids: likewise.
-        source: likewise, of all.
-        kinds: what the entries stand for.
+        source: likewise, one for all.
+        kinds: the kinds of the entries.
         sow_keys: SOW keys as numbers, 0 for none.
         expirations: lifetimes in seconds, 0 for none.
-        extras_length: bytes of extras behind each body.
-        checksums: of bodies with extras; empty if they have not been computed yet.
+        extras_length: bytes of extras after each body.
+        checksums: checksums of bodies with extras; empty if they have not been computed yet.
         data: the bodies with extras.
     """
 
@@ -68,7 +68,7 @@ class Content(NamedTuple):
     data: Sequence[bytes]
 
     def part(self, start: int, stop: int) -> Content:
-        """Some of the entries, in a row."""
+        """Return consecutive entries, `start` to before `stop`."""
         if not start and stop == len(self.data):
             return self
         return Content(
@@ -88,11 +88,11 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where entries go that are appended together.
+    """The place of entries that are appended together.
 
     Attributes:
-        first_txid: of the first entry.
-        timestamp: of all of them, in microseconds since the Unix epoch.
+        first_txid: txid of the first entry.
+        timestamp: timestamp of all of them, in microseconds since the Unix epoch.
         bodies_end: offset in bytes of the first body in the file.
         topics: the topics' numbers in the file.
         origins: the origins' numbers in the file.
@@ -108,15 +108,15 @@ class Place:
 
 
 class AppendedRun(NamedTuple):
-    """How far a run has been appended in one step: its entries have one moment.
+    """The part of a run that one call has appended, with one timestamp.
 
     Attributes:
         end: the position of the first entry that has not been appended; their number if all have.
-        txids: of those that have been.
-        timestamp: of these, in microseconds since the Unix epoch.
-        problem: why that first one cannot be appended; None if it has not been tried.
-        flags: as the records have them.
-        checksums: of the bodies of those that have been, of publishes.
+        txids: txids of the appended entries.
+        timestamp: their timestamp, in microseconds since the Unix epoch.
+        problem: why the entry at `end` cannot be appended; None if it has not been tried.
+        flags: their flags, as the records have them.
+        checksums: checksums of their bodies, for publishes.
     """
 
     end: int

@@ -1,15 +1,15 @@
-"""What a subscription asks for in its bookmark: from where, and up to where.
+"""Bookmarks of subscriptions: the start and the end of a replay.
 
     0                            from the beginning (EPOCH)
-    0|1|                         what comes from now on (NOW); browsers' libraries write 1|0|
+    0|1|                         new messages from now on (NOW); browsers' libraries write 1|0|
     934814|44321|                after that message
     1|2|,3|4|                    after the earliest of those
-    20200604T000000Z             from that moment on
-    [20200604T000000:0|1|)       from there to there; [ ] with the end named, ( ) without
+    20200604T000000Z             from that time on
+    [20200604T000000:0|1|)       from there to there; [ ] includes the end named, ( ) excludes it
 
-A log has a number, which stands in bookmarks for a publisher: they name places in the log by txid.
-Other logs do not know them. Whoever brings one has what is before that place, so that no other
-start counts beside it.
+A log has a number, which stands in bookmarks for a publisher: such bookmarks name places in the log
+by txid. Other logs do not know them. A client that sends one has everything before that place, so
+that the other starts in its list are ignored.
 
 Source: AMPS User Guide, Replaying Messages with Bookmark Subscription.
 """
@@ -23,7 +23,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, Protocol, TypeAlias
 
 NotFound: TypeAlias = Literal["epoch", "now", "fail"]
-"""Where to begin if no bookmark of the list is in the log (the option `bookmark_not_found`)."""
+"""The start if no bookmark of the list is in the log (the option `bookmark_not_found`)."""
 
 _NAMED: Final = re.compile(r"(\d{1,20})\|(\d{1,20})\|?", re.ASCII)
 _MOMENT: Final = re.compile(r"(\d{8}T\d{6})(?:\.(\d{1,6}))?Z?", re.ASCII)
@@ -33,7 +33,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class BookmarkError(ValueError):
-    """A bookmark cannot be read, or is not in the log; the text is a reason for the client."""
+    """A bookmark is malformed, or is not in the log; the text is a reason for the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +66,13 @@ Point: TypeAlias = Epoch | Now | Named | Moment
 
 @dataclass(frozen=True, slots=True)
 class BookmarkRequest:
-    """What a bookmark asks for.
+    """A parsed bookmark.
 
     Attributes:
         starts: begin at the earliest of these.
-        includes_start: whether an entry that is named as a start is delivered.
+        includes_start: an entry that is named as a start is delivered.
         ends: stop at the latest of these; empty to go on for ever.
-        includes_end: whether an entry that is named as an end is delivered.
+        includes_end: an entry that is named as an end is delivered.
     """
 
     starts: tuple[Point, ...]
@@ -82,21 +82,21 @@ class BookmarkRequest:
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing has to be looked for in the log."""
+        """True if nothing has to be looked up in the log."""
         return all(isinstance(point, Epoch | Now) for point in self.starts + self.ends)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of the log, with the names in a bookmark looked up.
+    """A part of the log: a bookmark with its names resolved.
 
     Attributes:
-        after: the txid before the first one that counts.
-        not_before: entries of earlier moments do not count; microseconds since the Unix epoch.
-        last: the last txid that counts; None if that is not known, or there is no end.
-        before: entries of this moment and later do not count; None if there is no such limit.
-        until: entries that end the span when they come; they are not in the log yet.
-        includes_end: whether such an entry counts itself.
+        after: the txid before the first one in the span.
+        not_before: earlier entries are outside; microseconds since the Unix epoch.
+        last: the last txid in the span; None if it is not known, or there is no end.
+        before: entries of this time and later are outside; None if there is no such limit.
+        until: entries that end the span when they are recorded; they are not in the log yet.
+        includes_end: such an entry is inside the span.
         doubt: why the span does not begin at an entry that was named; empty if it does.
     """
 
@@ -110,11 +110,11 @@ class Span:
 
 
 class Log(Protocol):
-    """What has to be known about the log to look names up."""
+    """The interface of the log that resolves names."""
 
     @property
     def first_txid(self) -> int:
-        """Of the first entry there is."""
+        """The txid of the first entry."""
 
     def is_place(self, client: int) -> bool:
         """Return whether the first number of a bookmark stands for the log, not a publisher."""
@@ -126,20 +126,20 @@ class Log(Protocol):
         """Return the txid of a damaged entry that a name may belong to; None if there is none."""
 
     def parting(self, client: int, sequence: int) -> int | None:
-        """Return the last entry that this log shares with a reader who names a lost entry.
+        """Return the last entry that this log shares with a reader that names a lost entry.
 
-        None if the name is not known to be such a one.
+        None if the name does not belong to a known lost entry.
         """
 
     def first_since(self, timestamp: int) -> int:
-        """The txid of the first entry at a moment or later; the next one if there is none."""
+        """Return the txid of the first entry at a time or later; the next txid if none."""
 
 
 def parse_bookmark(text: str) -> BookmarkRequest:
-    """Read the bookmark of a subscription.
+    """Parse the bookmark of a subscription.
 
     Raises:
-        BookmarkError: it is none; the text says what was expected.
+        BookmarkError: it is malformed; the text names the expected form.
     """
     text = text.strip()
     if not text.startswith(("[", "(")):
@@ -180,7 +180,7 @@ def _point(text: str, whole: str) -> Point:
 
 
 def resolve(request: BookmarkRequest, log: Log, not_found: NotFound, now: int) -> Span:
-    """Find out which part of the log a bookmark stands for. See `resolving`."""
+    """Resolve a bookmark to a part of the log. See `resolving`."""
     steps = resolving(request, log, not_found, now)
     while True:
         try:
@@ -193,16 +193,16 @@ def resolve(request: BookmarkRequest, log: Log, not_found: NotFound, now: int) -
 def resolving(
     request: BookmarkRequest, log: Log, not_found: NotFound, now: int
 ) -> Generator[None, None, Span]:
-    """Find out which part of the log a bookmark stands for, in steps: one for each name in it.
+    """Resolve a bookmark to a part of the log, in steps: one for each name in it.
 
     Args:
         request: the bookmark.
-        log: where to look names up.
-        not_found: what to do when none of the starts is in the log.
+        log: resolves names.
+        not_found: where to begin if none of the starts is in the log.
         now: the txid of the end of the log.
 
     Raises:
-        BookmarkError: none is, and `not_found` is "fail".
+        BookmarkError: no start is in the log, and `not_found` is "fail".
     """
     starts: list[tuple[int, int]] = []
     missing: list[Named] = []
@@ -225,7 +225,7 @@ def resolving(
         where = {"now": "end", "epoch": "beginning"}[not_found]
         doubt = f"{_text(missing[0])} is not in the transaction log: begins at its {where}"
     if starts or not_found == "now":
-        # Behind where a reader and the log parted, everything is new to the reader.
+        # After the last entry that the reader and the log share, everything is new to the reader.
         partings = [(one, log.parting(one.client, one.sequence)) for one in missing]
         known = [(txid, one) for one, txid in partings if txid is not None]
         if known and not starts:
@@ -258,14 +258,14 @@ def _is_known(place: Named, log: Log) -> bool:
 
 
 def _start(point: Point, request: BookmarkRequest, log: Log, now: int) -> tuple[int, int] | None:
-    """The txid before the first that counts, and the moment before which nothing does."""
+    """Return the txid before the start, and the time before which entries are outside."""
     match point:
         case Epoch():
             return log.first_txid - 1, 0
         case Now():
             return now - request.includes_start, 0
         case Moment(timestamp):
-            # A bookmark that is a mere moment, outside of a range, includes it.
+            # A time outside of a range is inclusive.
             exclusive = bool(request.ends) and not request.includes_start
             return log.first_since(timestamp + exclusive) - 1, timestamp + exclusive
         case Named(client, sequence):
@@ -293,7 +293,7 @@ def _with_end(
                 pass
     moments = [one.timestamp + (not excluded) for one in request.ends if isinstance(one, Moment)]
     if moments:
-        # The latest end counts: a txid, unless the moment is later than that entry.
+        # The latest end counts: a txid, unless the time is later than that entry.
         before = max(moments)
         if not ends or log.first_since(before) - 1 >= max(ends):
             return replace(span, before=before)

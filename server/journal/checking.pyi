@@ -1,4 +1,4 @@
-"""Checking the bodies of many entries."""
+"""Checksum tests of the bodies of many entries."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,17 +9,17 @@ def damaged(
     ends: npt.NDArray[np.int64],
     checksums: npt.NDArray[np.uint32],
 ) -> list[int]:
-    """Find bodies that are damaged, or are not there.
+    """Find bodies that are damaged or missing.
 
     Args:
-        data: bytes among which the bodies are, with what stands behind each of them.
-        starts: where they begin.
-        ends: and end.
-        checksums: the checksums that they should have.
+        data: bytes that contain the bodies, with the extras after each of them.
+        starts: offsets at which they begin.
+        ends: offsets at which they end, with the extras.
+        checksums: the expected checksums.
 
     Returns:
-        Their places among the bodies.
+        The positions of damaged ones in the arrays.
 
     Raises:
-        ValueError: there are not as many of one as of the other.
+        ValueError: the arrays have different lengths.
     """

@@ -1,4 +1,4 @@
-"""Which records of a block are wanted, in C; the theory of it is in choosing.pyx."""
+"""Selection of wanted records from a block, in C; choosing.pyx gives the reasons."""
 
 from collections.abc import Container, Mapping, Sequence
 
@@ -12,57 +12,57 @@ def choose(
     origins: Container[int],
     most_bytes: int,
 ) -> tuple[bytes, Sequence[tuple[int, int]], int, Sequence[int]]:
-    """Choose records of a block.
+    """Choose the wanted records of a block.
 
     Args:
         block: records back to back as in the file, the last one first.
-        first_txid: of the first of them.
-        file_size: in bytes.
-        kinds: of entries that are wanted, as bits.
-        wanted: whether the topic with a number is wanted.
-        topics: the numbers of topics that are known; entries of others are damaged.
-        origins: the numbers of origins that are known, likewise.
-        most_bytes: of bodies after which to stop; the last body may go beyond.
+        first_txid: txid of the first entry.
+        file_size: size of the file in bytes.
+        kinds: wanted kinds of entries, as bits.
+        wanted: whether a topic is wanted, by its number.
+        topics: the numbers of known topics; entries of others are damaged.
+        origins: the numbers of known origins, likewise.
+        most_bytes: bytes of bodies after which to stop; the last body may go beyond.
 
     Returns:
-        The chosen records in order, each with the place of its body among what is to be read in
-        place of that in the file; what that is, as offsets in the file; how many records have been
-        looked at; the txids of those that are damaged.
+        The chosen records in order, with offsets of bodies in the bytes to be read instead of in
+        the file; the parts of the file to be read, as offsets; the number of examined records; the
+        txids of damaged ones.
     """
 
 def broken(records: bytes, bodies: bytes) -> Sequence[int]:
-    """Find bodies that are damaged, or are not there.
+    """Find bodies that are damaged or missing.
 
     Args:
-        records: as `choose` gives them.
-        bodies: what it says that is to be read.
+        records: records as `choose` returns them.
+        bodies: the bytes of the parts that `choose` returns.
 
     Returns:
         The positions of their records.
     """
 
 def alike(records: bytes) -> Sequence[tuple[int, int]]:
-    """Where runs of records begin and end that agree in topic, origin and whether they have extras.
+    """Return the bounds of runs of records that agree in topic, origin and presence of extras.
 
     Args:
         records: records back to back.
     """
 
 def pick(records: bytes, positions: Sequence[int]) -> bytes:
-    """Some of the records.
+    """Return the records at the positions.
 
     Args:
         records: records back to back.
-        positions: which, counted from 0.
+        positions: positions, counted from 0.
 
     Raises:
         IndexError: there is no such record.
     """
 
 def cut(records: bytes, bodies: bytes) -> list[bytes]:
-    """The bodies of intact records, with their extras.
+    """Return the bodies of intact records, with their extras.
 
     Args:
-        records: as `choose` gives them, which `broken` finds no fault with.
-        bodies: what `choose` says that is to be read.
+        records: records as `choose` returns them, without those that `broken` finds.
+        bodies: the bytes of the parts that `choose` returns.
     """

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Which records of a block are wanted, and where their bodies are, in C.
+"""Selection of wanted records from a block, with the offsets of their bodies, in C.
 
-Whoever passes the log on has to look at every record of it, and needs no more of most than to know
-that they are intact and wanted. As objects of Python, that costs more than all that follows.
+Forwarding the log examines every record, for most only whether it is intact and wanted. With Python
+objects that would cost more than all later steps.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -16,7 +16,7 @@ from server.journal.record cimport (
 )
 
 cdef enum:
-    DETOUR = 4096  # bytes that are better read and thrown away than stepped over
+    DETOUR = 4096  # bytes between bodies that are cheaper to read and discard than to skip
 
 
 def choose(

@@ -1,8 +1,8 @@
-"""Publishers and the highest sequence of each: what tells a message sent twice from a new one.
+"""The table of publishers with the highest sequence of each, for dedup of messages.
 
 The table is a projection of the log. A cache of it (`.clients.ack`) is stored when a journal file
-is full and when the instance closes, together with the txid up to which it is true; what follows
-that txid is added from the log when the instance comes back.
+is full and when the instance closes, together with the txid up to which it is valid; later entries
+are added from the log when the instance starts again.
 
 Source: AMPS User Guide, Message Sequence Numbers; Reference to File Types.
 """
@@ -26,7 +26,7 @@ MAGIC: Final = b"AMPGCACK"
 VERSION: Final = 1
 
 _HEADER: Final = struct.Struct("<8sHHIQQQ")
-"""magic, version, reserved, ranges that are missing, txid, time, clients."""
+"""magic, version, reserved, number of missing ranges, txid, time, clients."""
 _ROW: Final = np.dtype([("client", "<u8"), ("sequence", "<u8"), ("time", "<i8")])
 _MISSING: Final = np.dtype([("client", "<u8"), ("first", "<u8"), ("last", "<u8")])
 
@@ -38,21 +38,21 @@ Sequences = dict[int, tuple[int, int]]
 def server_made_identity(client: int, instance: str, run: int = 0) -> int:
     """Return the client hash under which messages without a sequence number are recorded.
 
-    It differs from that of the client, so that the numbers which the server gives do not get in the
-    way of those that the same client gives at other times. It has the number of the run in its
-    lower half, so that a txid which is given a second time does not name another message.
+    It differs from the client's own hash, so that the server's numbers do not collide with numbers
+    that the same client gives at other times. Its lower half is the number of the run, so that a
+    reused txid does not name another message.
 
     Args:
         client: the client hash of the publisher.
         instance: name of the instance that records the message.
-        run: the number of its run; 0 for entries of versions that did not tell runs apart.
+        run: the number of its run; 0 for entries of versions that did not distinguish runs.
     """
     whole = client_hash(f"{client}\0{instance}")
     return whole >> RUN_BITS << RUN_BITS | run if run else whole
 
 
 def publisher_part(identity: int) -> int:
-    """Return what all runs of an instance have in common in an identity that they have made."""
+    """Return the part of a server-made identity that is the same in all runs of an instance."""
     return identity >> RUN_BITS
 
 
@@ -60,7 +60,7 @@ def is_server_made(identity: int, client: int, instance: str) -> bool:
     """Return whether any run of an instance may have made an identity for a publisher.
 
     Args:
-        identity: as an entry has it.
+        identity: the client field of an entry.
         client: the client hash of the publisher.
         instance: name of the instance.
     """
@@ -72,10 +72,10 @@ class ClientsCache:
     """A stored table.
 
     Attributes:
-        txid: the last entry that it takes into account.
+        txid: txid of the last entry that it covers.
         sequences: the table.
-        missing: what is missing below these, or was said to be: client hash, and the first and the
-            last number of each range; see `server.journal.missing`.
+        missing: ranges below these that are missing, or were reported as missing: client hash, and
+            the first and the last number of each range; see `server.journal.missing`.
     """
 
     txid: int
@@ -84,7 +84,7 @@ class ClientsCache:
 
 
 def pack_clients(cache: ClientsCache, now: int) -> bytes:
-    """A table as the bytes of its file; `now` in microseconds since the Unix epoch."""
+    """Encode a table as the bytes of its file; `now` in microseconds since the Unix epoch."""
     rows = [(client, *known) for client, known in cache.sequences.items()]
     header = _HEADER.pack(MAGIC, VERSION, 0, len(cache.missing), cache.txid, now, len(rows))
     missing = np.array(list(cache.missing), _MISSING)
@@ -92,10 +92,10 @@ def pack_clients(cache: ClientsCache, now: int) -> bytes:
 
 
 def unpack_clients(data: bytes) -> ClientsCache:
-    """Read a stored table.
+    """Decode a stored table.
 
     Raises:
-        FormatError: it is damaged, or something else.
+        FormatError: it is damaged, or of another kind.
     """
     check_side_file(data, MAGIC, VERSION, _HEADER.size, "a clients.ack file")
     _, _, _, ranges, txid, _, count = _HEADER.unpack_from(data)
@@ -106,7 +106,7 @@ def unpack_clients(data: bytes) -> ClientsCache:
 
 
 def without_inactive(sequences: Mapping[int, tuple[int, int]], since: int) -> Sequences:
-    """The table without publishers of whom nothing has been recorded since a moment.
+    """Return the table without publishers that have been inactive since a time.
 
     Args:
         sequences: the table.

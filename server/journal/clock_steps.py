@@ -1,10 +1,10 @@
-"""The places in the log where the wall clock was set, and by how much.
+"""Steps of the wall clock: the places in the log where it was set, and by how much.
 
-An entry has the time that the wall clock told when it was recorded. The clock may be set, forward
-or back, so these times need not ascend. To find a moment, the time of each entry is corrected by
-all steps after it: it becomes the time that the clock would have told had it been right before,
-and these times do ascend. Steps are kept in a file beside the journals (`.steps.ack`). Steps behind
-the last one that was stored are found in the times themselves: where these go back, there is a step
+An entry has the wall clock's time when it was recorded. The clock may be set, forward or back, so
+these times need not ascend. To find a time in the log, the time of each entry is corrected by all
+steps after it: it becomes the time that the clock would have shown had it been right before, and
+the corrected times do ascend. Steps are kept in a file beside the journals (`.steps.ack`). Steps
+after the last stored one are found in the times themselves: where these go back, there is a step
 back of that much.
 
 A clock that is set back by less than a second stands still in the log until it has caught up.
@@ -24,10 +24,10 @@ from server.journal.layout import FormatError, with_checksum
 from server.journal.side_files import SideFile, check_side_file
 
 MIN_STEP_US: Final = 1_000_000
-"""A time that is earlier than the one before by less than this, in microseconds, is no step."""
+"""Minimum of a step in microseconds; a time that goes back by less is no step."""
 
 MAX_STEPS: Final = 4096
-"""Steps that are kept; beyond, the two oldest become one."""
+"""Limit of steps; beyond it the two oldest are merged."""
 
 MAGIC: Final = b"AMPGSTEP"
 VERSION: Final = 1
@@ -39,8 +39,8 @@ class ClockStep(NamedTuple):
     """A change of the wall clock by setting it.
 
     Attributes:
-        txid: of the first entry behind it.
-        microseconds: by how much; negative for back.
+        txid: txid of the first entry after it.
+        microseconds: amount of the change; negative for back.
     """
 
     txid: int
@@ -55,7 +55,7 @@ class ClockSteps:
     def __init__(self, steps: Iterable[ClockStep] = ()) -> None:
         self._steps: list[ClockStep] = []
         self._txids: list[int] = []
-        self._corrections: list[int] = []  # of the times of entries before each step
+        self._corrections: list[int] = []  # for the times of entries before each step
         for step in steps:
             self.add(step)
 
@@ -69,18 +69,18 @@ class ClockSteps:
 
     @property
     def last_txid(self) -> int:
-        """The entry behind the last step, 0 if there is none."""
+        """The txid of the first entry after the last step, 0 if there is none."""
         return self._txids[-1] if self._txids else 0
 
     def add(self, step: ClockStep) -> None:
-        """Add a step behind all others."""
+        """Add a step after all others."""
         steps = self._steps
         if steps and steps[-1].txid == step.txid:
             step = ClockStep(step.txid, steps.pop().microseconds + step.microseconds)
         steps.append(step)
         if len(steps) > MAX_STEPS:
             steps[:2] = [ClockStep(steps[1].txid, steps[0].microseconds + steps[1].microseconds)]
-        # Replaced as a whole: other threads look times up meanwhile.
+        # Replaced, not modified: other threads look up times meanwhile.
         total, corrections = 0, []
         for one in reversed(steps):
             total += one.microseconds
@@ -111,15 +111,15 @@ class ClockSteps:
         return [time + self.correction(txid) for txid, time in zip(txids, times, strict=True)]
 
     def is_any_in(self, first: int, end: int) -> bool:
-        """Return whether times need not ascend from one entry to before another, or just there."""
+        """Return whether a step lies after `first`, up to `end`: then times need not ascend."""
         return bisect_right(self._txids, first) < bisect_right(self._txids, end)
 
 
 class StepFinder:
-    """Finds steps back in the times of entries that are read one after the other.
+    """Finds steps back in the times of entries that are read in order.
 
     Args:
-        known: steps that are known already, up to the last of them.
+        known: the known steps; only later ones are reported.
     """
 
     def __init__(self, known: ClockSteps) -> None:
@@ -128,7 +128,7 @@ class StepFinder:
         self.last = 0
 
     def take(self, txids: npt.NDArray[np.uint64], times: npt.NDArray[np.int64]) -> None:
-        """Look at entries that follow those before."""
+        """Examine the next entries."""
         if not len(txids):
             return
         previous = np.concatenate(([self.last or times[0]], times[:-1]))
@@ -140,14 +140,14 @@ class StepFinder:
 
 
 def pack_steps(steps: ClockSteps) -> bytes:
-    """Return the content of the file of steps."""
+    """Encode the file of steps."""
     rows = steps.rows
     head = _HEADER.pack(MAGIC, VERSION, len(rows))
     return with_checksum(head + b"".join(_STEP.pack(*row) for row in rows))
 
 
 def unpack_steps(data: bytes) -> ClockSteps:
-    """Read the file of steps.
+    """Decode the file of steps.
 
     Raises:
         FormatError: it is damaged, or of another version.

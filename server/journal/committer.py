@@ -1,16 +1,16 @@
-"""Group commit: what has been appended goes to stable storage, on a thread of its own.
+"""Group commit: writes appended entries to stable storage, on a thread of its own.
 
-A commit begins as soon as there is something to write and the one before is done; what is appended
-meanwhile makes up the next. Two commits begin at least PACE apart, so that busy publishers fill
+A commit begins as soon as there is something to write and the one before is done; entries appended
+meanwhile make up the next. Two commits begin at least PACE apart, so that busy publishers fill
 batches instead of waking the disk for every message, and no entry waits longer than FlushInterval
 before its commit begins.
 
-When storage refuses, everything unwritten is kept, the journal records nothing more and says why,
-and the same bytes are written again at the same places until that succeeds. That holds for a failed
-sync too: the system may have dropped the pages, but the commit still has the bytes.
+When a write fails, everything unwritten is kept, the journal refuses new entries and gives the
+reason, and the committer retries the same bytes at the same offsets until that succeeds. That holds
+for a failed sync too: the system may have dropped the pages, but the commit still has the bytes.
 
-Before a commit is acknowledged, a mark is left behind its last record that says so. It is not
-synced: it survives the process, and reaches the disk with the next commit, or by and by.
+Before a commit is acknowledged, a mark that records it is written after its last record. It is not
+synced: it survives the process, and reaches the disk with the next commit, or in time.
 
 Source: AMPS User Guide, Configuring a Transaction Log, FlushInterval.
 """
@@ -31,23 +31,23 @@ from server.journal.writer import Writer
 
 PACE: Final = 0.002  # seconds
 _MICROSECONDS: Final = 1e6
-_RETRY: Final = 0.25  # seconds between attempts while storage refuses
+_RETRY: Final = 0.25  # seconds between attempts while writes fail
 
 
 class Committer:
-    """Writes what the writer has appended.
+    """Commits the entries that the writer has appended.
 
     Args:
-        writer: where it comes from, and who is told how far the log is safe.
-        disk: where it goes.
-        flush_interval: seconds that an entry waits at most before its commit begins.
+        writer: the source of entries; the committer updates its `durable` and `refusal`.
+        disk: the disk to write to.
+        flush_interval: maximum delay in seconds before the commit of an entry begins.
         on_durable: called with the last txid on stable storage, after each commit.
         on_full: called with the last commit of a file when all of it is on stable storage.
-        notice: told when storage fails, and when it works again.
+        notice: called when writes fail, and when they succeed again.
 
     Attributes:
-        latency: how long writes took until they were on stable storage, in microseconds.
-        sizes: how many bytes they had.
+        latency: durations of writes until they were on stable storage, in microseconds.
+        sizes: sizes of these writes in bytes.
     """
 
     def __init__(
@@ -74,16 +74,16 @@ class Committer:
 
     @property
     def is_running(self) -> bool:
-        """Whether commits are made by the thread."""
+        """True if the thread makes the commits."""
         return self._thread is not None
 
     def start(self) -> None:
-        """Begin to commit on a thread."""
+        """Start the thread that commits."""
         self._thread = threading.Thread(target=self._run, name="journal-commit", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Commit what there is and end the thread."""
+        """End the thread and commit all appended entries."""
         if self._thread is not None:
             self._closing.set()
             self._writer.pipe.wake()
@@ -149,9 +149,9 @@ class Committer:
 
 
 def mark_of(stream: Stream) -> Piece:
-    """What says that all of a file that has been taken for commits is on stable storage.
+    """Return the mark that all entries of a file taken so far are on stable storage.
 
-    It is where the next record will be, which takes its place; empty if there is no more room.
+    It is in the place of the next record, which overwrites it; empty if the file has no space left.
     """
     place = stream.file.size - RECORD_SIZE * (stream.taken + 1)
     if place < stream.bodies_end:

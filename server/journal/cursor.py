@@ -1,9 +1,9 @@
 """Replay: reading the log forward, in slices, at the reader's pace.
 
-A cursor reads only what is on stable storage. It holds the file it is in, so that archiving,
+A cursor reads only entries on stable storage. It holds the file it is in, so that archiving,
 compressing or removing that file does not disturb it, and never more than one slice of entries.
-When it has caught up, the caller knows the txid up to which it has read and goes on with what comes
-live from there, or keeps reading.
+When it has caught up, the caller knows the txid up to which it has read and goes on with live
+entries from there, or keeps reading.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ from server.journal.storage import Source
 from server.journal.stretch import NOTHING, Stretch
 
 _MOST_LOOKED_AT: Final = 8192
-"""Records that one call of `read` looks at when few of them are wanted."""
+"""Limit of records that one call of `read` examines when few of them are wanted."""
 
 _MOST_PER_WANTED: Final = 4
-"""Records for each wanted one with which all of them are read in one go."""
+"""Limit of records for each wanted one up to which all of them are read at once."""
 
 _TXID_OF: Final = attrgetter("txid")
-_ATTEMPTS: Final = 3  # to open a file, which may be moved between being found and being opened
+_ATTEMPTS: Final = 3  # to open a file, which may be moved between look-up and open
 
 _Found = TypeVar("_Found", Stretch, Passage, Measured)
 
@@ -72,7 +72,7 @@ Entries = npt.NDArray[np.uint32]
 
 
 class _Wanted(dict[int, bool]):
-    """Whether the topic with a number is wanted; asked once for each."""
+    """Caches by topic number whether a topic is wanted."""
 
     __slots__ = ("_names", "_wanted")
 
@@ -93,10 +93,10 @@ class _Open:
     """The file that a cursor is in.
 
     Attributes:
-        file: what is known of it.
+        file: its entry in the file table.
         source: its bytes.
         names: its topics and origins.
-        wanted: which topic numbers are wanted.
+        wanted: caches by topic number whether the topic is wanted.
         entries: the numbers of the wanted entries, if the file has a topic index.
     """
 
@@ -113,15 +113,15 @@ class Cursor:
     Args:
         table: the files of the log.
         cache: opens them.
-        durable: tells the last txid that may be read.
-        span: what part of the log to read.
-        wanted: says of a topic whether its entries are wanted; None for all.
-        kinds: the kinds of entry to hand out.
-        notice: told of damage.
-        steps: where in the log the wall clock was set.
+        durable: returns the last txid that may be read.
+        span: the part of the log to read.
+        wanted: predicate: true for topics whose entries are wanted; None for all.
+        kinds: the kinds of entry to return.
+        notice: called on damage.
+        steps: the steps of the wall clock, by place in the log.
 
     Attributes:
-        position: the txid up to which the log has been read; what was not wanted counts as read.
+        position: the txid up to which the log has been read; unwanted entries count as read.
         is_finished: the end of the span has been reached; nothing more will come.
     """
 
@@ -153,12 +153,12 @@ class Cursor:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether everything on stable storage has been read."""
+        """True if everything on stable storage has been read."""
         return self.is_finished or self.position >= self._durable()
 
     @property
     def must_decompress(self) -> bool:
-        """Whether the next read has to decompress a file, which takes long."""
+        """True if the next read has to decompress a file, which is slow."""
         place, txid = self._open, self.position + 1
         if self.is_caught_up or (place is not None and txid < (place.file.end_txid or txid + 1)):
             return False
@@ -166,51 +166,51 @@ class Cursor:
         return file is not None and file.path.suffix == ".gz" and not self._cache.holds(file.path)
 
     def decompress(self) -> None:
-        """Do that, on any thread."""
+        """Decompress the next file into the cache, on any thread."""
         file = self._table.covering(self.position + 1)
-        with contextlib.suppress(OSError):  # the next read finds out
+        with contextlib.suppress(OSError):  # the next read reports it
             if file is not None:
                 self._cache.open(file.path)
 
     def ask_again(self) -> None:
-        """Ask again which topics are wanted: that has changed."""
+        """Drop the cached answers of `wanted`, which have changed."""
         self._open = None
 
     def read(self, most_entries: int = 256, most_bytes: int = 1 << 20) -> list[Entry]:
         """Read on.
 
         Args:
-            most_entries: to hand out at most.
-            most_bytes: of bodies after which to stop; the last body may go beyond.
+            most_entries: limit of entries to return.
+            most_bytes: bytes of bodies after which to stop; the last body may go beyond.
 
         Returns:
-            The next entries. None does not mean that there are no more: ask `is_caught_up`.
+            The next entries. An empty list does not mean the end: see `is_caught_up`.
 
         Raises:
-            JournalUnreadable: they cannot be read at the moment; the cursor is where it was.
+            JournalUnreadable: they cannot be read at the moment; the cursor has not moved.
         """
         return self.read_on(most_entries, most_bytes).entries()
 
     def read_on(self, most_entries: int, most_bytes: int = 1 << 20) -> Stretch:
-        """The same, for those who do not want the entries one by one. See `read`."""
+        """Read on as `read` does; return the entries as a `Stretch`, without creating objects."""
         try:
             return self._search(partial(self._stretch, most_entries, most_bytes)) or NOTHING
         except OSError as problem:
             raise JournalUnreadable(reason(problem)) from None
 
     def read_packed(self, most_entries: int, most_bytes: int = 1 << 20) -> Passage:
-        """The same, for those who want them as they lie in the file. See `read`."""
+        """Read on as `read` does; return the entries packed as in the file."""
         try:
             return self._search(partial(self._packed, most_entries, most_bytes)) or NO_PASSAGE
         except OSError as problem:
             raise JournalUnreadable(reason(problem)) from None
 
     def read_passage(self, most_entries: int, most_bytes: int) -> Passage:
-        """The same, for those who pass entries on; moments and names in the span do not count.
+        """Read on for forwarding entries; times and names in the span are ignored. See `read`.
 
         Args:
-            most_entries: to look at together, at most.
-            most_bytes: of bodies after which to stop; the last body may go beyond.
+            most_entries: limit of entries to examine together.
+            most_bytes: bytes of bodies after which to stop; the last body may go beyond.
         """
         try:
             return self._search(partial(self._passage, most_entries, most_bytes)) or NO_PASSAGE
@@ -218,9 +218,9 @@ class Cursor:
             raise JournalUnreadable(reason(problem)) from None
 
     def measure(self) -> Measured:
-        """The same without bodies, for those who want to know how much there is.
+        """Read on without bodies; return the txids and sizes of the entries. See `read`.
 
-        What is damaged of bodies is not seen; moments and names in the span do not count.
+        Damaged bodies are not detected; times and names in the span are ignored.
         """
         try:
             return self._search(self._measure) or NOTHING_MEASURED
@@ -228,14 +228,14 @@ class Cursor:
             raise JournalUnreadable(reason(problem)) from None
 
     def _search(self, read: Callable[[_Open, int], _Found]) -> _Found | None:
-        """Read on until something is found, the end is reached, or much has been looked at."""
+        """Read on until something is found, the end or the limit of records is reached."""
         looked_at = 0
         while looked_at < _MOST_LOOKED_AT and not self.is_finished:
-            durable = self._durable()  # before the table: what is durable has its file there
+            durable = self._durable()  # before the table: a durable entry has its file there
             if self.position >= durable:
                 break
             place = self._enter()
-            self._check_last()  # where the log begins may be behind it
+            self._check_last()  # the log may begin after the last txid of the span
             if place is None or self.is_finished:
                 break
             before = self.position
@@ -246,7 +246,7 @@ class Cursor:
         return None
 
     def _enter(self) -> _Open | None:
-        """The file with the next entry, opened; None if it is not there yet."""
+        """Open the file with the next entry and return it; None if it does not exist yet."""
         place = self._open
         txid = self.position + 1
         if place is not None:
@@ -275,7 +275,7 @@ class Cursor:
         raise FileNotFoundError(errno.ENOENT, "the file is not there", str(file.path))
 
     def _entries(self, file: JournalFile, names: Names) -> Entries | None:
-        """The numbers of the wanted entries of a file with a topic index."""
+        """Return the numbers of the wanted entries of a file; None without a topic index."""
         if self._wanted is None or file.seal is None:
             return None
         try:
@@ -291,7 +291,7 @@ class Cursor:
         return np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, np.uint32)
 
     def _bounds(self, place: _Open, durable: int) -> tuple[int, int]:
-        """The numbers of the next record of a file, and of that behind the last to be read."""
+        """Return the number of the next record of a file, and the end of those to be read."""
         first, end = place.file.first_txid, durable + 1
         if place.file.end_txid is not None:
             end = min(end, place.file.end_txid)
@@ -300,7 +300,7 @@ class Cursor:
         return self.position + 1 - first, end - first
 
     def _packed(self, most_entries: int, most_bytes: int, place: _Open, durable: int) -> Passage:
-        """Entries as they lie in the file, unless each has to be looked at, or few are wanted."""
+        """Return entries as in the file, unless each has to be tested, or few are wanted."""
         span = self._span
         is_limited = span.before is not None or self._not_before or span.until
         if not is_limited and not self._is_sparse(place, most_entries):
@@ -309,7 +309,7 @@ class Cursor:
         return Passage(*stretch.packed(), place.names)
 
     def _is_sparse(self, place: _Open, most: int) -> bool:
-        """Whether few of the next entries of a file are wanted."""
+        """Return whether few of the next entries of a file are wanted."""
         if place.entries is None:
             return False
         start = self.position + 1 - place.file.first_txid
@@ -356,7 +356,7 @@ class Cursor:
 
     @staticmethod
     def _may_want(place: _Open, txid: int) -> bool:
-        """Whether an entry of which nothing else is known may be wanted."""
+        """Return whether an entry with a damaged record may be wanted."""
         entries, number = place.entries, txid - place.file.first_txid
         return entries is None or number in entries[np.searchsorted(entries, number) :][:1]
 
@@ -374,7 +374,7 @@ class Cursor:
             del chosen[fitting:]
             ends = False
             reached = chosen[-1][TXID] + 1 - first
-        stretch = self._with_bodies(place, chosen)  # may fail: then nothing has been read
+        stretch = self._with_bodies(place, chosen)  # before the position moves: it may raise
         self.is_finished = ends
         self.position = first + reached - 1
         self._check_last()
@@ -408,7 +408,7 @@ class Cursor:
         return measured
 
     def _rows(self, place: _Open, start: int, end: int, most: int) -> tuple[list[Row], int]:
-        """The next intact records of a file that may be wanted, and the number up to where."""
+        """Return the next intact records of a file that may be wanted, and their end number."""
         first, source = place.file.first_txid, place.source
         stop = min(start + most, end)
         if place.entries is not None:
@@ -428,7 +428,7 @@ class Cursor:
         return rows, stop
 
     def _within_span(self, rows: Sequence[Row]) -> tuple[Sequence[Row], bool]:
-        """The entries that are in the span by their moments and names; whether it ends there."""
+        """Return the entries inside the span by time and name, and whether the span ends there."""
         span = self._span
         if span.before is None and not self._not_before and not span.until:
             return rows, False
@@ -439,7 +439,7 @@ class Cursor:
                 return within, True
             if moment < self._not_before:
                 continue
-            self._not_before = 0  # if the clock is set back later, that hides nothing
+            self._not_before = 0  # a later step back of the clock must not hide entries
             if (row[CLIENT], row[SEQUENCE]) in span.until:
                 if span.includes_end:
                     within.append(row)
@@ -448,7 +448,7 @@ class Cursor:
         return within, False
 
     def _with_bodies(self, place: _Open, rows: Sequence[Row]) -> Stretch:
-        """Entries with their bodies, but for those that are damaged."""
+        """Return entries with their bodies, without the damaged ones."""
         names, intact = place.names, read_intact_bodies(place.source, rows)
         if (
             intact is not None
@@ -478,7 +478,7 @@ class Cursor:
 
 
 def _fitting(rows: Sequence[Row], most_bytes: int) -> int:
-    """With how many of some entries to stop, so that only the last goes beyond a size."""
+    """Return how many of the entries to read, so that only the last goes beyond a size."""
     lengths = [row[BODY_LENGTH] + row[EXTRAS_LENGTH] for row in rows]
     if sum(lengths) < most_bytes:
         return len(rows)

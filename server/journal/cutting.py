@@ -1,8 +1,8 @@
-"""What lies behind the end of the log is cut off, so that it is never taken for entries.
+"""Cuts off the bytes after the end of the log, so that they are never taken for entries.
 
-Whether that is the rest of an unfinished commit, or has been damaged since, cannot always be told.
-So what is cut off is kept beside the journal: in a file of the journal's size, where everything
-else is a hole, and which nothing reads or removes.
+They may be the rest of an unfinished commit, or have been damaged later; the two cannot always be
+distinguished. So the bytes are kept beside the journal, in a sparse file of the journal's size, at
+the same offsets. Nothing reads or removes that file.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _PIECE: Final = 1 << 20
 _ZEROS: Final = bytes(_PIECE)
 
 Part = tuple[int, int]
-"""From where to where, as offsets in bytes."""
+"""Start and end, as offsets in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What has been cut off.
+    """The bytes that have been cut off.
 
     Attributes:
-        size: bytes that were not zero.
-        kept: where that is kept, or why it is not, for people.
+        size: number of bytes that were not zero.
+        kept: text for operators: where the bytes are kept, or why they are not.
     """
 
     size: int
@@ -37,16 +37,16 @@ class Cut:
 
 
 def cut_off(disk: Disk, path: Path, descriptor: int, parts: Sequence[Part]) -> Cut | None:
-    """Overwrite parts of a file with zeros, and keep what was there.
+    """Overwrite parts of a file with zeros, and keep their bytes in another file.
 
     Args:
-        disk: how to get at it.
-        path: of the file.
-        descriptor: for writing to it.
-        parts: what to cut off.
+        disk: gives access to the file.
+        path: path of the file.
+        descriptor: descriptor for writing to it.
+        parts: the parts to cut off.
 
     Returns:
-        What was there; None if that was nothing but zeros.
+        A summary of the bytes; None if they were all zeros.
 
     Raises:
         OSError: the file cannot be read or written.
@@ -58,7 +58,7 @@ def cut_off(disk: Disk, path: Path, descriptor: int, parts: Sequence[Part]) -> C
     size = 0
     try:
         kept = f"is kept in {_keep(disk, path, source, pieces)}"
-    except OSError as problem:  # no space, perhaps: the log must go on all the same
+    except OSError as problem:  # perhaps no space: the log must go on even so
         kept = f"could not be kept: {reason(problem)}"
     for offset, length in pieces:
         size += length - source.read(offset, length).count(0)
@@ -68,14 +68,14 @@ def cut_off(disk: Disk, path: Path, descriptor: int, parts: Sequence[Part]) -> C
 
 
 def _pieces(parts: Sequence[Part]) -> Iterator[Part]:
-    """Parts in pieces, as offsets and lengths."""
+    """Split parts into pieces, as offsets and lengths."""
     for start, end in parts:
         for offset in range(start, end, _PIECE):
             yield offset, min(_PIECE, end - offset)
 
 
 def _keep(disk: Disk, path: Path, source: FileSource, pieces: Sequence[Part]) -> Path:
-    """Copy pieces of a file to the same places of a new file."""
+    """Copy pieces of a file to the same offsets of a new file, and return its path."""
     number = 1
     while (aside := path.with_name(f"{path.name}{CUT}{number}")).exists():
         number += 1

@@ -1,4 +1,4 @@
-"""What the transaction log records: entries, and the things that many of them have in common."""
+"""Entries of the transaction log, and the topics and origins that many of them share."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import msgspec
 
 
 class Kind(IntEnum):
-    """What an entry stands for. The numbers are part of the file format."""
+    """The kind of an entry. The numbers are part of the file format."""
 
     PUBLISH = 1
     DELTA_PUBLISH = 2  # the body is the merged message
     SOW_DELETE = 3
-    QUEUE_EVENT = 4  # what it says is the queue's affair
+    QUEUE_EVENT = 4  # the queue defines its body
     NO_OP = 5
-    DEFINE_TOPIC = 6  # the log's own: what a topic's number stands for in this file
-    DEFINE_ORIGIN = 7  # the log's own: what an origin's number stands for in this file
-    MISSING = 8  # which numbers of a publisher are not here; see missing.py
-    RUNS = 9  # the log's own: which run of the instance has recorded which entries; see runs.py
+    DEFINE_TOPIC = 6  # internal: defines a topic's number in this file
+    DEFINE_ORIGIN = 7  # internal: defines an origin's number in this file
+    MISSING = 8  # numbers of a publisher that are not in the log; see missing.py
+    RUNS = 9  # internal: the runs of the instance, by first entry; see runs.py
 
 
 MESSAGES: Final = frozenset((Kind.PUBLISH, Kind.DELTA_PUBLISH))
-"""What a bookmark subscription is given."""
+"""The kinds of entries that a bookmark subscription receives."""
 
 EVENTS: Final = frozenset(
     (Kind.PUBLISH, Kind.DELTA_PUBLISH, Kind.SOW_DELETE, Kind.QUEUE_EVENT, Kind.MISSING)
 )
-"""What changes state, and is applied again when an instance comes back."""
+"""The kinds of entries that change state, and are applied again at recovery."""
 
 
 class Topic(msgspec.Struct, frozen=True, gc=False):
@@ -39,10 +39,10 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):
-    """Where entries came from, beyond the publisher.
+    """The origin of entries, beyond the publisher.
 
     Attributes:
-        auth_id: the user whom the publishing session was authenticated as.
+        auth_id: the authenticated user of the publishing session.
         path: the instances that a replicated message came through, comma-separated.
     """
 
@@ -55,26 +55,26 @@ NO_TOPIC: Final = Topic("", "")
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One entry as it is read back.
+    """One entry as read from the log.
 
     Attributes:
         txid: its number in the log of this instance; entries are numbered without gaps.
         timestamp: microseconds since the Unix epoch, never less than that of the entry before.
         client: the publisher's client hash, or the identity that the server made for it.
         sequence: the publisher's sequence number; the txid if it gave none.
-        kind: what the entry stands for.
-        topic: where it was published.
+        kind: the kind of entry, see `Kind`.
+        topic: the topic that it was published to.
         body: the message, verbatim.
         sow_key: the SOW key as a number, 0 if there is none.
         expiration: lifetime in seconds, 0 if there is none.
         correlation_id: as the publisher gave it.
         given_key: the SOW key that the publisher gave, as text.
-        source_txid: the number in the log of the instance that it was first published to; for a
+        source_txid: the txid in the log of the instance that it was first published to; for a
             publisher without sequence numbers the hash of its client name.
         source: the hash of the instance that it was replicated from, 0 if it was published here.
         origin: user and replication path.
-        is_late: whether a later message of the publisher was in the log when this one came, from
-            another instance.
+        is_late: a later message of the publisher was in the log when this one came from another
+            instance.
     """
 
     txid: int
@@ -95,5 +95,5 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def bookmark(self) -> str:
-        """The name of this entry among all of this and other instances."""
+        """The name of this entry, unique among all instances."""
         return f"{self.client}|{self.sequence}|"

@@ -1,4 +1,4 @@
-"""What goes wrong with a journal, in words for people, and what the journal has to tell."""
+"""Errors of a journal, with texts for operators and clients, and its notices."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from enum import Enum
 
 
 class JournalError(Exception):
-    """The journal cannot be opened; the text says what is wrong, where, and what to do."""
+    """The journal cannot be opened; the text has the problem, its place and the remedy."""
 
 
 class JournalUnavailable(Exception):
-    """Nothing can be recorded at the moment; the text is a reason for whoever publishes."""
+    """Nothing can be recorded at the moment; the text is a reason for the publisher."""
 
 
 class JournalUnreadable(Exception):
-    """Some of the log cannot be read at the moment, which does not mean that it is damaged.
+    """A part of the log cannot be read at the moment, which does not mean that it is damaged.
 
-    Nothing has been passed over: who reads again gets what there is. The text is a reason.
+    Nothing has been skipped: a reader that retries gets all entries. The text is a reason.
     """
 
 
@@ -26,7 +26,7 @@ class EntryTooLarge(JournalUnavailable):
 
 
 class Event(Enum):
-    """What is worth telling an operator."""
+    """The kinds of notices for operators."""
 
     RECOVERED = "recovered"
     TORN_TAIL = "torn tail"
@@ -39,10 +39,10 @@ class Event(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something has happened.
+    """A notice for operators.
 
     Attributes:
-        event: what kind of thing.
+        event: the kind of notice.
         text: a sentence.
         path: the file concerned, empty if there is none.
         txid: the entry concerned, 0 if there is none.
@@ -55,6 +55,6 @@ class Notice:
 
 
 def reason(problem: OSError) -> str:
-    """What the system says about a failure, with the file if it names one."""
+    """Return the system's text about a failure, with the file if the error has one."""
     text = problem.strerror or str(problem)
     return f"{problem.filename}: {text}" if problem.filename else text

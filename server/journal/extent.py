@@ -1,14 +1,15 @@
-"""Where the log ends after a crash.
+"""Finds the end of the log after a crash.
 
-A commit is written, made safe, and only then is the next one written. After a crash everything up
-to some commit is therefore whole, and of the one that was under way any part may be there: sectors
-reach the disk in any order. The log ends before the first entry that does not check.
+A commit is written and synced, and only then is the next one written. After a crash everything up
+to some commit is therefore intact, and of the commit that was under way any part may be there:
+sectors reach the disk in any order. The log ends before the first entry that fails its checksum.
 
 Unless that entry had been on stable storage, and has been damaged since: then cutting the log there
-would throw away entries that were acknowledged. How far the log was safe is noted twice: every
-record says how far when it was made, so an intact record further on proves it; and before a commit
-is acknowledged, a mark that says so is written behind its last record, where the next one will be.
-If either proves it, the damaged entry is named and the log goes on behind it.
+would throw away entries that were acknowledged. The log keeps two proofs of durability. Every
+record has its lag, the distance to the entry that was the last durable one when it was made, so an
+intact record further on is proof. And before a commit is acknowledged, a mark is written after its
+last record, in the place of the next one. If either proves it, the damaged entry is reported and
+the log goes on after it.
 """
 
 from __future__ import annotations
@@ -41,40 +42,40 @@ from server.journal.records import read_bodies, read_intact_records, read_rows, 
 from server.journal.storage import Source
 
 MOST_IN_COMMIT: Final = 32_768
-"""Entries in one commit at most: so far behind the last intact one has to be looked for others."""
+"""Limit of entries in one commit. The search for intact entries goes so far beyond the last one."""
 
-TOGETHER = 512  # records; not Final: tests have blocks of other sizes
-_BYTES_TOGETHER: Final = 4 << 20  # bodies
+TOGETHER = 512  # records; not Final: tests set other block sizes
+_BYTES_TOGETHER: Final = 4 << 20  # bytes of bodies
 
 
 class Visitor(Protocol):
-    """Is given each entry that holds, in order."""
+    """Receives each intact entry, in order."""
 
     def take(self, row: Row, data: bytes) -> None:
         """Take an entry: its record, and body with extras."""
 
     def take_all(self, records: npt.NDArray[np.void], data: Callable[[int], bytes]) -> None:
-        """Take entries in a row.
+        """Take consecutive entries.
 
         Args:
             records: their records, of `RECORD_TYPE`.
-            data: reads the body with extras of the entry with a place among them.
+            data: reads the body with extras of an entry, by its place in `records`.
         """
 
 
 @dataclass(slots=True)
 class Extent:
-    """How far a file has been written.
+    """The written part of a file.
 
     Attributes:
-        count: entries in it, damaged ones included.
-        damaged: numbers of those that cannot be read although they had been acknowledged.
-        torn: slots behind the end that held something of an unfinished commit.
-        is_marked: the first slot behind the end has the mark that everything before it is safe.
-        bodies_end: offset in bytes behind the last body.
-        first_timestamp: of the first entry that can be read, 0 without entries.
-        last_timestamp: of the last one.
-        with_extras: entries that have extras.
+        count: number of entries in it, damaged ones included.
+        damaged: numbers of entries that cannot be read although they had been acknowledged.
+        torn: number of slots after the end that held a part of an unfinished commit.
+        is_marked: the first slot after the end has the mark that everything before it is durable.
+        bodies_end: offset in bytes after the last body.
+        first_timestamp: time of the first entry that can be read, 0 without entries.
+        last_timestamp: time of the last one.
+        with_extras: number of entries that have extras.
     """
 
     count: int = 0
@@ -88,13 +89,13 @@ class Extent:
 
 
 class _Slot(NamedTuple):
-    """The place of a record, and what is there.
+    """The place of a record, and its contents.
 
     Attributes:
-        number: of the place.
-        row: its record, None if that does not check.
-        data: the entry's body with extras, None if it does not check.
-        mark: what stands in the place of the record, if that is a mark.
+        number: number of the place.
+        row: its record, None if the checksum fails.
+        data: the entry's body with extras, None if the checksum fails.
+        mark: the mark in the place of the record, if there is one.
     """
 
     number: int
@@ -104,7 +105,7 @@ class _Slot(NamedTuple):
 
     @property
     def proves(self) -> int:
-        """The number of the last entry that this slot proves to have been safe."""
+        """The number of the last entry that this slot proves to have been durable."""
         if self.mark is not None:
             return self.number - 1
         if self.row is None or self.row[LAG] == LAG_UNKNOWN:
@@ -113,14 +114,14 @@ class _Slot(NamedTuple):
 
 
 class _Whole:
-    """Slots in a row all of whose entries hold.
+    """Consecutive slots with intact entries.
 
     Args:
         source: the file.
         first: the number of the first slot.
         records: their records.
-        starts: where in the file their bodies begin.
-        ends: and end, with the extras.
+        starts: offsets in the file of their bodies.
+        ends: offsets after the bodies with extras.
     """
 
     def __init__(
@@ -139,21 +140,21 @@ class _Whole:
 
     @property
     def end(self) -> int:
-        """The number of the slot behind them."""
+        """The number of the slot after them."""
         return self.first + len(self.records)
 
     @property
     def bodies_end(self) -> int:
-        """Offset in bytes behind the last body."""
+        """The offset in bytes after the last body."""
         return int(self._ends[-1])
 
     def data(self, place: int) -> bytes:
-        """The body with extras of one of them."""
+        """Read the body with extras of one of the entries."""
         start, end = int(self._starts[place]), int(self._ends[place])
         return self._source.read(start, end - start)
 
     def slots(self) -> Iterator[_Slot]:
-        """They, one by one."""
+        """Yield the slots one by one."""
         for place, row in enumerate(self.records.tolist()):
             yield _Slot(self.first + place, row, self.data(place))
 
@@ -161,20 +162,20 @@ class _Whole:
 def find_extent(
     source: Source, first_txid: int, safe: int = 0, visitor: Visitor | None = None
 ) -> Extent:
-    """Find the end of a file.
+    """Find the end of the entries in a file.
 
     Args:
         source: the file.
-        first_txid: of its first entry.
+        first_txid: txid of its first entry.
         safe: the txid up to which the log is known to have been on stable storage.
-        visitor: given every entry that belongs to the log.
+        visitor: receives every intact entry that belongs to the log.
     """
     extent = Extent()
-    undecided: deque[_Slot] = deque()  # begins with a slot that does not check
-    proven = safe - first_txid  # the number of the last entry that is known to have been safe
+    undecided: deque[_Slot] = deque()  # begins with a slot that fails its checksum
+    proven = safe - first_txid  # the number of the last entry that is known to have been durable
     mark: Mark | None = None
     for found in _walk(source, first_txid):
-        if isinstance(found, _Whole) and not undecided:  # what these prove is before what follows
+        if isinstance(found, _Whole) and not undecided:  # these prove nothing about later slots
             _accept_all(extent, found, visitor)
             continue
         for slot in found.slots() if isinstance(found, _Whole) else (found,):
@@ -220,7 +221,7 @@ def _accept(extent: Extent, slot: _Slot, visitor: Visitor | None) -> None:
 
 
 def _walk(source: Source, first_txid: int) -> Iterator[_Slot | _Whole]:
-    """Look at every slot in order, until there can be nothing more."""
+    """Yield every slot in order, until there can be no more entries."""
     limit = slots(source.size)
     bodies_end, last_intact = PAGE, -1
     for start in range(0, limit, TOGETHER):
@@ -237,7 +238,7 @@ def _walk(source: Source, first_txid: int) -> Iterator[_Slot | _Whole]:
         for number, (row, body) in enumerate(zip(rows, _bodies(source, rows), strict=True), start):
             place = source.size - RECORD_SIZE * (number + 1)
             if place < bodies_end:
-                return  # here are bodies, whatever they look like
+                return  # bodies begin here, whatever they look like
             if row is None or not bodies_end <= row[BODY_START] <= place - _length(row):
                 is_here = mark is not None and mark.next_txid == first_txid + number
                 yield _Slot(number, mark=mark if is_here else None)
@@ -250,14 +251,14 @@ def _walk(source: Source, first_txid: int) -> Iterator[_Slot | _Whole]:
 def _whole(
     source: Source, first_txid: int, start: int, stop: int, bodies_end: int
 ) -> _Whole | None:
-    """Some slots, if all of them have entries that hold; whoever looks closer finds the same.
+    """Return some slots if all have intact entries, else None. A shortcut with the same result.
 
     Args:
         source: the file.
-        first_txid: of its first entry.
+        first_txid: txid of its first entry.
         start: the number of the first slot.
-        stop: the number of the slot behind the last one.
-        bodies_end: where the bodies end of the entries before.
+        stop: the number of the slot after the last one.
+        bodies_end: offset after the bodies of the entries before.
     """
     records = read_intact_records(source, first_txid, start, stop)
     if records is None:
@@ -283,13 +284,13 @@ def _whole(
 
 
 def find_mark(source: Source, first_txid: int, start: int, count: int) -> Mark | None:
-    """The mark in one of some slots; there is one in a file at most.
+    """Find the mark in a range of slots; a file has one at most.
 
     Args:
         source: the file.
-        first_txid: of its first entry.
+        first_txid: txid of its first entry.
         start: the number of the first of the slots.
-        count: how many there are.
+        count: number of slots.
     """
     bottom = source.size - RECORD_SIZE * (start + count)
     block = source.read(bottom, RECORD_SIZE * count)
@@ -308,7 +309,7 @@ def _length(row: Row) -> int:
 
 
 def _bodies(source: Source, rows: Sequence[Row | None]) -> Iterator[bytes | None]:
-    """The bodies of records, a bounded number of bytes at a time."""
+    """Yield the bodies of records, reading a bounded number of bytes at a time."""
     group: list[Row | None] = []
     size = 0
     for row in rows:

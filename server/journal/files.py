@@ -1,7 +1,7 @@
-"""The journal files of an instance, and how to get at the bytes of each.
+"""The journal files of an instance, and access to the bytes of each.
 
-A file's name and place change while it is in use: archiving moves it, compressing replaces it. Who
-reads opens a source and keeps it; the source stays good whatever becomes of the name.
+A file's name and directory change while it is in use: archiving moves it, compressing replaces it.
+A reader opens a source and keeps it; the source stays valid when the name changes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from server.journal.storage import FileSource, MemorySource, Source
 
 _INPUT: Final = 1 << 20
 _OUTPUT: Final = 1 << 20
-"""Bytes that are decompressed at once; a thousand times fewer can become as many."""
+"""Limit of bytes that one call decompresses; input a thousand times smaller can expand to it."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _LARGEST_FILE: Final = 1 << 40
@@ -45,10 +45,10 @@ _COMPRESSED: Final = ".gz"
 
 
 def inflate(path: Path, limit: int = _LARGEST_FILE) -> bytes:
-    """The contents of a compressed file, as far as they can be had.
+    """Return the contents of a compressed file, as far as they can be decompressed.
 
     Args:
-        path: of the file.
+        path: path of the file.
         limit: bytes after which to stop.
 
     Raises:
@@ -58,9 +58,9 @@ def inflate(path: Path, limit: int = _LARGEST_FILE) -> bytes:
 
 
 def _inflate(path: Path, limit: int) -> tuple[bytearray, bool]:
-    """The same, and whether the compressed data came to their end, unharmed."""
+    """Return the contents, and whether the compressed data are intact up to their end."""
     decompressor = zlib.decompressobj(_GZIP)
-    data = bytearray()  # grows in its place, where parts would be there twice once they are joined
+    data = bytearray()  # grows in place: joining parts would hold all of them twice
     has_more = False
     with path.open("rb") as file:
         while len(data) < limit and not decompressor.eof:
@@ -80,7 +80,7 @@ def _inflate(path: Path, limit: int) -> tuple[bytearray, bool]:
 
 
 def _until_damage(decompress: Callable[[bytes], bytes], chunk: bytes) -> Iterator[bytes]:
-    """What a chunk holds before the byte at which it is found to be damaged."""
+    """Yield the contents of a chunk before the byte at which decompression fails."""
     with contextlib.suppress(zlib.error):
         for place in range(len(chunk)):
             yield decompress(chunk[place : place + 1])
@@ -98,12 +98,12 @@ def open_source(path: Path) -> Source:
 
 
 class Opened(NamedTuple):
-    """What may be a journal file.
+    """An opened file that may be a journal file.
 
     Attributes:
         source: its bytes, with zeros for those that are missing at the end of a compressed one.
-        missing: how many bytes are missing at its end.
-        is_whole: it is not compressed, or its compressed data are unharmed.
+        missing: number of bytes that are missing at its end.
+        is_whole: it is not compressed, or its compressed data are intact.
     """
 
     source: Source
@@ -112,7 +112,7 @@ class Opened(NamedTuple):
 
 
 def open_unknown(path: Path) -> Opened:
-    """Open what may be a journal file, whatever its name says, and however much of it is there.
+    """Open a file that may be a journal file, whatever its name, and even if it is truncated.
 
     Raises:
         OSError: it cannot be read.
@@ -134,16 +134,16 @@ def _decompressed(path: Path) -> Opened:
 
 
 def _is_no_header(page: bytes) -> bool:
-    """Whether a page is nothing like a header page, most of which is zeros even if it is damaged.
+    """Return whether a page cannot be a header page: even a damaged one is mostly zeros.
 
-    What is compressed has to be decompressed as a whole, to be searched from its end for entries:
-    for something else than a journal that would be in vain, and may take any amount of memory.
+    A compressed journal has to be decompressed as a whole, since entries are searched from its end.
+    For any other file that would be in vain, and may take any amount of memory.
     """
     return len(page) == PAGE and page.count(0) < PAGE // 2
 
 
 def _missing(page: bytes, size: int) -> int:
-    """By how much a file is shorter than its header page says."""
+    """Return by how many bytes a file is shorter than its header page says."""
     try:
         header = unpack_header(page)
     except FormatError:
@@ -152,7 +152,7 @@ def _missing(page: bytes, size: int) -> int:
 
 
 def read_page(path: Path) -> bytes:
-    """The header page of a journal file, compressed or not."""
+    """Return the header page of a journal file, compressed or not."""
     if path.suffix == _COMPRESSED:
         return inflate(path, PAGE)
     with path.open("rb") as file:
@@ -171,8 +171,8 @@ def salvage_header(source: Source, number: int, instance: str) -> FileHeader | N
 
 
 class SourceCache:
-    """Open journal files, one descriptor for all who read one; and decompressed ones, as many as
-    fit into a limit.
+    """Caches open journal files, one descriptor for all readers of one, and decompressed ones up
+    to a limit.
 
     Source: AMPS User Guide, Configuring a Transaction Log, CompressedJournalCacheMemoryLimit.
 
@@ -180,10 +180,10 @@ class SourceCache:
         limit: bytes of decompressed files to keep. The last one used is kept whatever its size.
 
     Attributes:
-        asked: how often a compressed file has been asked for.
-        made: how often one had to be decompressed for that.
-        dropped: how many decompressed files are kept no more.
-        size: bytes of those that are kept.
+        asked: number of requests for a compressed file.
+        made: number of times that one had to be decompressed.
+        dropped: number of evicted files.
+        size: bytes of the cached files.
     """
 
     def __init__(self, limit: int) -> None:
@@ -198,11 +198,11 @@ class SourceCache:
 
     @property
     def entries(self) -> int:
-        """How many decompressed files are kept."""
+        """The number of decompressed files in the cache."""
         return len(self._sources)
 
     def open(self, path: Path) -> Source:
-        """Open a file; one that is compressed is decompressed unless that has been done before.
+        """Open a file; decompress a compressed one that is not in the cache.
 
         Raises:
             OSError: it cannot be opened.
@@ -218,7 +218,7 @@ class SourceCache:
             if source is not None:
                 self._sources.move_to_end(path)
                 return source
-        source = open_source(path)  # takes long: others are not to wait for it
+        source = open_source(path)  # slow, so without the lock: other threads must not wait
         with self._lock:
             self.made += 1
             self._sources[path] = source
@@ -229,7 +229,7 @@ class SourceCache:
         return source
 
     def holds(self, path: Path) -> bool:
-        """Whether a file is kept, so that opening it takes no time."""
+        """Return whether a decompressed file is in the cache, so that opening it is fast."""
         return path in self._sources
 
 
@@ -239,12 +239,12 @@ class JournalFile:
 
     Attributes:
         number: its place among the files of the instance.
-        path: where it is.
-        size: of the file, decompressed, in bytes.
-        first_txid: of its first entry.
+        path: path of the file.
+        size: size of the file, decompressed, in bytes.
+        first_txid: txid of its first entry.
         created: when it was taken into use, in microseconds since the Unix epoch.
-        seal: what is known of a full one; None while entries are added.
-        names: its topics and origins, if they are at hand: always for the file written to.
+        seal: the seal of a full file; None while entries are added.
+        names: its topics and origins, if they are loaded: always for the file written to.
     """
 
     number: int
@@ -257,21 +257,21 @@ class JournalFile:
 
     @property
     def name(self) -> str:
-        """What it is called in the journal directory, and stays called once it is compressed."""
+        """Its file name in the journal directory, without the suffix of a compressed file."""
         return self.path.name.removesuffix(_COMPRESSED)
 
     @property
     def is_compressed(self) -> bool:
-        """Whether its bytes cannot be replaced."""
+        """True if it is compressed, so that its bytes cannot be replaced."""
         return self.path.suffix == _COMPRESSED
 
     @property
     def end_txid(self) -> int | None:
-        """The txid behind its last entry; None while entries are added."""
+        """The txid after its last entry; None while entries are added."""
         return None if self.seal is None else self.first_txid + self.seal.count
 
     def read_index(self) -> Index | None:
-        """Read the index of this file; None if there is none, or it is not to be trusted."""
+        """Read the index of this file; None if it is missing, damaged, or of another file."""
         try:
             index = unpack_index(sibling(self.path, INDEX).read_bytes())
         except (OSError, FormatError):
@@ -285,7 +285,7 @@ class JournalFile:
         return index if fits else None
 
     def read_names(self, source: Source) -> Names:
-        """Find out what the numbers of topics and origins in this file stand for."""
+        """Return the topics and origins of this file by their numbers."""
         if self.names is not None:
             return self.names
         index = self.read_index()
@@ -295,12 +295,12 @@ class JournalFile:
 
 
 class FileTable:
-    """The files of the log in order. What it hands out never changes; it changes by replacing that.
+    """The files of the log in order, as an immutable tuple that each change replaces.
 
-    Readers on other threads take `files` once and work with what they got.
+    Readers on other threads take `files` once and work with that snapshot.
 
     Args:
-        files: in order of their numbers.
+        files: the files, in order of their numbers.
     """
 
     def __init__(self, files: tuple[JournalFile, ...]) -> None:
@@ -328,16 +328,16 @@ class FileTable:
             self.files = tuple(one for one in self.files if one.number != number)
 
     def put_back(self, file: JournalFile) -> None:
-        """Know a file again that could not be removed; it was the first."""
+        """Add a file again that could not be removed; it was the first."""
         with self._lock:
             self.files = (file, *self.files)
 
     def find(self, number: int) -> JournalFile | None:
-        """The file with a number."""
+        """Return the file with a number; None if there is none."""
         return next((one for one in self.files if one.number == number), None)
 
     def covering(self, txid: int) -> JournalFile | None:
-        """The file with an entry, or the first one behind it, or None if that is not there yet."""
+        """Return the file with an entry, or the first one after it; None if none exists yet."""
         files = self.files
         index = bisect_right(files, txid, key=lambda one: one.first_txid) - 1
         if index < 0:
@@ -348,11 +348,11 @@ class FileTable:
         return file
 
     def mendable(self, txid: int) -> JournalFile | None:
-        """The file with an entry, if bytes of it can be replaced."""
+        """Return the file with an entry, if bytes of it can be replaced."""
         file = self.covering(txid)
         return None if file is None or file.is_compressed else file
 
 
 def unpack_page(page: bytes) -> tuple[FileHeader | None, Seal | None]:
-    """What a header page says. Raises FormatError if the header is damaged."""
+    """Return the header and the seal of a header page. Raises FormatError for a damaged header."""
     return unpack_header(page), unpack_seal(page)

@@ -1,10 +1,11 @@
-"""Full journal files are archived, compressed and removed, while the log is in use.
+"""Archives, compresses and removes full journal files, while the log is in use.
 
-Every deed is a copy that is made safe before it takes the place of the original, so that a crash
-leaves either, or both, and the log whole. What an interrupted deed has left twice is the same file
-twice: recovery takes one of them, and removing a file removes all its forms.
+Every operation syncs a copy before that replaces the original, so that a crash leaves either, or
+both, and an intact log. After an interrupted operation both forms have the same contents: recovery
+takes one of them, and removing a file removes all its forms.
 
-One deed at a time. It takes as long as the file is large; `give_up` ends it at the next piece.
+Operations run one at a time. The duration depends on the file size; `give_up` aborts an operation
+at its next piece.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from server.journal.storage import Disk
 _PIECE: Final = 1 << 20
 _LEVEL: Final = 6
 _SYNC_EVERY: Final = 16 << 20
-"""Bytes after which a copy is put on stable storage: a commit of the log must not wait for all."""
+"""Bytes after which a copy is synced: a commit of the log must not wait for all of it."""
 
 
 class Filing:
@@ -41,13 +42,13 @@ class Filing:
 
     Args:
         instance: the instance's name.
-        directory: of the files in use.
-        archive: of files moved away, if there is such a directory.
+        directory: directory of the files in use.
+        archive: directory of archived files, if there is one.
         table: the files of the log.
-        disk: how to get at them.
-        is_settled: whether a file is full, and nothing needs to be done to it any more.
-        stored_to: tells the txid up to which the publishers' sequences are stored apart.
-        take_note: notes down what is in a file, before it is removed.
+        disk: gives access to them.
+        is_settled: predicate: true for a full file to which nothing more has to be done.
+        stored_to: returns the txid up to which the publishers' sequences are stored separately.
+        take_note: records the last messages of a file, before it is removed.
     """
 
     def __init__(
@@ -73,14 +74,14 @@ class Filing:
         self.lock: Final = threading.Lock()
 
     def give_up(self) -> None:
-        """End what is under way, leaving its file as it was, and refuse everything further."""
+        """Abort the operation under way, leaving its file as it was, and refuse further ones."""
         self._given_up = True
 
     def archive(self, number: int) -> None:
         """Move a full file and its indexes to the archive directory.
 
         Raises:
-            JournalError: it cannot be moved; it is where it was.
+            JournalError: it cannot be moved; it is unchanged.
         """
         archive = self._archive
         if archive is None:
@@ -103,7 +104,7 @@ class Filing:
         """Replace a full file by its compressed form.
 
         Raises:
-            JournalError: it cannot be compressed; it is what it was.
+            JournalError: it cannot be compressed; it is unchanged.
         """
         with self.lock:
             file = self._full_file(number)
@@ -121,7 +122,7 @@ class Filing:
                 self._disk.remove(file.path)
 
     def remove(self, number: int) -> None:
-        """Remove the oldest file, in whatever forms it is there, and its indexes.
+        """Remove the oldest file in all its forms, and its indexes.
 
         Raises:
             JournalError: it is not the oldest, or not full, or cannot be removed; it is still
@@ -167,7 +168,7 @@ class Filing:
         return [path for path in paths if path.exists()]
 
     def _all_forms(self, file: JournalFile) -> list[Path]:
-        """Everything that belongs to a file; what recovery would take for it comes last."""
+        """Return all paths of a file and its indexes; last the one that recovery would use."""
         paths = [
             directory / journal_name(self._instance, file.number, kind)
             for directory in (self._archive, self._directory)
@@ -183,7 +184,7 @@ class Filing:
         self._make(path, target, copy)
 
     def _make(self, path: Path, target: Path, fill: Callable[[IO[bytes], IO[bytes]], None]) -> None:
-        """Put a file in place that is made from another one, as old as that: safely, or not."""
+        """Make a file from another one, with its times, durably and atomically."""
         temporary = target.with_name(target.name + UNFINISHED)
         try:
             with path.open("rb") as original, temporary.open("wb") as raw:
@@ -210,7 +211,7 @@ class Filing:
 
 @contextmanager
 def _explained(file: JournalFile, deed: str) -> Iterator[None]:
-    """Say of a system's refusal what it was that could not be done."""
+    """Convert an OSError into a JournalError that names the file and the failed operation."""
     try:
         yield
     except OSError as problem:

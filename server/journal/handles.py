@@ -1,4 +1,4 @@
-"""What many entries have in common, held by whoever appends them."""
+"""Handles of topics and origins, which callers keep to append entries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 class TopicHandle:
-    """A topic to append to. It knows its number in the current file.
+    """A topic to append to. It holds its number in the current file.
 
     Args:
         topic: the topic.
@@ -29,7 +29,7 @@ class TopicHandle:
 
 
 class OriginHandle:
-    """An origin to append with. It knows its number in the current file.
+    """An origin to append with. It holds its number in the current file.
 
     Args:
         origin: the origin.
@@ -45,7 +45,7 @@ class OriginHandle:
 
 
 Handles: TypeAlias = Mapping[int, tuple[TopicHandle, OriginHandle | None]]
-"""What the names of entries that are appended together stand for; see `Content`."""
+"""Topic and origin of each name in entries that are appended together; see `Content`."""
 
 
 def _definition(pack: Callable[[_T], bytes], thing: _T) -> bytes:

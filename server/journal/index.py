@@ -1,12 +1,12 @@
-"""Index files: what a sealed journal file contains, beside it.
+"""Index files: summaries of sealed journal files, stored beside them.
 
-They hold nothing that the journal file does not say: who finds one missing or damaged goes through
-the journal file, and the server makes it again when it starts.
+They hold only data derived from the journal file: a reader that finds one missing or damaged scans
+the journal file, and the server rebuilds it when it starts.
 
-An index (`.index.gz`) names the topics and origins of its file, tells for each publisher which
-sequences and which time the file covers, and holds the offsets of all bodies as one array, in the
-form that Apache Arrow wants beside a column of binary values. A topic index (`.topic.index`) lists,
-for each topic, the numbers of its entries.
+An index (`.index.gz`) has the topics and origins of its file, the range of sequences and the last
+time of each publisher, and the offsets of all bodies as one array, in the form of the offsets of a
+binary column in Apache Arrow. A topic index (`.topic.index`) lists, for each topic, the numbers of
+its entries.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ TOPIC_INDEX_MAGIC: Final = b"AMPGTIDX"
 VERSION: Final = 1
 
 ANY_TOPIC: Final = 2**32 - 1
-"""In a topic index, the topic of entries of which it is not known; no topic has that number."""
+"""In a topic index, the topic of entries with an unknown one; no topic has that number."""
 
 Integers = npt.NDArray[np.int64]
 
@@ -77,7 +77,7 @@ class Span:
     Attributes:
         first: lowest sequence.
         last: highest sequence.
-        time: of the last entry, in microseconds since the Unix epoch.
+        time: time of the last entry, in microseconds since the Unix epoch.
     """
 
     first: int
@@ -87,18 +87,18 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What an index file says.
+    """The contents of an index file.
 
     Attributes:
-        number: of the journal file that it belongs to.
-        first_txid: of that file.
-        count: entries in that file.
+        number: number of the journal file that it belongs to.
+        first_txid: first txid of that file.
+        count: number of entries in that file.
         names: its topics and origins.
-        notes: entries in it that say what is missing of publishers; see `missing`.
+        notes: number of its entries about missing numbers of publishers; see `missing`.
         clients: its publishers that number their messages, by client hash.
-        offsets: where bodies begin and end, in bytes from the beginning of the file. If no entry
-            has extras, entry n lies between offsets n and n + 1; otherwise its body lies between
-            2n and 2n + 1, and its extras go from there to 2n + 2.
+        offsets: the bounds of the bodies, in bytes from the beginning of the file. If no entry has
+            extras, entry n lies between offsets n and n + 1; otherwise its body lies between 2n and
+            2n + 1, and its extras go from there to 2n + 2.
     """
 
     number: int
@@ -111,10 +111,10 @@ class Index:
 
 
 def build_index(source: Source, number: int, first_txid: int, count: int) -> Index:
-    """Make the index of a file by going through its records.
+    """Build the index of a file by scanning its records.
 
-    That happens while the log is in use, and may not keep the interpreter from the engine: records
-    are looked at one by one only where some are damaged.
+    This runs while the log is in use, and must not hold the interpreter's lock for long: records
+    are processed one by one only where some are damaged.
     """
     clients: dict[int, Span] = {}
     starts = np.zeros(count, np.int64)
@@ -133,7 +133,7 @@ def build_index(source: Source, number: int, first_txid: int, count: int) -> Ind
                 _cover(clients, one.client, Span(one.first, one.last, one.time))
             continue
         for place, row in enumerate(read_rows(source, first_txid, start, stop), start):
-            if row is None:  # what lies between its neighbours is taken for its body
+            if row is None:  # the bytes between its neighbours are taken for its body
                 starts[place] = middles[place] = end
                 continue
             starts[place] = row[BODY_START]
@@ -158,7 +158,7 @@ def _cover(clients: dict[int, Span], client: int, more: Span) -> None:
 
 
 def pack_index(index: Index) -> bytes:
-    """An index as the bytes of its file."""
+    """Encode an index as the bytes of its file."""
     header = _HEADER.pack(
         INDEX_MAGIC,
         VERSION,
@@ -186,10 +186,10 @@ def _name(number: int, definition: bytes) -> bytes:
 
 
 def unpack_index(compressed: bytes) -> Index:
-    """Read an index file.
+    """Decode an index file.
 
     Raises:
-        FormatError: it is damaged, or something else.
+        FormatError: it is damaged, or of another kind.
     """
     try:
         data = gzip.decompress(compressed)
@@ -231,10 +231,10 @@ def unpack_index(compressed: bytes) -> Index:
 def build_topic_index(
     source: Source, first_txid: int, count: int
 ) -> dict[int, npt.NDArray[np.uint32]]:
-    """The numbers of the entries of each topic of a file, in order.
+    """Return the numbers of the entries of each topic of a file, in order.
 
-    Of what topic an entry is whose record is damaged is not known, and whoever reads any topic has
-    to come upon it: such entries are listed as those of `ANY_TOPIC`.
+    The topic of an entry with a damaged record is unknown, and readers of every topic must find the
+    damage: such entries are listed under `ANY_TOPIC`.
     """
     parts = [
         _topics(source, first_txid, start, min(start + CHUNK, count))
@@ -256,7 +256,7 @@ def _topics(source: Source, first_txid: int, start: int, stop: int) -> npt.NDArr
 
 
 def pack_topic_index(count: int, topics: Mapping[int, npt.NDArray[np.uint32]]) -> bytes:
-    """A topic index as the bytes of its file."""
+    """Encode a topic index as the bytes of its file."""
     parts = [_TOPIC_HEADER.pack(TOPIC_INDEX_MAGIC, VERSION, 0, count, len(topics), 0)]
     parts += [_POSTING.pack(number, len(entries)) for number, entries in topics.items()]
     parts += [entries.astype("<u4").tobytes() for entries in topics.values()]
@@ -265,10 +265,10 @@ def pack_topic_index(count: int, topics: Mapping[int, npt.NDArray[np.uint32]]) -
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """What a topic index says.
+    """The contents of a topic index.
 
     Attributes:
-        count: entries of the journal file that it belongs to.
+        count: number of entries of the journal file that it belongs to.
         topics: the numbers of the entries of each topic, by the topic's number.
     """
 
@@ -277,11 +277,11 @@ class Postings:
 
 
 def unpack_topic_index(data: bytes, count: int) -> Mapping[int, npt.NDArray[np.uint32]]:
-    """Read a topic index file of a journal file that is known.
+    """Decode the topic index file of a known journal file.
 
     Args:
         data: its bytes.
-        count: entries that the journal file has.
+        count: number of entries of the journal file.
 
     Raises:
         FormatError: it is damaged, or belongs to another file.
@@ -293,10 +293,10 @@ def unpack_topic_index(data: bytes, count: int) -> Mapping[int, npt.NDArray[np.u
 
 
 def unpack_postings(data: bytes) -> Postings:
-    """Read a topic index file.
+    """Decode a topic index file.
 
     Raises:
-        FormatError: it is damaged, or something else.
+        FormatError: it is damaged, or of another kind.
     """
     check_side_file(data, TOPIC_INDEX_MAGIC, VERSION, _TOPIC_HEADER.size, "an index")
     _, _, _, count, number_of_topics, _ = _TOPIC_HEADER.unpack_from(data)

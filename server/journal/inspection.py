@@ -1,6 +1,6 @@
-"""One journal file by itself, without the instance: what tools and offline readers use.
+"""Reads one journal file without the instance, for tools and offline readers.
 
-Believes nothing: a file may be damaged anywhere, still be written to, or be no journal at all.
+Trusts nothing: a file may be damaged anywhere, still be written to, or be no journal at all.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _TOGETHER: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What is in the place of one entry.
+    """The contents of the place of one entry.
 
     Attributes:
-        number: of the entry in its file.
-        offset: of its record in the file, in bytes.
-        row: its record; None if that is damaged.
+        number: number of the entry in its file.
+        offset: offset of its record in the file, in bytes.
+        row: its record; None if it is damaged.
         entry: the entry; None if it is damaged.
     """
 
@@ -48,16 +48,16 @@ class JournalReader:
     """Reads one journal file, compressed or not.
 
     Args:
-        path: of the file.
+        path: path of the file.
 
     Attributes:
-        header: what the file says about itself; None if it has not been taken into use.
-        seal: what it says about its end; None if it is not full.
-        count: entries in it, damaged ones included.
-        has_lost_header: what it says about itself had to be concluded from its entries.
-        size: of the file in bytes, decompressed.
-        is_whole: it is not compressed, or its compressed data are unharmed.
-        missing: bytes at its end that are not there, though its header says so; the last of them
+        header: its header; None if it has not been taken into use.
+        seal: its seal; None if it is not full.
+        count: number of entries in it, damaged ones included.
+        has_lost_header: the header was reconstructed from its entries.
+        size: size of the file in bytes, decompressed.
+        is_whole: it is not compressed, or its compressed data are intact.
+        missing: number of bytes missing at its end, by the size in its header; the last of them
             were the records of its entries.
 
     Raises:
@@ -76,7 +76,7 @@ class JournalReader:
         self._names = read_names(self._source, self._first, self.count)
 
     def slots(self, start: int = 0, stop: int | None = None) -> Iterator[Slot]:
-        """The entries with numbers from `start` to before `stop`, in order."""
+        """Yield the slots of the entries with numbers from `start` to before `stop`, in order."""
         stop = self.count if stop is None else min(stop, self.count)
         for begin in range(start, stop, _TOGETHER):
             rows = read_rows(self._source, self._first, begin, min(begin + _TOGETHER, stop))
@@ -98,7 +98,7 @@ class JournalReader:
             if header is None:
                 raise
             self.has_lost_header = True
-        if header is None:  # zeros: a file that has not been used, unless there are entries
+        if header is None:  # zeros: the file is unused, unless it has entries
             header = salvage_header(self._source, 0, "")
             self.has_lost_header = header is not None
         return header, seal

@@ -1,4 +1,4 @@
-"""The transaction log of an instance, as the rest of the server sees it."""
+"""The transaction log of an instance: the interface for the rest of the server."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ _MOST_BYTES: Final = 4 << 20
 
 
 class Journal:
-    """An open transaction log. See the package's own words for how it is used.
+    """An open transaction log. The package's docstring shows its use.
 
     Args:
-        settings: how it is configured.
-        clock: microseconds since the Unix epoch.
+        settings: its configuration.
+        clock: returns microseconds since the Unix epoch.
         on_durable: called with the last txid on stable storage, on the committer's thread.
-        notice: told of what operators should know, on any thread.
-        disk: what the files are on.
-        make_run: makes the number of this run.
+        notice: called with notices for operators, on any thread.
+        disk: the disk that the files are on.
+        make_run: returns the number of this run.
 
     Attributes:
-        mending: finds damaged bodies, and replaces them; takes its time.
-        restoring: finds damaged records, and makes them again; takes its time.
-        missing: the numbers of publishers that are not in the log though higher ones are; the
-            engine's.
-        runs: which run of the instance has recorded which entries.
+        mending: finds and replaces damaged bodies; slow.
+        restoring: finds and rebuilds damaged records; slow.
+        missing: the sequence numbers of publishers that are not in the log though higher ones are;
+            owned by the engine's thread.
+        runs: the runs of the instance and the entries that each has recorded.
 
     Raises:
-        JournalError: the files there do not make up a log, or cannot be used.
+        JournalError: the files do not make up a log, or cannot be used.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Journal:
             self.steps,
             self._store_steps,
         )
-        self._writer.current_time()  # it may have been set back since the last entry
+        self._writer.current_time()  # notes a clock that was set back since the last entry
         self._committer = Committer(
             self._writer,
             disk,
@@ -180,17 +180,17 @@ class Journal:
             lambda: self._writer.durable,
             Reindexing(self._upkeep, self._lookup),
         )
-        # those in use, and those that the current file has numbers for
+        # Handles that callers keep, and those that the current file has numbers for.
         self._topics = WeakValueDictionary[tuple[str, str], TopicHandle]()
         self._origins = WeakValueDictionary[tuple[str, str], OriginHandle]()
         self._reuse_names(live)
-        # Without a step in between: this is the message path.
+        # Bound directly, without a wrapper: this is the message path.
         self.append = self._writer.append
         self.append_run = self._writer.append_run
         self.append_copies = self._writer.append_copies
 
     def _place_to_write(self, found: Found, size: int, disk: Disk) -> tuple[LiveFile, Position]:
-        """The file to go on in, and where in it."""
+        """Return the file to append to, and the position in it."""
         seals = [file.seal for file in found.files if file.seal is not None]
         last_timestamp = seals[-1].last_timestamp if seals else 0
         if found.live is not None:
@@ -204,7 +204,7 @@ class Journal:
             position.last_timestamp = last_timestamp + self.steps.correction(position.next_txid - 1)
             return found.live, position
         now = self._clock()
-        # Numbers of a log that was thrown away are not used again: its bookmarks may be remembered.
+        # Txids of a discarded log are not used again: clients may have kept its bookmarks.
         first = found.last_txid or now // _MICROSECONDS * 1_000_000_000
         position = Position(first + 1)
         position.first_timestamp = now
@@ -213,8 +213,8 @@ class Journal:
             self._upkeep.prepare()
         live = self._upkeep.take()
         header = FileHeader(live.number, live.size, first + 1, now, self._settings.instance)
-        # Where a new log begins must be known before anybody can be ahead of it: were it lost with
-        # the first commit, the next start would choose a later beginning.
+        # The first txid of a new log is durable before a peer can be ahead of it: if it were lost
+        # with the first commit, the next start would choose a later one.
         disk.write(live.descriptor, pack_header(header), 0)
         disk.sync(live.descriptor)
         self._table.add(
@@ -223,7 +223,7 @@ class Journal:
         return live, position
 
     def _read_steps(self, found: Found) -> ClockSteps:
-        """Return where the wall clock was set, as far as that is known."""
+        """Return the known steps of the wall clock."""
         try:
             steps = read_steps(self._steps_file)
         except (OSError, FormatError) as problem:
@@ -250,7 +250,7 @@ class Journal:
         self._upkeep.later(self._steps_file.store_what_is_left)
 
     def clock_was_set(self, seconds: float) -> None:
-        """Note that the wall clock has been set by so much: back if it is negative."""
+        """Note that the wall clock has been set by `seconds`: back if negative."""
         self._writer.clock_was_set(round(seconds * _MICROSECONDS))
 
     def _reuse_names(self, live: LiveFile) -> None:
@@ -266,7 +266,7 @@ class Journal:
                 live.handles.append(known)
 
     def start(self) -> None:
-        """Commit, and look after the files, on threads from now on."""
+        """Start the threads that commit and maintain the files."""
         self._upkeep.later(partial(self._store_clients, self._clients()))
         self._upkeep.start()
         self._committer.start()
@@ -276,9 +276,9 @@ class Journal:
                 self._upkeep.later(partial(self._upkeep.complete, file.number))
 
     def _store_clients(self, cache: ClientsCache) -> None:
-        """Let full files not be the only place where something about publishers is.
+        """Store the table of publishers unless the stored one covers all full files.
 
-        The table is there from the first start on, for whoever looks into it.
+        The file exists from the first start on, for operators and tools that read it.
         """
         ends = [file.end_txid for file in self._table.files if file.end_txid is not None]
         if not self._upkeep.stored_to or (ends and self._upkeep.stored_to < ends[-1] - 1):
@@ -289,7 +289,7 @@ class Journal:
         return ClientsCache(self.durable_txid, sequences, missing)
 
     def close(self) -> None:
-        """Commit what has been appended, and leave the files in good order."""
+        """Commit all appended entries, store the caches and close the files."""
         self._committer.stop()
         if self.durable_txid == self.last_txid:
             self._upkeep.later(partial(self._upkeep.store_clients, self._clients()))
@@ -302,7 +302,7 @@ class Journal:
     # Writing.
 
     def read_queues(self) -> QueuesCache | None:
-        """How far queues have been worked off, None if that is not known."""
+        """Return the recovery points of queues, None if they are not known."""
         try:
             data = self._queues_file.read()
             return None if data is None else unpack_queues(data)
@@ -314,97 +314,97 @@ class Journal:
             return None
 
     def store_queues(self, cache: QueuesCache) -> None:
-        """Store how far queues have been worked off; see `SideFile.store`."""
+        """Store the recovery points of queues; see `SideFile.store`."""
         self._queues_file.store(pack_queues(cache, self._clock()))
 
     def leave_queues(self, cache: QueuesCache) -> None:
-        """Store that at the close, if all that it takes into account is stored then."""
+        """Store the recovery points at the close, if all entries that they cover are durable."""
         self._queues_file.leave(pack_queues(cache, self._clock()))
 
     @property
     def replication_file(self) -> Path:
-        """Where replication stores what it is to remember."""
+        """Path of the file with replication's state."""
         return self._replication_file.path
 
     def read_replication(self) -> bytes | None:
-        """What replication has stored; see `SideFile.read`."""
+        """Return the stored state of replication; see `SideFile.read`."""
         return self._replication_file.read()
 
     def store_replication(self, data: bytes) -> None:
-        """Store what replication is to remember; see `SideFile.store`."""
+        """Store the state of replication; see `SideFile.store`."""
         self._replication_file.store(data)
 
     def leave_replication(self, data: bytes) -> None:
-        """Store that at the close, if all that it takes into account is stored then."""
+        """Store the state at the close, if all entries that it covers are durable."""
         self._replication_file.leave(data)
 
     def topic(self, message_type: str, name: str) -> TopicHandle:
-        """What `append` wants to be given for a topic; it is the same as long as it is kept."""
+        """Return the handle of a topic for `append`; the same one as long as a caller keeps it."""
         handle = self._topics.get((message_type, name))
         if handle is None:
             handle = self._topics[message_type, name] = TopicHandle(Topic(message_type, name))
         return handle
 
     def origin(self, auth_id: str, path: str = "") -> OriginHandle:
-        """What `append` wants to be given for a user and a replication path; see `topic`."""
+        """Return the handle of a user and a replication path for `append`; see `topic`."""
         handle = self._origins.get((auth_id, path))
         if handle is None:
             handle = self._origins[auth_id, path] = OriginHandle(Origin(auth_id, path))
         return handle
 
     def commit(self) -> bool:
-        """Commit now, on this thread; returns whether everything is on stable storage."""
+        """Commit now, on this thread; return whether everything is on stable storage."""
         return self._committer.commit()
 
     @property
     def refusal(self) -> str | None:
-        """Why nothing can be recorded at the moment; None when all is well."""
+        """The reason why nothing can be recorded at the moment; None if the log is writable."""
         return self._writer.refusal
 
     @property
     def is_crowded(self) -> bool:
-        """Whether so much waits to be written that publishers had better not be read from."""
+        """True if so much waits for a commit that reading from publishers should pause."""
         return self._writer.waiting > MOST_WAITING // 2
 
     def last_sequence(self, client: int) -> int:
-        """The highest sequence of a publisher, 0 if it has none. Up to that, all is duplicate."""
+        """Return a publisher's highest sequence, 0 if none. Sequences up to it are duplicates."""
         known = self._writer.sequences.get(client)
         return 0 if known is None else known[0]
 
     @property
     def sequences(self) -> Sequences:
-        """The table of publishers, for reading: client hash -> (highest sequence, its time)."""
+        """The table of publishers, read-only: client hash -> (highest sequence, its time)."""
         return self._writer.sequences
 
     # Reading.
 
     @property
     def directory(self) -> Path:
-        """Where the files in use are."""
+        """The directory of the files in use."""
         return self._settings.directory
 
     @property
     def first_txid(self) -> int:
-        """Of the oldest entry that there is."""
+        """The txid of the oldest entry in the log."""
         return self._table.files[0].first_txid
 
     @property
     def last_txid(self) -> int:
-        """Of the last entry appended."""
+        """The txid of the last entry appended."""
         return self._writer.last_txid
 
     @property
     def last_timestamp(self) -> int:
-        """Of the last entry appended, in microseconds since the Unix epoch."""
+        """The timestamp of the last entry appended, in microseconds since the Unix epoch."""
         return self._writer.last_timestamp
 
     @property
     def durable_txid(self) -> int:
-        """Of the last entry on stable storage."""
+        """The txid of the last entry on stable storage."""
         return self._writer.durable
 
     def bytes_behind(self, after: int) -> int:
-        """About how many bytes are behind an entry: those of one file count as equally long."""
+        """Estimate the bytes after an entry, as if all entries of a file were equally long."""
         total, end = 0, self.last_txid + 1
         for file in reversed(self._table.files):
             if end <= after + 1:
@@ -428,8 +428,8 @@ class Journal:
     def place(self, txid: int) -> tuple[int, int]:
         """Return a bookmark that names a place in this very log, up to an entry.
 
-        In place of a publisher it has a number, which stands for the log and for the run that has
-        recorded the entry; in place of a sequence the txid.
+        Instead of a client hash it has a number for the log and for the run that has recorded the
+        entry; instead of a sequence it has the txid.
         """
         return place_number(self._name, self.runs.at(txid)), txid
 
@@ -440,23 +440,23 @@ class Journal:
     def name_places(self, name: str) -> None:
         """Set the name that distinguishes this log from others in the names of places.
 
-        Without that, they go by the instance's name and by when the log was begun.
+        The default is made of the instance's name and the time when the log was begun.
         """
         self._name = name
         self._place_numbers = (-1, {})
 
     def parting(self, client: int, sequence: int) -> int | None:
-        """Return the last entry that this log shares with a reader who names a lost entry.
+        """Return the last entry that this log shares with a reader that names a lost entry.
 
         An earlier run of the instance has given the name, and the log has entries of that run, but
-        not this one: it was never on stable storage, or the log has been put back from a backup.
+        not this one: it was never on stable storage, or the log has been restored from a backup.
 
         Args:
             client: the first number of the bookmark.
             sequence: the second one, a txid of that run.
 
         Returns:
-            The txid; None if the name is none of such a run.
+            The txid; None if the name does not belong to such a run.
         """
         run = self._run_of_place(client)
         last = self.runs.last_txid(run_of(client) if run is None else run)
@@ -476,20 +476,20 @@ class Journal:
         return numbers.get(client)
 
     def lost(self, wanted: Wanted, after: int) -> Gone | None:
-        """The last message that has been removed behind an entry; None if there was none.
+        """Return the last removed message after an entry; None if there is none.
 
         Args:
-            wanted: says of a topic whether its messages matter.
+            wanted: predicate: true for topics whose messages matter.
             after: the txid of the entry.
         """
         return self._removed.lost(wanted, after, self.first_txid)
 
     def find_again(self, client: int, sequence: int, txid: int) -> int | None:
-        """The txid of an entry of the same name behind another one; None if there is none."""
+        """Return the txid of a later entry with the same name; None if there is none."""
         return self._lookup.find_again(client, sequence, txid)
 
     def first_since(self, timestamp: int) -> int:
-        """The txid of the first entry at a moment (microseconds) or later; the next if none is."""
+        """Return the txid of the first entry at a time (microseconds) or later, else the next."""
         return self._lookup.first_since(timestamp)
 
     def resolve(
@@ -499,18 +499,18 @@ class Journal:
 
         Args:
             request: the bookmark.
-            not_found: what to do when none of the starts is in the log.
+            not_found: where to begin if none of the starts is in the log.
             now: the txid that counts as the end of the log; None for the last one.
 
         Raises:
-            BookmarkError: none is, and `not_found` is "fail".
+            BookmarkError: no start is in the log, and `not_found` is "fail".
         """
         return resolve(request, self, not_found, self.last_txid if now is None else now)
 
     def resolving(
         self, request: BookmarkRequest, not_found: NotFound, now: int
     ) -> Generator[None, None, Span]:
-        """The same as `resolve` in steps, one for each name; safe to use from any thread."""
+        """Resolve as `resolve` does, in steps, one for each name; safe to use from any thread."""
         return resolving(request, self, not_found, now)
 
     def replay(
@@ -523,11 +523,11 @@ class Journal:
         """Read a part of the log.
 
         Args:
-            span: which part; see `resolve`.
-            wanted: says of a topic whether its entries are wanted; None for all.
-            kinds: of entries to hand out.
-            horizon: tells the last txid that may be read, which is on stable storage; None for
-                all that is.
+            span: the part; see `resolve`.
+            wanted: predicate: true for topics whose entries are wanted; None for all.
+            kinds: the kinds of entries to return.
+            horizon: returns the last txid that may be read, which is on stable storage; None for
+                all entries on stable storage.
         """
         return Cursor(
             self._table,
@@ -541,7 +541,7 @@ class Journal:
         )
 
     def _tell_once(self, notice: Notice) -> None:
-        """Tell of damage that a replay has met, however many replays meet it."""
+        """Report damage that replays find, once for each damaged place."""
         what = notice.path, notice.txid
         if what not in self._told:
             if len(self._told) >= _MOST_TOLD:
@@ -550,47 +550,47 @@ class Journal:
             self._notice(notice)
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
-        """All that changes state, in order, from behind a txid to the end: for recovery."""
+        """Yield the entries that change state, in order, after a txid: for recovery."""
         cursor = self.replay(Span(after), kinds=EVENTS)
         while not cursor.is_caught_up:
             yield from cursor.read(_MOST_ENTRIES, _MOST_BYTES)
 
     def passages(self, after: int = 0) -> Iterator[Passage]:
-        """The same, as it lies in the files."""
+        """Yield the entries of `entries`, packed as in the files."""
         cursor = self.replay(Span(after), kinds=EVENTS)
         while not cursor.is_caught_up:
             yield cursor.read_packed(_MOST_ENTRIES, _MOST_BYTES)
 
-    # Looking after files. These take their time: call them from a thread of your own. What takes
-    # long is given up when the journal is closed, or before that by `give_up_filing`.
+    # Maintenance of files. These calls are slow: make them on a thread of the caller's own. Long
+    # operations are aborted when the journal is closed, or before that by `give_up_filing`.
 
     @property
     def files(self) -> tuple[JournalFile, ...]:
-        """The files of the log, in order. What is handed out never changes."""
+        """The files of the log, in order; an immutable snapshot."""
         return self._table.files
 
     def is_settled(self, number: int) -> bool:
-        """Whether a file is full, and nothing needs to be written to it any more."""
+        """Return whether a file is full, and nothing more has to be written to it."""
         return self._upkeep.is_settled(number)
 
     @property
     def cache(self) -> SourceCache:
-        """Its open files."""
+        """The cache of open files."""
         return self._cache
 
     @property
     def write_latency(self) -> Histogram:
-        """How long writes took until they were on stable storage, in microseconds."""
+        """Durations of writes until they were on stable storage, in microseconds."""
         return self._committer.latency
 
     @property
     def write_sizes(self) -> Histogram:
-        """How many bytes were written at a time."""
+        """Sizes of writes in bytes."""
         return self._committer.sizes
 
     @property
     def has_archive(self) -> bool:
-        """Whether there is a directory to archive files to."""
+        """True if an archive directory is configured."""
         return self._settings.archive is not None
 
     def archive(self, number: int) -> None:
@@ -602,7 +602,7 @@ class Journal:
         self._upkeep.filing.compress(number)
 
     def remove(self, number: int) -> None:
-        """Remove the oldest file. Whether anybody needs it is for the caller to know.
+        """Remove the oldest file. The caller makes sure that no reader needs it.
 
         Raises:
             JournalError: it is not the oldest, or not full.
@@ -610,7 +610,7 @@ class Journal:
         self._upkeep.filing.remove(number)
 
     def give_up_filing(self) -> None:
-        """End archiving and compressing soon, leaving the files as they were."""
+        """Abort archiving and compressing, leaving the files as they were."""
         self._upkeep.filing.give_up()
 
     def _file_is_full(self, commit: Commit) -> None:
@@ -631,7 +631,7 @@ class Journal:
 
 
 def _take_possession(settings: JournalSettings) -> int:
-    """Make sure that no other process writes to the directory; returns a descriptor to keep."""
+    """Lock the directory against other processes; return the descriptor that holds the lock."""
     try:
         settings.directory.mkdir(parents=True, exist_ok=True)
         if settings.archive is not None:

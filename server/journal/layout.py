@@ -1,6 +1,6 @@
 """Bytes of a journal file: header page, records, extras and definitions.
 
-    0           header page: what file this is; at SEAL_OFFSET, once the file is full, the seal
+    0           header page: identifies the file; at SEAL_OFFSET, once the file is full, the seal
     4096        bodies, back to back, growing upwards
                 unused space
     size        records of RECORD_SIZE bytes, growing downwards: record n ends at size - n * 96
@@ -43,11 +43,12 @@ BODY_LENGTH, EXTRAS_LENGTH, TOPIC, ORIGIN, EXPIRATION, BODY_CRC, KIND, FLAGS, LA
 )
 
 LATE: Final = 1
-"""A flag: a later message of the publisher was there when this one came from another instance."""
+"""A flag: a later message of the publisher was in the log when this one came from another
+instance."""
 
 _LAG_OFFSET: Final = HEAD.size - 2
 LAG_UNKNOWN: Final = 0xFFFF
-"""The lag of a record that was made more than this many entries ahead of stable storage."""
+"""The lag of a record that was made at least this many entries ahead of stable storage."""
 
 LARGEST_U32: Final = 0xFFFFFFFF
 
@@ -62,7 +63,7 @@ _LONGEST_NAME: Final = 1024
 _MARK: Final = struct.Struct("<8sQQ")
 MARK_MAGIC: Final = b"AMPGMARK"
 MARK_SIZE: Final = _MARK.size + CHECKSUM.size
-"""Bytes of a mark; it is in the place of the record that comes next."""
+"""Bytes of a mark; it is in the place of the next record."""
 
 _EXTRAS: Final = struct.Struct("<HH")
 EXTRAS_HEAD: Final = _EXTRAS.size
@@ -71,13 +72,13 @@ _LENGTH: Final = struct.Struct("<H")
 _LONGEST_PART: Final = 0xFFFF
 _LONGEST_DEFINITION: Final = 2 * (_LENGTH.size + _LONGEST_PART)
 MAX_RUNS_SIZE: Final = 16 << 10
-"""Of the body of an entry that tells runs, in bytes."""
+"""Limit in bytes of the body of an entry about runs."""
 
 crc32c = google_crc32c.value
 
 
 class FormatError(Exception):
-    """A file is not what it should be; the text says how."""
+    """A file is damaged or of another format; the text gives the reason."""
 
 
 class VersionError(FormatError):
@@ -86,12 +87,12 @@ class VersionError(FormatError):
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """What a journal file says about itself.
+    """The header of a journal file.
 
     Attributes:
         number: the file's place among those of its instance.
-        size: of the file in bytes, for all its life.
-        first_txid: of its first entry.
+        size: size of the file in bytes; it never changes.
+        first_txid: txid of its first entry.
         created: when it was taken into use, in microseconds since the Unix epoch.
         instance: name of the instance that writes it.
     """
@@ -105,14 +106,14 @@ class FileHeader:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """What is known about a file that nothing is added to any more.
+    """The summary of a full file.
 
     Attributes:
-        count: entries in it.
-        bodies_end: offset in bytes of the first byte behind the bodies.
-        with_extras: entries that have extras behind their body.
-        first_timestamp: of its first entry, in microseconds since the Unix epoch.
-        last_timestamp: of its last entry.
+        count: number of entries in it.
+        bodies_end: offset in bytes of the first byte after the bodies.
+        with_extras: number of entries that have extras after their body.
+        first_timestamp: time of its first entry, in microseconds since the Unix epoch.
+        last_timestamp: time of its last entry.
     """
 
     count: int
@@ -124,11 +125,11 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far a file is known to be on stable storage, noted behind its last record.
+    """A durability watermark, written after the last record of a file.
 
     Attributes:
-        next_txid: of the entry behind all that are safe, in whose place the mark is.
-        bodies_end: offset in bytes of the first byte behind their bodies.
+        next_txid: txid after the last durable entry; the mark is in the place of its record.
+        bodies_end: offset in bytes of the first byte after the bodies of the durable entries.
     """
 
     next_txid: int
@@ -136,13 +137,13 @@ class Mark:
 
 
 def capacity(size: int) -> int:
-    """Return the longest body with its extras, in bytes, that fits into a file of a size."""
+    """Return the longest body with its extras, in bytes, that fits into a file of `size` bytes."""
     own = 4 * RECORD_SIZE + 2 * _LONGEST_DEFINITION + MAX_RUNS_SIZE
     return min(size - PAGE - own, LARGEST_U32)
 
 
 def pack_header(header: FileHeader) -> bytes:
-    """The first half of a header page."""
+    """Encode the first half of a header page."""
     name = encode_text(header.instance)
     if len(name) > _LONGEST_NAME:
         raise FormatError(f"the instance name is longer than {_LONGEST_NAME} bytes")
@@ -161,7 +162,7 @@ def pack_header(header: FileHeader) -> bytes:
 
 
 def unpack_header(page: bytes) -> FileHeader | None:
-    """Read a header page.
+    """Decode a header page.
 
     Returns:
         The header, or None if the file has not been taken into use yet: its page is blank.
@@ -186,7 +187,7 @@ def unpack_header(page: bytes) -> FileHeader | None:
 
 
 def pack_seal(seal: Seal) -> tuple[int, bytes]:
-    """A seal as an offset in the file and the bytes there."""
+    """Encode a seal; return its offset in the file and its bytes."""
     fixed = _SEAL.pack(
         _SEAL_MAGIC,
         0,
@@ -200,7 +201,7 @@ def pack_seal(seal: Seal) -> tuple[int, bytes]:
 
 
 def unpack_seal(page: bytes) -> Seal | None:
-    """The seal on a header page; None if there is none that holds."""
+    """Decode the seal on a header page; None if there is no intact one."""
     block = page[_SEAL_OFFSET : _SEAL_OFFSET + _SEAL.size + CHECKSUM.size]
     if len(block) < _SEAL.size + CHECKSUM.size or not has_checksum(block):
         return None
@@ -209,12 +210,12 @@ def unpack_seal(page: bytes) -> Seal | None:
 
 
 def pack_mark(mark: Mark) -> bytes:
-    """A mark as the bytes at the beginning of the place of a record."""
+    """Encode a mark, for the beginning of the place of a record."""
     return with_checksum(_MARK.pack(MARK_MAGIC, mark.next_txid, mark.bodies_end))
 
 
 def unpack_mark(block: bytes) -> Mark | None:
-    """The mark that a block begins with; None if there is none that holds."""
+    """Decode the mark at the beginning of a block; None if there is no intact one."""
     if not block.startswith(MARK_MAGIC) or not has_checksum(block[:MARK_SIZE]):
         return None
     _, next_txid, bodies_end = _MARK.unpack_from(block)
@@ -222,12 +223,12 @@ def unpack_mark(block: bytes) -> Mark | None:
 
 
 def with_lag(record: bytes, lag: int) -> bytes:
-    """A record that says how many entries before its own were not known to be safe."""
+    """Return a record with its lag: the distance in entries to the last durable one."""
     return with_checksum(record[:_LAG_OFFSET] + _LENGTH.pack(min(lag, LAG_UNKNOWN)))
 
 
 def pack_extras(correlation_id: bytes, given_key: bytes) -> bytes:
-    """What stands behind the body of an entry that has either.
+    """Encode the extras of an entry, which follow its body.
 
     Raises:
         FormatError: one of them is too long.
@@ -238,7 +239,7 @@ def pack_extras(correlation_id: bytes, given_key: bytes) -> bytes:
 
 
 def unpack_extras(extras: bytes) -> tuple[bytes, bytes]:
-    """Correlation id and SOW key, both empty if there are no extras or they make no sense."""
+    """Decode correlation id and SOW key, both empty if there are no extras or they are invalid."""
     if len(extras) < _EXTRAS.size:
         return b"", b""
     first, second = _EXTRAS.unpack_from(extras)
@@ -249,14 +250,14 @@ def unpack_extras(extras: bytes) -> tuple[bytes, bytes]:
 
 
 def divided(data: bytes, length: int) -> tuple[bytes, bytes, bytes]:
-    """A body with so many bytes of extras: it without them, its correlation id, and its SOW key."""
+    """Split a body with `length` bytes of extras into body, correlation id and SOW key."""
     if not length:
         return data, b"", b""
     return data[:-length], *unpack_extras(data[-length:])
 
 
 def pack_topic(topic: Topic) -> bytes:
-    """The body of a definition: which topic a number stands for.
+    """Encode the body of a topic's definition.
 
     Raises:
         FormatError: a name is too long.
@@ -265,13 +266,13 @@ def pack_topic(topic: Topic) -> bytes:
 
 
 def unpack_topic(body: bytes) -> Topic | None:
-    """The topic that a definition names, None if its body makes no sense."""
+    """Decode the topic of a definition, None if its body is invalid."""
     pair = _unpair(body)
     return None if pair is None else Topic(*pair)
 
 
 def pack_origin(origin: Origin) -> bytes:
-    """The body of a definition: which origin a number stands for.
+    """Encode the body of an origin's definition.
 
     Raises:
         FormatError: a name is too long.
@@ -280,18 +281,18 @@ def pack_origin(origin: Origin) -> bytes:
 
 
 def unpack_origin(body: bytes) -> Origin | None:
-    """The origin that a definition names, None if its body makes no sense."""
+    """Decode the origin of a definition, None if its body is invalid."""
     pair = _unpair(body)
     return None if pair is None else Origin(*pair)
 
 
 def encode_text(text: str) -> bytes:
-    """A text as it is stored; what a client sent as bad UTF-8 keeps its bytes."""
+    """Encode a text for storage; invalid UTF-8 from a client keeps its bytes."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def decode_text(data: bytes) -> str:
-    """The text that was stored."""
+    """Decode a stored text."""
     return data.decode("utf-8", "surrogateescape")
 
 
@@ -316,12 +317,12 @@ def _unpair(body: bytes) -> tuple[str, str] | None:
 
 
 def with_checksum(data: bytes) -> bytes:
-    """Bytes, and behind them their checksum."""
+    """Return bytes with their checksum appended."""
     return data + CHECKSUM.pack(crc32c(data))
 
 
 def has_checksum(block: bytes) -> bool:
-    """Whether bytes end with the checksum of what is before it."""
+    """Return whether a block ends with the checksum of the bytes before it."""
     if len(block) < CHECKSUM.size:
         return False
     return bool(block[-CHECKSUM.size :] == CHECKSUM.pack(crc32c(block[: -CHECKSUM.size])))

@@ -1,4 +1,4 @@
-"""Finding entries by bookmark and by time."""
+"""Finds entries by bookmark and by time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from server.journal.layout import CLIENT, SEQUENCE, TIMESTAMP, TXID
 from server.journal.records import CHUNK, columns, read_intact_records, read_rows, scan_columns
 from server.journal.storage import Source
 
-_NEIGHBOURS: Final = 16  # entries to try when one that would tell the time is damaged
+_NEIGHBOURS: Final = 16  # entries to try for a timestamp when one is damaged
 
 
 class Lookup:
@@ -24,8 +24,8 @@ class Lookup:
     Args:
         table: the files.
         cache: opens them.
-        durable: tells the last txid that can be read.
-        steps: where in the log the wall clock was set.
+        durable: returns the last txid that can be read.
+        steps: the steps of the wall clock, by place in the log.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class Lookup:
         self._clients: dict[int, Mapping[int, Span]] = {}  # by file number, of full files
 
     def find(self, client: int, sequence: int) -> int | None:
-        """The txid of the entry with a bookmark, None if it is not in the log.
+        """Return the txid of the entry with a bookmark, None if it is not in the log.
 
         Raises:
-            OSError: a file in which it may be cannot be read.
+            OSError: a file that may have it cannot be read.
         """
         if self._is_at(sequence, client, sequence):
-            return sequence  # an identity made by the server counts in txids
+            return sequence  # under a server-made identity, sequences are txids
         for file in reversed(self._table.files):
             span = self._span(file, client)
             if span is not None and span.first <= sequence <= span.last:
@@ -60,9 +60,9 @@ class Lookup:
     def damaged_at(self, client: int, sequence: int) -> int | None:
         """Return the txid of a damaged entry that a bookmark may name; None if there is none.
 
-        Its record is not intact, but has one of the two numbers still, or stands between entries of
+        Its record is damaged, but still has one of the two numbers, or stands between entries of
         the publisher with a lower and a higher number. The first of several such entries counts, so
-        that nothing is left out behind the one that is named.
+        that a replay skips nothing after the named one.
 
         Raises:
             OSError: a file cannot be read.
@@ -82,7 +82,7 @@ class Lookup:
             return None
         count, first = self._count(file), file.first_txid
         alike, others = list[int](), list[int]()
-        before, behind = 0, first + count  # entries of the publisher around the one that is named
+        before, behind = 0, first + count  # entries of the publisher around the named one
         for start in range(0, count, CHUNK):
             stop = min(start + CHUNK, count)
             rows = read_intact_records(source, first, start, stop)
@@ -105,12 +105,12 @@ class Lookup:
         return between[0] if between else None
 
     def find_again(self, client: int, sequence: int, txid: int) -> int | None:
-        """The txid of an entry that has the name of another one, and was recorded after that.
+        """Return the txid of an entry with the same name, recorded after another one.
 
         Args:
             client: the identity of its publisher.
             sequence: its number.
-            txid: of the other one.
+            txid: txid of the other entry.
 
         Raises:
             OSError: a file cannot be read.
@@ -126,11 +126,11 @@ class Lookup:
         return None
 
     def forget(self, number: int) -> None:
-        """Forget what the index of a file has said of publishers: it is not what it was."""
+        """Drop the cached publishers of a file, whose index has changed."""
         self._clients.pop(number, None)
 
     def first_since(self, timestamp: int) -> int:
-        """The txid of the first entry at a moment or later.
+        """Return the txid of the first entry at a time or later.
 
         Args:
             timestamp: microseconds since the Unix epoch, by the wall clock as it is set now.
@@ -144,7 +144,7 @@ class Lookup:
         durable = self._durable()
         files = [file for file in self._table.files if file.first_txid <= durable]
         index = bisect_left(files, timestamp, key=self._begin)
-        # Entries of that moment may be at the end of the file before, or be the first of this one.
+        # Entries of that time may be at the end of the file before, or be the first of this one.
         for file in files[max(index - 1, 0) : index + 1]:
             source = self._open(file)
             if source is None:
@@ -158,11 +158,11 @@ class Lookup:
         return durable + 1
 
     def _begin(self, file: JournalFile) -> int:
-        """Return when a file was begun, as the wall clock is set now."""
+        """Return the time when a file was begun, by the wall clock as it is set now."""
         return file.created + self._correction(file.first_txid)
 
     def _time(self, source: Source, file: JournalFile, number: int, count: int) -> int:
-        """Return when an entry was recorded, or one soon after it if that one is damaged."""
+        """Return the time of an entry, or of one soon after it if that one is damaged."""
         rows = read_rows(source, file.first_txid, number, min(number + _NEIGHBOURS, count))
         times = (row[TIMESTAMP] + self._correction(row[TXID]) for row in rows if row is not None)
         return next(times, 0)
@@ -194,7 +194,7 @@ class Lookup:
         return None
 
     def _span(self, file: JournalFile, client: int) -> Span | None:
-        """What a file may have of a publisher."""
+        """Return the range of sequences that a file may have of a publisher; None for none."""
         anything = Span(0, 2**64 - 1, 0)
         if file.seal is None:
             return anything
@@ -211,10 +211,10 @@ class Lookup:
         return max(min(count, file.seal.count if file.seal else count), 0)
 
     def _open(self, file: JournalFile) -> Source | None:
-        """Open a file, wherever it has just been moved to; None if it has been removed.
+        """Open a file, even if it has just been moved; None if it has been removed.
 
         Raises:
-            OSError: it is there and cannot be opened: that says nothing of what is in it.
+            OSError: it exists and cannot be opened, so that its contents are not known.
         """
         try:
             return self._cache.open(file.path)

@@ -1,28 +1,28 @@
-"""Entries that are appended together as they are written; the theory of it is in making.pyx."""
+"""Encoder of entries that are appended together; making.pyx gives the reasons."""
 
 from collections.abc import Sequence
 
 from server.journal.blocks import Content, Field, Place
 
 def how_many_fit(data: Sequence[bytes], room: int) -> int:
-    """How many entries find room.
+    """Return how many entries fit.
 
     Args:
         data: their bodies with extras.
-        room: bytes that bodies and records may take.
+        room: bytes available for bodies and records.
     """
 
 def make_block(
     place: Place, content: Content, flags: Field = 0
 ) -> tuple[bytes, bytes, int, Sequence[int]]:
-    """The bodies and records of a run.
+    """Encode the bodies and records of a run.
 
     Args:
-        place: where it goes.
-        content: what its entries say; not more than there is room for.
-        flags: as the records have them.
+        place: its place in the file.
+        content: the contents of its entries; the caller makes sure that they fit.
+        flags: flags for the records.
 
     Returns:
-        The bodies with extras, back to back; the records as they lie in the file, the last one
-        first; the offset behind the last body; the checksums of the bodies.
+        The bodies with extras, back to back; the records in the order of the file, the last one
+        first; the offset after the last body; the checksums of the bodies with extras.
     """

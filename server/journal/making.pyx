@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Entries that are appended together as they are written: their bodies, and their records, in C.
+"""Encoder of entries that are appended together: their bodies and their records, in C.
 
-They are made while publishers wait. What a run has in common is one value, numbers that follow on
-one another are two, and only what is left is looked at entry by entry. A body is joined to the
+It runs while publishers wait. A field that the run shares is one value, consecutive numbers are a
+range with two values, and only the other fields are read entry by entry. A body is joined to the
 others and its checksum is computed while it is in the processor's cache.
 """
 
@@ -38,11 +38,11 @@ cdef struct Piece:
 
 
 cdef class Bodies:
-    """Where bodies are in memory, for as long as whoever gave them keeps them."""
+    """Addresses and sizes of bodies in memory; `given` keeps them alive."""
 
     cdef Piece *each
     cdef Py_ssize_t count
-    cdef Py_ssize_t size   # of all of them
+    cdef Py_ssize_t size   # sum of all sizes
     cdef object given
 
     def __dealloc__(self):
@@ -140,7 +140,7 @@ def make_block(place, content, flags=0):
 
 
 cdef int fill(uint8_t *first, Py_ssize_t count, int offset, int width, field) except -1:
-    """Put a field into all records: one value, or each its own."""
+    """Store a field in all records: one value, a range, or one value each."""
     cdef uint64_t value
     cdef long long step
     cdef Py_ssize_t at

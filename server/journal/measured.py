@@ -1,4 +1,4 @@
-"""How much there is in a part of the log: which entries, and how long they are, without bodies."""
+"""Txids and sizes of the entries in a part of the log, without bodies."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Numbers = npt.NDArray[np.int64]
 
 
 class Measured:
-    """Some entries in order.
+    """Txids and sizes of some entries in order.
 
     Args:
-        txids: their numbers.
+        txids: their txids.
         sizes: the lengths of their bodies in bytes.
-        first_timestamp: when the first was recorded, in microseconds since the Unix epoch.
+        first_timestamp: time of the first entry, in microseconds since the Unix epoch.
 
     Attributes:
         txids: see above.
@@ -42,7 +42,7 @@ class Measured:
 
 
 def measured_rows(rows: Iterable[Row]) -> Measured:
-    """Entries that have been read one by one."""
+    """Return txids and sizes of entries that have been read one by one."""
     some = [(row[TXID], row[BODY_LENGTH], row[TIMESTAMP]) for row in rows]
     txids, sizes, _ = np.array(some, np.int64).reshape(-1, 3).T
     return Measured(txids, sizes, some[0][2] if some else 0)

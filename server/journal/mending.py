@@ -1,8 +1,8 @@
-"""Entries whose bodies are damaged: what is missing, and putting it back in place.
+"""Repair of damaged bodies.
 
-A record says which bytes belong to its entry: how many, where, and their checksum. So a body that
-does not check can be replaced by anything that does, wherever that comes from, and the log is what
-it was. A damaged record says nothing; see `restoring`.
+A record has the length, the offset and the checksum of its entry's bytes. So a body that fails its
+checksum can be replaced by any bytes that pass it, whatever their source, and the log is as before.
+For damaged records see `restoring`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 class Damaged(NamedTuple):
-    """An entry whose body is damaged.
+    """An entry with a damaged body.
 
     Attributes:
-        txid: its number.
+        txid: its txid.
         client: the identity of its publisher.
         sequence: its publisher's number; with the identity, its name on all instances.
         length: bytes of body and extras.
-        checksum: of these.
+        checksum: checksum of these.
     """
 
     txid: int
@@ -47,17 +47,17 @@ class Damaged(NamedTuple):
     checksum: int
 
     def is_body(self, data: bytes) -> bool:
-        """Whether some bytes are what is missing."""
+        """Return whether `data` is the body with extras."""
         return len(data) == self.length and crc32c(data) == self.checksum
 
 
 class Mending:
-    """Finds damaged bodies of a log, and replaces them.
+    """Finds and replaces damaged bodies of a log.
 
     Args:
         table: the files of the log.
         cache: opens them.
-        disk: how to write to them.
+        disk: writes to them.
     """
 
     def __init__(self, table: FileTable, cache: SourceCache, disk: Disk) -> None:
@@ -66,9 +66,9 @@ class Mending:
         self._disk: Final = disk
 
     def damaged(self, txid: int) -> list[Damaged]:
-        """The entries with damaged bodies, of some hundred from one on in the same file.
+        """Find the entries with damaged bodies among some thousand from one on in the same file.
 
-        Those of compressed files are not among them, for they cannot be replaced.
+        Those of compressed files are left out, for they cannot be replaced.
 
         Raises:
             OSError: the file cannot be read.
@@ -85,16 +85,16 @@ class Mending:
         return [_damaged(row) for row, body in zip(rows, bodies, strict=True) if body is None]
 
     def is_compressed(self, txid: int) -> bool:
-        """Whether an entry is in a file in which nothing can be replaced."""
+        """Return whether an entry is in a compressed file, in which nothing can be replaced."""
         file = self._table.covering(txid)
         return file is not None and file.is_compressed
 
     def mend(self, damaged: Damaged, data: bytes) -> bool:
-        """Put a body in place, on stable storage.
+        """Write a body to its place, on stable storage.
 
         Returns:
-            Whether it is there now. It is not if it is none of this entry, or the file is not what
-            it was.
+            Whether it is there now. It is not if it does not fit the entry, or if the file has
+            changed.
 
         Raises:
             OSError: it cannot be written.

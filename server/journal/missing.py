@@ -1,22 +1,22 @@
-"""Numbers of publishers that are not in the log though higher ones are: these must be told of them.
+"""Missing sequence numbers: refused, though higher ones of the publisher are in the log.
 
 A publisher takes a number for stored when a higher one is acknowledged to it, or named at its
-logon. On one connection that is right, for it has been told before if one was refused. But that may
-have been lost with the connection. So a refused number is kept in mind:
+logon. On one connection that is right, since the server has sent the refusal before. But the
+refusal may have been lost with the connection. So the server keeps refused numbers:
 
-    refused   in the run of one connection; nothing behind it has been recorded yet
-    missing   something has; before that, the log was told
+    refused   on the current connection; no higher number has been recorded yet
+    missing   a higher number has been recorded; before that, the log has recorded the gap
 
-At its next logon the publisher is told what is missing, before it is told how far it has got; when
-it goes on after that, it has heard, and so the log is told once more. What comes after all, by way
-of another instance, is missing no longer.
+At its next logon the server sends the publisher its missing numbers, before its last sequence. When
+the publisher goes on after that, it knows them, and the log records that, too. A number that
+arrives later by way of another instance is missing no longer.
 
 In the log these are entries of their own (`Kind.MISSING`), under the identity that the server makes
-for the publisher. So they are found again, and replicated, like others. They are about ranges of
-numbers: added, and taken away again.
+for the publisher. So they are recovered and replicated like others. They add and remove ranges of
+numbers.
 
-What is missing is never forgotten because it is too much. A publisher for which it is has its
-messages refused until it has heard.
+Missing numbers are never dropped because of a limit. Above the limit the server refuses a
+publisher's messages until it has been told its missing numbers.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ import msgspec
 from server.base.ranges import Ranges
 
 MOST_RANGES: Final = 1024
-"""Of one publisher."""
+"""Limit of ranges of one publisher."""
 MOST_NUMBERS: Final = 131_072
-"""Of one publisher: each has to be told by itself."""
+"""Limit of numbers of one publisher: each is sent by itself."""
 
 Pairs: TypeAlias = Sequence[tuple[int, int]]
 """The first and the last number of ranges."""
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True):
-    """What an entry says.
+    """The content of an entry about missing numbers.
 
     Attributes:
         missing: ranges of numbers that are missing from now on.
-        heard: ranges of numbers of which the publisher knows.
-        here: ranges of numbers that are not missing in the log of the instance that says so.
+        heard: ranges of numbers that the publisher has been told.
+        here: ranges of numbers that are not missing in the log of the instance that recorded it.
     """
 
     missing: list[tuple[int, int]] = []
@@ -56,12 +56,12 @@ _DECODER: Final = msgspec.msgpack.Decoder(Note)
 
 
 def encode_note(note: Note) -> bytes:
-    """A note as the body of an entry."""
+    """Encode a note as the body of an entry."""
     return _ENCODER.encode(note)
 
 
 def decode_note(body: bytes) -> Note:
-    """Read the body of an entry.
+    """Decode the body of an entry.
 
     Raises:
         msgspec.MsgspecError: it is no note.
@@ -70,16 +70,17 @@ def decode_note(body: bytes) -> Note:
 
 
 class Missing:
-    """What is missing of each publisher.
+    """The missing numbers of each publisher.
 
     Args:
-        rows: what has been stored of that; see `rows`.
-        most_ranges: of one publisher; beyond that, see `is_full`.
-        most_numbers: the same of single numbers.
+        rows: the stored missing ranges; see `rows`.
+        most_ranges: limit of ranges of one publisher; see `is_full`.
+        most_numbers: limit of single numbers of one publisher.
 
     Attributes:
-        refused: what is not in the log yet. Empty most of the time, and of those who look first.
-        missing: what is.
+        refused: ranges that are not in the log yet. Empty most of the time, so that callers check
+            it first.
+        missing: ranges that the log has recorded.
     """
 
     def __init__(
@@ -95,38 +96,38 @@ class Missing:
         for client, first, last in rows:
             self.take(client, Note([(first, last)]))
 
-    # Before it is in the log.
+    # Before the log has recorded them.
 
     def refuse(self, client: int, sequence: int) -> None:
-        """A number has been refused.
+        """Note a refused number.
 
-        When there is no room for more, this one is not kept: nothing will be recorded behind it.
+        Above the limit it is not kept: no higher number of the publisher will be recorded.
         """
         if not self.is_full(client):
             self.refused.setdefault(client, Ranges()).add(sequence, sequence)
 
     def is_full(self, client: int) -> bool:
-        """Whether nothing more of a publisher may be recorded until it logs on again."""
+        """Return whether a publisher's messages are refused until it logs on again."""
         kept = [some[client] for some in (self.refused, self.missing) if client in some]
         return len(kept) > 0 and (
             sum(map(len, kept)) >= self._most_ranges or sum(map(_count, kept)) >= self._most_numbers
         )
 
     def due(self, client: int, sequence: int) -> Pairs:
-        """What the log has to be told before a number is recorded."""
+        """Return the refused ranges to record in the log before a number."""
         refused = self.refused.get(client)
         if refused is None:
             return ()
         return [(first, min(last, sequence - 1)) for first, last in refused if first < sequence]
 
     def begin(self, client: int) -> None:
-        """A publisher connects, or has gone: what nothing stands behind, it will send again."""
+        """Drop a publisher's refused numbers when it connects or leaves: it sends them again."""
         self.refused.pop(client, None)
 
-    # When it is.
+    # After the log has recorded them.
 
     def take(self, client: int, note: Note, *, is_own: bool = True) -> None:
-        """The log has been told something, by this instance or another one."""
+        """Apply an entry about missing numbers, of this instance or another one."""
         for first, last in note.missing:
             self.missing.setdefault(client, Ranges()).add(first, last)
             self._remove(self.refused, client, first, last)
@@ -134,26 +135,26 @@ class Missing:
             self._remove(self.missing, client, first, last)
 
     def came(self, client: int, first: int, last: int) -> None:
-        """Numbers have been recorded; others between them have not, and are not said to be."""
+        """Remove recorded numbers, `first` to `last`; gaps between them are not reported."""
         self._remove(self.refused, client, first, last)
         self._remove(self.missing, client, first, last)
 
     def lacks(self, client: int, sequence: int) -> bool:
-        """Whether a number is missing."""
+        """Return whether a number is missing."""
         return client in self.missing and sequence in self.missing[client]
 
     def upto(self, client: int, sequence: int) -> Pairs:
-        """What is missing of a publisher, up to a number."""
+        """Return the missing ranges of a publisher, up to a number."""
         ranges = self.missing.get(client, ())
         return [(first, min(last, sequence)) for first, last in ranges if first <= sequence]
 
     def forget(self, clients: Iterable[int]) -> None:
-        """Publishers are known no more."""
+        """Drop the missing numbers of forgotten publishers."""
         for client in clients:
             self.missing.pop(client, None)
 
     def rows(self) -> Iterator[tuple[int, int, int]]:
-        """All of it: client hash, and the first and the last number of each range."""
+        """Yield all missing ranges: client hash, first and last number."""
         for client, ranges in self.missing.items():
             for first, last in ranges:
                 yield client, first, last

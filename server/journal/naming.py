@@ -16,10 +16,10 @@ INDEX: Final = ".index.gz"
 TOPIC_INDEX: Final = ".topic.index"
 INDEXES: Final = (INDEX, TOPIC_INDEX)
 UNFINISHED: Final = ".tmp"
-"""What a file that is still being made ends with; such a file is worth nothing after a crash."""
+"""Suffix of a file that is still being made; such a file is useless after a crash."""
 
 CUT: Final = ".cut-"
-"""What follows, before a number, on the name of a journal for what recovery has cut off."""
+"""Suffix, before a number, of a journal's name for the bytes that recovery has cut off."""
 
 _KINDS: Final = "|".join(map(re.escape, (JOURNAL, COMPRESSED, *INDEXES)))
 _TABLES: Final = "(clients|queues|replication|steps)"
@@ -30,27 +30,27 @@ _NUMBERED: Final = re.compile(rf"(?P<name>.+)\.(?P<number>\d{{10}})(?P<kind>{_KI
 
 
 def journal_name(instance: str, number: int, kind: str = JOURNAL) -> str:
-    """The name of one of the files with a number."""
+    """Return the name of a file of `kind` with a number."""
     return f"{_as_file_name(instance)}.{number:010}{kind}"
 
 
 def clients_name(instance: str) -> str:
-    """The name of the cache of client sequences."""
+    """Return the name of the cache of client sequences."""
     return f"{_as_file_name(instance)}.clients.ack"
 
 
 def queues_name(instance: str) -> str:
-    """The name of the cache that says how far queues have been worked off."""
+    """Return the name of the cache of queues' recovery points."""
     return f"{_as_file_name(instance)}.queues.ack"
 
 
 def removed_name(instance: str) -> str:
-    """The name of the note of what has been removed."""
+    """Return the name of the note about removed messages."""
     return f"{_as_file_name(instance)}.removed.ack"
 
 
 def replication_name(instance: str) -> str:
-    """The name of what replication remembers."""
+    """Return the name of the file with replication's state."""
     return f"{_as_file_name(instance)}.replication.ack"
 
 
@@ -60,20 +60,20 @@ def steps_name(instance: str) -> str:
 
 
 def preparing_name(instance: str, what: str) -> str:
-    """The name of a journal that is still being made, for later (`next`) or for `now`."""
+    """Return the name of a journal that is still being made, for later (`next`) or for `now`."""
     return f"{_as_file_name(instance)}.{what}{JOURNAL}{UNFINISHED}"
 
 
 def sibling(path: Path, kind: str) -> Path:
-    """The file of another kind that belongs to a journal file."""
+    """Return the path of the file of another kind that belongs to a journal file."""
     stem = path.name.removesuffix(".gz").removesuffix(JOURNAL)
     return path.with_name(stem + kind)
 
 
 def journal_files(directory: Path, instance: str) -> dict[int, Path]:
-    """The journal files of an instance in a directory, compressed or not, by number.
+    """Return the journal files of an instance in a directory, compressed or not, by number.
 
-    A file that is there in both forms has been compressed, and its original not yet removed.
+    If both forms of a file exist, it has been compressed, and its original not yet removed.
     """
     found: dict[int, Path] = {}
     for number, path in numbered_files(directory, instance):
@@ -84,7 +84,7 @@ def journal_files(directory: Path, instance: str) -> dict[int, Path]:
 
 
 def numbered_files(directory: Path, instance: str) -> Iterator[tuple[int, Path]]:
-    """The journals of an instance in a directory and their indexes, with their numbers."""
+    """Yield the journals of an instance in a directory and their indexes, with their numbers."""
     for path in sorted(_names(directory)):
         match = _NUMBERED.fullmatch(path.name)
         if match is not None and match["name"] == _as_file_name(instance):
@@ -92,19 +92,19 @@ def numbered_files(directory: Path, instance: str) -> Iterator[tuple[int, Path]]
 
 
 def kind_of(path: Path) -> str:
-    """Which kind of file with a number something is: JOURNAL, COMPRESSED, or one of INDEXES."""
+    """Return the kind of a file with a number: JOURNAL, COMPRESSED, or one of INDEXES; else ""."""
     match = _NUMBERED.fullmatch(path.name)
     return "" if match is None else match["kind"]
 
 
 def instances_with_journals(directory: Path) -> set[str]:
-    """The instances that have journal files in a directory, as their file names spell them."""
+    """Return the instances with journal files in a directory, as their file names spell them."""
     matches = (_NUMBERED.fullmatch(path.name) for path in _names(directory))
     return {one["name"] for one in matches if one and one["kind"] in (JOURNAL, COMPRESSED)}
 
 
 def unfinished_files(directory: Path, instance: str) -> list[Path]:
-    """What an interrupted run of this instance left half made."""
+    """Return the unfinished files that an interrupted run of this instance has left."""
     name = re.escape(_as_file_name(instance))
     unfinished = re.compile(rf"{name}\.{_UNFINISHED}{re.escape(UNFINISHED)}")
     return [path for path in _names(directory) if unfinished.fullmatch(path.name)]

@@ -1,4 +1,4 @@
-"""How far publishers have numbered their messages, by the records of many entries."""
+"""The sequence ranges of publishers, computed from the records of many entries."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy.typing as npt
 from server.journal.entry import EVENTS
 
 _IS_EVENT: Final = np.isin(np.arange(256), sorted(EVENTS))
-"""Of each kind that a record can have, whether it is one of an event."""
+"""By kind, whether entries of that kind are events."""
 
 
 class Numbered(NamedTuple):
-    """What some entries say of one publisher that numbers its messages.
+    """The sequence range of one publisher that numbers its messages.
 
     Attributes:
         client: its client hash.
         first: the lowest of its numbers.
         last: the highest.
-        time: of the last entry, in microseconds since the Unix epoch.
+        time: time of the last entry, in microseconds since the Unix epoch.
     """
 
     client: int
@@ -31,7 +31,7 @@ class Numbered(NamedTuple):
 
 
 def numbered(records: npt.NDArray[np.void]) -> Iterator[Numbered]:
-    """What entries say of their publishers, of each once.
+    """Yield the sequence range of each publisher of some entries.
 
     Args:
         records: their records, of `RECORD_TYPE`. Columns are far cheaper than whole records.

@@ -1,8 +1,8 @@
 # cython: language_level=3
-"""Integers as they lie in a file or on a line, and their CRC-32C.
+"""Integers in files and on the wire, and CRC-32C.
 
-Both are little-endian, wherever this is compiled. The CRC is computed by the processor's own
-instruction where it has one: eight bytes take three cycles.
+Both are little-endian on every platform. The CRC is computed by the processor's own instruction
+where it has one: eight bytes take three cycles.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t

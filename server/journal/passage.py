@@ -1,8 +1,8 @@
-"""A passage of the log: entries as they lie in the file, for those who pass them on.
+"""A passage of the log: entries packed as in the file, for forwarding.
 
-Whoever wants to know what entries say has rows made of them, and runs of rows (`stretch`). To send
-them to another instance, or to subscribers, little more has to be known than that they are intact,
-and which topics and origins there are.
+Callers that need the fields of entries take rows, and runs of rows (`stretch`). To send entries to
+another instance, or to subscribers, it is enough that they are intact, and that their topics and
+origins are known.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Unread(NamedTuple):
     """An entry that cannot be read: it is damaged.
 
     Attributes:
-        txid: its number.
-        run: the entry without its body, if that is all that is damaged of it; else there is no
-            saying whose it is.
+        txid: its txid.
+        run: the entry without its body, if only the body is damaged; else None, and its publisher
+            and topic are not known.
     """
 
     txid: int
@@ -47,14 +47,14 @@ class Unread(NamedTuple):
 
 
 class PackedRun:
-    """Entries in a row with the same topic and origin, all or none of which have extras.
+    """Consecutive entries with the same topic and origin, all or none of which have extras.
 
     Args:
-        topic: where they were published.
+        topic: the topic that they were published to.
         origin: user and replication path.
-        records: their records, as those of a `Passage`.
-        bodies: see there.
-        has_extras: whether they have correlation ids, or SOW keys that their publisher gave.
+        records: their records, as in a `Passage`.
+        bodies: their bodies, likewise.
+        has_extras: they have correlation ids, or SOW keys that their publisher gave.
 
     Attributes:
         topic: see above.
@@ -79,15 +79,15 @@ class PackedRun:
         return len(self.records) // RECORD_SIZE
 
     def data(self) -> list[bytes]:
-        """The bodies one by one, with the extras."""
+        """Return the bodies one by one, with the extras."""
         return cut(self.records, self.bodies)
 
     def entry(self, position: int) -> Entry:
-        """One of the entries."""
+        """Return the entry at a position."""
         return entry_of(*_parts(self.records, self.bodies, position), self.topic, self.origin)
 
     def pick(self, positions: Sequence[int]) -> PackedRun:
-        """Some of the entries, in their order."""
+        """Return the entries at the positions, in their order."""
         records = pick(self.records, positions)
         return PackedRun(self.topic, self.origin, records, self.bodies, has_extras=self.has_extras)
 
@@ -96,10 +96,10 @@ class Passage:
     """Some entries of one journal file, in order. All of them are intact.
 
     Args:
-        records: as in the file, but that each has its body's place in `bodies`.
+        records: as in the file, except that each has its body's offset in `bodies`.
         bodies: bodies with extras; there may be others between them.
-        names: what the numbers of their topics and origins stand for.
-        unread: what had to be left out, in order.
+        names: the topics and origins by their numbers.
+        unread: damaged entries that were left out, in order.
 
     Attributes:
         records: see above.
@@ -119,55 +119,55 @@ class Passage:
         self.unread = unread
 
     def __bool__(self) -> bool:
-        """Whether there is anything to be said."""
+        """Return whether there are entries, or damaged ones."""
         return bool(self.records or self.unread)
 
     def __len__(self) -> int:
         return len(self.records) // RECORD_SIZE
 
     def txid(self, position: int) -> int:
-        """The number of one of the entries."""
+        """Return the txid of the entry at a position."""
         txid: int = RECORD.unpack_from(self.records, position * RECORD_SIZE)[TXID]
         return txid
 
     def columns(self) -> npt.NDArray[np.void]:
-        """The records of the entries, in order, as one array of RECORD_TYPE."""
+        """Return the records of the entries, in order, as one array of RECORD_TYPE."""
         return np.frombuffer(self.records, RECORD_TYPE)
 
     def entry(self, position: int) -> Entry:
-        """One of the entries."""
+        """Return the entry at a position."""
         row, data = _parts(self.records, self.bodies, position)
         return entry_of(row, data, self.names.topics[row[TOPIC]], self.names.origins[row[ORIGIN]])
 
     def data(self) -> list[bytes]:
-        """The bodies one by one, with the extras."""
+        """Return the bodies one by one, with the extras."""
         return cut(self.records, self.bodies)
 
     def with_given_keys(self) -> npt.NDArray[np.intp]:
-        """The positions of the entries whose extras seem to have the SOW key of the publisher."""
+        """Return the positions of the entries that seem to have a SOW key in their extras."""
         columns = self.columns()
         positions = np.flatnonzero(columns["extras_length"] >= EXTRAS_HEAD)
         ends = columns["body_start"][positions] + columns["body_length"][positions]
-        lengths = ends.astype(np.intp) + EXTRAS_HEAD // 2  # behind the length of the other text
+        lengths = ends.astype(np.intp) + EXTRAS_HEAD // 2  # after the correlation id's length
         octets = np.frombuffer(self.bodies, np.uint8)
         given: npt.NDArray[np.intp] = positions[(octets[lengths] | octets[lengths + 1]) > 0]
         return given
 
     def without_body(self, position: int) -> Unread:
-        """One of the entries, of which it turns out that its body is damaged."""
+        """Return the entry at a position as an `Unread`, without its damaged body."""
         row = RECORD.unpack_from(self.records, position * RECORD_SIZE)
         run = Run(self.names.topics[row[TOPIC]], self.names.origins[row[ORIGIN]], (row,), (b"",))
         return Unread(row[TXID], run)
 
     @property
     def last_timestamp(self) -> int:
-        """When the last of them was recorded, in microseconds since the Unix epoch."""
+        """The time when the last entry was recorded, in microseconds since the Unix epoch."""
         row = RECORD.unpack_from(self.records, len(self.records) - RECORD_SIZE)
         timestamp: int = row[TIMESTAMP]
         return timestamp
 
     def runs(self) -> Iterator[PackedRun]:
-        """The entries in runs, each as long as can be."""
+        """Yield the entries in runs of maximum length."""
         names, records = self.names, self.records
         for start, end in alike(records):
             part = records[start * RECORD_SIZE : end * RECORD_SIZE]
@@ -177,31 +177,31 @@ class Passage:
             yield PackedRun(topic, origin, part, self.bodies, has_extras=has_extras)
 
     def stretch(self) -> Stretch:
-        """The entries as rows and bodies."""
+        """Return the entries as rows and bodies."""
         rows = list(RECORD.iter_unpack(self.records))
         return Stretch(rows, cut(self.records, self.bodies), self.names)
 
     def pick(self, positions: Sequence[int]) -> Passage:
-        """Some of the entries, in their order."""
+        """Return the entries at the positions, in their order."""
         if len(positions) == len(self):
             return self
         return Passage(pick(self.records, positions), self.bodies, self.names, self.unread)
 
     def part(self, start: int, end: int) -> Passage:
-        """Some of the entries, in a row."""
+        """Return the entries from position `start` to before `end`."""
         if not start and end == len(self):
             return self
         records = self.records[start * RECORD_SIZE : end * RECORD_SIZE]
         return Passage(records, self.bodies, self.names)
 
     def up_to(self, txid: int) -> Passage:
-        """The entries up to one of them."""
+        """Return the entries up to a txid."""
         count = len(self)
         return self.pick(range(bisect_right(range(count), txid, key=self.txid)))
 
 
 def _parts(records: bytes, bodies: bytes, position: int) -> tuple[Row, bytes]:
-    """The record of one of some entries, and its body with the extras."""
+    """Return the record of the entry at a position, and its body with the extras."""
     row = RECORD.unpack_from(records, position * RECORD_SIZE)
     start = row[BODY_START]
     return row, bodies[start : start + row[BODY_LENGTH] + row[EXTRAS_LENGTH]]

@@ -1,8 +1,9 @@
-"""How far queues have been worked off: what saves them from reading all of the log at a start.
+"""Recovery points of queues, so that a start does not have to read all of the log.
 
-The state of queues is a projection of the log. A cache (`.queues.ack`) says for each queue from
-where on the log is needed, because everything before has left the queue. What cannot be found from
-there on is in the cache, too: acknowledgements of messages that have not come.
+The state of queues is a projection of the log. A cache (`.queues.ack`) has for each queue the place
+from which on the log is needed, because everything before has left the queue. The cache also has
+the state that cannot be recovered from there on: acknowledgements of messages that have not
+arrived.
 
 Source: AMPS User Guide, Startup and Recovery for Queues; Reference to File Types.
 """
@@ -27,12 +28,12 @@ _POINT: Final = struct.Struct("<HHHHIQQ")  # lengths of three texts, reserved, a
 _ROW: Final = np.dtype([("client", "<u8"), ("sequence", "<u8"), ("came", "<i8")])
 
 EarlyAck = tuple[tuple[int, int], int]
-"""The bookmark of a message that has not come, as numbers, and when it was acknowledged."""
+"""The bookmark of a message that has not arrived, as numbers, and when it was acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePoint:
-    """How far one queue has been worked off.
+    """The recovery point of one queue.
 
     Attributes:
         message_type: the queue's message type.
@@ -40,7 +41,7 @@ class QueuePoint:
         recovery_point: its RecoveryPoint, as it was configured.
         begin: the txid before which no message is for this queue.
         needed_from: the txid before which every message has left it.
-        early_acks: acknowledgements of messages that have not come.
+        early_acks: acknowledgements of messages that have not arrived.
     """
 
     message_type: str
@@ -56,8 +57,8 @@ class QueuesCache:
     """A stored cache.
 
     Attributes:
-        txid: the last entry that it takes into account.
-        points: all queues.
+        txid: txid of the last entry that it covers.
+        points: the recovery points of all queues.
     """
 
     txid: int
@@ -65,7 +66,7 @@ class QueuesCache:
 
 
 def pack_queues(cache: QueuesCache, now: int) -> bytes:
-    """A cache as the bytes of its file; `now` in microseconds since the Unix epoch."""
+    """Encode a cache as the bytes of its file; `now` in microseconds since the Unix epoch."""
     data = _HEADER.pack(MAGIC, VERSION, 0, 0, cache.txid, now, len(cache.points))
     data += b"".join(map(_pack_point, cache.points))
     return with_checksum(data)
@@ -80,10 +81,10 @@ def _pack_point(point: QueuePoint) -> bytes:
 
 
 def unpack_queues(data: bytes) -> QueuesCache:
-    """Read a stored cache.
+    """Decode a stored cache.
 
     Raises:
-        FormatError: it is damaged, or something else.
+        FormatError: it is damaged, or of another kind.
     """
     check_side_file(data, MAGIC, VERSION, _HEADER.size, "a queues.ack file")
     _, _, _, _, txid, _, count = _HEADER.unpack_from(data)

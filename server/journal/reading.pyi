@@ -1,13 +1,13 @@
-"""Reading what the system has in memory, in C; the theory of it is in reading.pyx."""
+"""Reads from the page cache, in C; reading.pyx gives the reasons."""
 
 def read_in_memory(descriptor: int, length: int, offset: int) -> bytes | None:
-    """What a file has at some place, if the system has all of that in memory.
+    """Read bytes of a file, if all of them are in the page cache.
 
     Args:
-        descriptor: of the file.
-        length: bytes to read, not negative.
-        offset: where they begin, not negative.
+        descriptor: descriptor of the file.
+        length: number of bytes to read, not negative.
+        offset: offset of the first byte, not negative.
 
     Returns:
-        The bytes; None if that would have to wait for the disk, or there are not so many.
+        The bytes; None if the read would have to wait for the disk, or reaches beyond the end.
     """

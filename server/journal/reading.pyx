@@ -1,9 +1,9 @@
 # cython: language_level=3
-"""Reading what the system has in memory, without letting go of the interpreter's lock.
+"""Reads from the page cache, without releasing the interpreter's lock.
 
-Python gives the lock away for every read, and has to wait for it when others want it, too: they may
-keep it for half a millisecond. What has just been written is nearly always still in memory, and
-takes a few microseconds to copy. Where that is not so, nothing is waited for: Python reads it.
+Python releases the lock for every read, and has to wait for it when other threads want it, too:
+they may keep it for half a millisecond. Recently written bytes are nearly always still in memory,
+and take a few microseconds to copy. Otherwise the call returns at once, and Python reads them.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize

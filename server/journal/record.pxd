@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Where the fields of a record are; see docs/formats/journal.md and `server.journal.layout`."""
+"""Offsets of a record's fields; see docs/formats/journal.md and `server.journal.layout`."""
 
 cdef enum:
     SIZE = 96

@@ -1,7 +1,7 @@
-"""Reading records and bodies out of a journal file, believing nothing.
+"""Reads records and bodies from a journal file, trusting nothing.
 
-Every record and every body is checked before it is used. What does not check is left out and
-named; since records have one size, what follows it can still be read. Nothing here raises on bad
+Every record and every body is checked before it is used. Damaged ones are left out and reported;
+since records have one size, the entries after them can still be read. Nothing here raises on bad
 bytes.
 """
 
@@ -63,13 +63,13 @@ RECORD_TYPE: Final = np.dtype(
         ("crc", "<u4"),
     ]
 )
-"""A record as NumPy sees it: what is looked for in many records at once."""
+"""The NumPy type of a record, for scans of many records at once."""
 
 CHUNK: Final = 4096
-"""Records looked at together."""
+"""Number of records that are read together."""
 
 _SMALL_DETOUR: Final = 16_384
-"""Bytes that are better read and thrown away than stepped over."""
+"""Bytes between bodies that are cheaper to read and discard than to skip."""
 
 _CRC_SIZE: Final = CHECKSUM.size
 _HEAD_SIZE: Final = RECORD_SIZE - _CRC_SIZE
@@ -77,13 +77,13 @@ _HEAD_SIZE: Final = RECORD_SIZE - _CRC_SIZE
 
 @dataclass(slots=True)
 class Names:
-    """What the numbers of topics and origins stand for in one file."""
+    """The topics and origins of one file by their numbers."""
 
     topics: dict[int, Topic]
     origins: dict[int, Origin]
 
     def learn(self, kind: int, number_of_topic: int, number_of_origin: int, body: bytes) -> None:
-        """Take note of a definition; other kinds of entry, and nonsense, are passed over."""
+        """Add a definition; other kinds of entry, and invalid definitions, are ignored."""
         if kind == Kind.DEFINE_TOPIC:
             topic = unpack_topic(body)
             if topic is not None:
@@ -95,20 +95,20 @@ class Names:
 
 
 def no_names() -> Names:
-    """The names at the beginning of a file: number 0 stands for none."""
+    """Return the names at the beginning of a file: number 0 stands for none."""
     return Names({0: NO_TOPIC}, {0: NO_ORIGIN})
 
 
 def slots(size: int) -> int:
-    """How many records a file of a size could hold if bodies took no space."""
+    """Return how many records a file of `size` bytes could hold if bodies took no space."""
     return max((size - PAGE) // RECORD_SIZE, 0)
 
 
 def records_check(block: bytes) -> bool:
-    """Whether all records of a block are intact.
+    """Return whether all records of a block are intact.
 
     Each ends with its own checksum, and the CRC of such a string is the same whatever it holds. So
-    any two blocks of as many intact records have the same CRC, and one call tells.
+    any two blocks of as many intact records have the same CRC, and one CRC checks all of them.
 
     Args:
         block: whole records, back to back.
@@ -123,7 +123,7 @@ def _of_intact_records(count: int) -> int:
 
 
 def columns(source: Source, start: int, stop: int) -> npt.NDArray[np.void]:
-    """Records `start` to `stop` as one array of RECORD_TYPE, unchecked; fewer at the end."""
+    """Read records `start` to `stop` as one array of RECORD_TYPE, unchecked; fewer at the end."""
     chunk = source.read(source.size - RECORD_SIZE * stop, RECORD_SIZE * (stop - start))
     whole = len(chunk) // RECORD_SIZE * RECORD_SIZE
     return np.frombuffer(chunk[:whole], RECORD_TYPE)[::-1]
@@ -132,7 +132,7 @@ def columns(source: Source, start: int, stop: int) -> npt.NDArray[np.void]:
 def read_intact_records(
     source: Source, first_txid: int, start: int, stop: int
 ) -> npt.NDArray[np.void] | None:
-    """Records `start` to `stop` of a file in order; None if any of them is damaged."""
+    """Read records `start` to `stop` of a file in order; None if any of them is damaged."""
     if stop > slots(source.size):
         return None
     chunk = source.read(source.size - RECORD_SIZE * stop, RECORD_SIZE * (stop - start))
@@ -144,7 +144,7 @@ def read_intact_records(
 
 
 def read_rows(source: Source, first_txid: int, start: int, stop: int) -> Sequence[Row | None]:
-    """Records `start` to `stop` of a file in order; None stands for one that is damaged."""
+    """Read records `start` to `stop` of a file in order; None stands for a damaged one."""
     stop = min(stop, slots(source.size))
     chunk = source.read(source.size - RECORD_SIZE * stop, RECORD_SIZE * (stop - start))
     if len(chunk) != RECORD_SIZE * (stop - start):
@@ -164,7 +164,7 @@ def read_rows(source: Source, first_txid: int, start: int, stop: int) -> Sequenc
 
 
 def read_body(source: Source, row: Row) -> bytes | None:
-    """Body and extras of an entry; None if they are damaged."""
+    """Read body and extras of an entry; None if they are damaged."""
     length = row[BODY_LENGTH] + row[EXTRAS_LENGTH]
     if row[BODY_START] + length > source.size:
         return None
@@ -173,15 +173,15 @@ def read_body(source: Source, row: Row) -> bytes | None:
 
 
 def read_bodies(source: Source, rows: Sequence[Row]) -> Sequence[bytes | None]:
-    """Bodies with extras of entries in ascending order; None stands for one that is damaged."""
+    """Read bodies with extras of entries in ascending order; None stands for a damaged one."""
     bodies = read_intact_bodies(source, rows)
     return [read_body(source, row) for row in rows] if bodies is None else bodies
 
 
 def read_intact_bodies(source: Source, rows: Sequence[Row]) -> list[bytes] | None:
-    """Bodies with extras of entries in ascending order; None if any of them is damaged.
+    """Read bodies with extras of entries in ascending order; None if any of them is damaged.
 
-    They are read with one access to the file, unless what lies between them is too much.
+    They are read with one access to the file, unless too many bytes lie between them.
     """
     if not rows:
         return []
@@ -201,7 +201,7 @@ def read_intact_bodies(source: Source, rows: Sequence[Row]) -> list[bytes] | Non
 
 
 def make_entry(row: Row, data: bytes, names: Names) -> Entry | None:
-    """The entry of a record and its body; None if what its numbers stand for is not known."""
+    """Make the entry of a record and its body; None if its topic or origin is not defined."""
     topic = names.topics.get(row[TOPIC])
     origin = names.origins.get(row[ORIGIN])
     if topic is None or origin is None:
@@ -210,7 +210,7 @@ def make_entry(row: Row, data: bytes, names: Names) -> Entry | None:
 
 
 def entry_of(row: Row, data: bytes, topic: Topic, origin: Origin) -> Entry:
-    """The entry of a record and its body, when it is known what its numbers stand for."""
+    """Make the entry of a record and its body, with a known topic and origin."""
     correlation_id = given_key = b""
     if row[EXTRAS_LENGTH]:
         correlation_id, given_key = unpack_extras(data[row[BODY_LENGTH] :])
@@ -250,6 +250,6 @@ def read_names(source: Source, first_txid: int, count: int) -> Names:
 
 
 def scan_columns(source: Source, count: int) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-    """The records of a file from the last chunk to the first: (number of its first, records)."""
+    """Yield the records of a file from the last chunk to the first: (first number, records)."""
     for start in range((max(count, 1) - 1) // CHUNK * CHUNK, -1, -CHUNK):
         yield start, columns(source, start, min(start + CHUNK, count))

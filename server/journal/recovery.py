@@ -1,4 +1,4 @@
-"""Coming back: which files there are, whether they fit together, and where the log ends."""
+"""Recovery at a start: finds the files, checks that they form a log, and finds its end."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ from server.journal.storage import Disk, FileSource
 
 @dataclass(slots=True)
 class Found:
-    """What recovery has found out.
+    """The result of recovery.
 
     Attributes:
-        files: the files with entries; the last may still have room.
-        live: the last file, opened for writing, if it has room.
-        extent: how far that file has been written.
+        files: the files with entries; the last may still have free space.
+        live: the last file, opened for writing, if it has free space.
+        extent: the written part of that file.
         blank: empty files for later.
-        next_number: of the next file to be made.
+        next_number: number of the next file to be made.
         sequences: the table of publishers.
-        missing: what is missing of them.
-        last_txid: of the last entry that there has been, 0 if there is no trace of any.
-        clients_stored_to: the txid up to which the stored table of publishers is true.
+        missing: missing sequence numbers of publishers.
+        last_txid: txid of the last entry ever recorded, 0 if there is no trace of any.
+        clients_stored_to: the txid up to which the stored table of publishers is valid.
         runs: the first txid and the number of each earlier run.
     """
 
@@ -85,14 +85,14 @@ class Found:
 
 
 class Recovery:
-    """Finds out what an instance has left behind.
+    """Recovers the log from the files of an instance.
 
     Args:
-        instance: its name.
-        directory: of its journal files.
-        archive: where others have been moved to, if anywhere.
-        disk: how to get at them.
-        notice: told of what was found to be wrong and put right.
+        instance: name of the instance.
+        directory: directory of its journal files.
+        archive: directory of archived files, if there is one.
+        disk: gives access to them.
+        notice: called for each problem that was found and repaired.
     """
 
     def __init__(
@@ -110,11 +110,11 @@ class Recovery:
         self._notice = notice
         self._sequences: Sequences = {}
         self._missing = Missing()
-        self._covered = 0  # the txid up to which the stored table of publishers is true
-        self._runs: list[tuple[int, int]] = []  # as the last file tells them
+        self._covered = 0  # the txid up to which the stored table of publishers is valid
+        self._runs: list[tuple[int, int]] = []  # as recorded in the last file
 
     def run(self) -> Found:
-        """Look at all files, cut off an unfinished commit, and rebuild the table of publishers.
+        """Check all files, cut off an unfinished commit, and rebuild the table of publishers.
 
         Raises:
             JournalError: the files do not make up a log.
@@ -137,7 +137,7 @@ class Recovery:
                 )
                 file = _with_names(file, live.names)
             else:
-                # What comes after a file was begun when all of it was on stable storage.
+                # The next file was begun when all of this one was on stable storage.
                 safe = self._covered if is_last else used[index + 1][0].first_txid - 1
                 file = self._full_file(header, seal, path, safe)
             files.append(file)
@@ -158,7 +158,7 @@ class Recovery:
         )
 
     def _collect(self) -> dict[int, Path]:
-        """All journal files by number, without gaps."""
+        """Return all journal files by number, without gaps; remove unfinished files."""
         for directory in (self._directory, self._archive):
             for path in unfinished_files(directory, self._instance) if directory else ():
                 self._disk.remove(path)
@@ -178,7 +178,7 @@ class Recovery:
     def _sort(
         self, paths: Mapping[int, Path]
     ) -> tuple[list[tuple[FileHeader, Seal | None, Path]], list[LiveFile]]:
-        """Files with entries, and empty files."""
+        """Return the files with entries, and the empty files."""
         used: list[tuple[FileHeader, Seal | None, Path]] = []
         blank: list[tuple[int, Path]] = []
         for number, path in paths.items():
@@ -200,7 +200,7 @@ class Recovery:
             header, seal = unpack_page(read_page(path))
         except FormatError as error:
             problem = str(error)
-        if header is None:  # blank, unless there are entries: then the page has been lost
+        if header is None:  # blank or damaged; a file with entries has lost its header page
             header = salvage_header(open_source(path), number, self._instance)
             if header is not None and problem:
                 self._notice(Notice(Event.DAMAGED, f"{path}: {problem}", str(path)))
@@ -231,7 +231,7 @@ class Recovery:
             )
 
     def _check_end(self, files: list[JournalFile], extent: Extent) -> int:
-        """The txid of the last entry that has been, which the files must reach."""
+        """Return the txid of the last entry ever recorded, which the files must reach."""
         if not files:
             return self._covered
         end = files[-1].end_txid
@@ -246,9 +246,9 @@ class Recovery:
         return last
 
     def _doubt_end(self, path: Path, last: int) -> None:
-        """A file is sealed when the log goes on in another one, and nothing is in that.
+        """Report that the last file is sealed, but the file after it has no entries.
 
-        Either that had no commit yet, or it has lost its content. Nothing in it could tell.
+        Either that file had no commit yet, or it has lost its content; the two look alike.
         """
         text = (
             f"{path}: is full, and no entry follows its last one, {last}, though the log was about "
@@ -260,7 +260,7 @@ class Recovery:
         return path.parent == self._directory and path.suffix != ".gz"
 
     def _open_blank_files(self, blank: Sequence[tuple[int, Path]]) -> list[LiveFile]:
-        """Open files for later; from one that is too small to be of use on, they are removed."""
+        """Open empty files for later; remove the first one that is too small, and all after it."""
         files: list[LiveFile] = []
         for number, path in blank:
             if len(files) < number - blank[0][0] or path.stat().st_size < SMALLEST:
@@ -322,7 +322,7 @@ class Recovery:
                     self._take_row(row, read_bodies(source, [row])[0] if is_note else None)
 
     def _take_row(self, row: Row, data: bytes | None) -> None:
-        """Learn what an entry says of its publisher; a note that is damaged says nothing."""
+        """Update the table of publishers with an entry; a damaged note is skipped."""
         if row[KIND] in EVENTS and (row[SEQUENCE] != row[TXID] or row[SOURCE]):
             self._take(row[CLIENT], row[SEQUENCE], row[TIMESTAMP])
             if self._missing.missing:
@@ -334,7 +334,7 @@ class Recovery:
     def _take_rows(
         self, records: npt.NDArray[np.void], data: Callable[[int], bytes | None]
     ) -> None:
-        """Learn what entries in a row say of their publishers."""
+        """Update the table of publishers with consecutive entries."""
         kinds = records["kind"]
         if self._missing.missing or (kinds == Kind.MISSING).any():
             for place, row in enumerate(records.tolist()):
@@ -375,7 +375,7 @@ class Recovery:
         return live, extent
 
     def _cut(self, live: LiveFile, header: FileHeader, extent: Extent) -> None:
-        """Make nothing of what lies behind the end, so that it is never taken for entries."""
+        """Cut off everything after the end, so that it is never taken for entries."""
         path, descriptor = live.path, live.descriptor
         top = live.size - RECORD_SIZE * extent.count
         if extent.is_marked:
@@ -421,9 +421,9 @@ class _Learning:
     """Takes the entries of the live file.
 
     Args:
-        names: are given those that entries define.
-        take: learns what an entry says of its publisher.
-        take_all: learns it of entries in a row.
+        names: filled with the topics and origins that entries define.
+        take: updates the table of publishers with an entry.
+        take_all: updates it with consecutive entries.
         take_runs: takes the body of an entry about runs.
     """
 
@@ -457,7 +457,7 @@ class _Learning:
 
 
 def _runs_in(files: Sequence[JournalFile]) -> list[tuple[int, int]]:
-    """Return the runs that the last readable entry about them tells, in files that are full."""
+    """Return the runs in the last readable entry about runs, in full files."""
     for file in reversed(files):
         if file.seal is None:
             continue

@@ -1,8 +1,8 @@
-"""Makes indexes anew where records of a full file have been made again.
+"""Rebuilds the indexes of full files with repaired records.
 
-An index that was made while records were damaged does not have what these say. It is removed before
-they change, so that none outlives what it was made from; readers do without it until it is there
-again.
+An index that was built while records were damaged lacks their entries. It is removed before the
+records change, so that no index outlives the records that it was built from; readers do without it
+until it is rebuilt.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 class Reindexing:
-    """Removes indexes, and has them made.
+    """Removes indexes, and queues their rebuild.
 
     Args:
-        upkeep: makes them.
-        lookup: knows what is in them.
+        upkeep: builds them.
+        lookup: caches their contents.
     """
 
     def __init__(self, upkeep: Upkeep, lookup: Lookup) -> None:
         self._upkeep: Final = upkeep
         self._lookup: Final = lookup
-        self._waiting: set[int] = set()  # numbers of files whose indexes are to be made
+        self._waiting: set[int] = set()  # numbers of files with a queued rebuild
 
     def drop(self, number: int) -> None:
         """Remove the indexes of a file, if it is full: records are going to change."""
@@ -34,12 +34,12 @@ class Reindexing:
             self._lookup.forget(number)
 
     def make_again(self, number: int) -> None:
-        """Have the indexes of a file made, if it is full now: records have changed."""
+        """Queue the rebuild of a file's indexes, if it is full now: records have changed."""
         if number not in self._waiting and self._upkeep.drop_indexes(number):
             self._waiting.add(number)
             self._upkeep.later(partial(self._make, number))
 
     def _make(self, number: int) -> None:
-        self._waiting.discard(number)  # first: what changes from now on it may not see any more
+        self._waiting.discard(number)  # first: the build may miss changes from now on
         self._upkeep.complete(number)
         self._lookup.forget(number)

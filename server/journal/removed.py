@@ -1,9 +1,9 @@
-"""Up to where the messages of each topic have been removed with their journals.
+"""The last message of each topic that was removed with its journal.
 
-Whoever has read the log up to a place and comes back when journals have been removed wants to know
-whether anything was among them for him. The log cannot tell, so that is noted down (`.removed.ack`)
-before a file is removed: for each topic the last message that has gone. Where the note is missing,
-or journals have gone by another hand, it is not known.
+A reader that resumes at a place before the beginning of the log has to know whether it has missed
+messages of its topics. The log cannot tell, so a note (`.removed.ack`) with the last removed
+message of each topic is stored before a file is removed. If the note is missing, or journals were
+removed by other means, the removed messages are not known.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Gone(NamedTuple):
     """The last message that has been removed.
 
     Attributes:
-        txid: its number; of messages that may have been removed, that before the first entry left.
+        txid: its txid; if the messages are not known, the one before the first remaining entry.
         timestamp: when it was recorded, in microseconds since the Unix epoch; 0 if not known.
     """
 
@@ -47,11 +47,11 @@ class Gone(NamedTuple):
 
 
 class Note(NamedTuple):
-    """What is known of entries that have been removed.
+    """The stored knowledge of removed entries.
 
     Attributes:
-        first: the txid of the first of them that it is known of.
-        last: the txid of the last of them that it is known of.
+        first: txid of the first entry that the note covers.
+        last: txid of the last entry that the note covers.
         topics: the last message of each topic.
     """
 
@@ -61,14 +61,14 @@ class Note(NamedTuple):
 
 
 class Removed:
-    """Keeps the note, on whichever thread removes files.
+    """Keeps the note, on the thread that removes files.
 
     Args:
-        file: where it is stored.
-        first_txid: of the first entry that there is.
+        file: the file that it is stored in.
+        first_txid: txid of the first entry in the log.
 
     Attributes:
-        is_known: whether the note reaches up to that entry.
+        is_known: the note reaches up to that entry.
     """
 
     def __init__(self, file: SideFile, first_txid: int) -> None:
@@ -89,10 +89,10 @@ class Removed:
             self._file.store(pack_note(self._note))
 
     def take_note(self, file: JournalFile, source: Source) -> None:
-        """Take note of what is in a full file that is to be removed, and store that.
+        """Add the last messages of a full file that is to be removed to the note, and store it.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
             JournalError: the note cannot be stored.
         """
         note, end = self._note, file.end_txid or file.first_txid
@@ -104,12 +104,12 @@ class Removed:
         self._note = note
 
     def lost(self, wanted: Callable[[Topic], bool], after: int, first_txid: int) -> Gone | None:
-        """What is lost to whoever has read the log up to an entry; None for nothing.
+        """Return the last removed message after an entry; None if a reader has missed nothing.
 
         Args:
-            wanted: says which topics matter.
+            wanted: predicate: true for topics that matter.
             after: the txid of the entry.
-            first_txid: of the first entry that there is.
+            first_txid: txid of the first entry in the log.
         """
         if after >= first_txid - 1:
             return None
@@ -121,7 +121,7 @@ class Removed:
 
 
 def _last_messages(file: JournalFile, source: Source) -> dict[Topic, Gone]:
-    """The last message of each topic in a full file."""
+    """Find the last message of each topic in a full file."""
     topics = file.read_names(source).topics
     found: dict[Topic, Gone] = {}
     for _, block in scan_columns(source, file.seal.count if file.seal else 0):
@@ -137,7 +137,7 @@ def _last_messages(file: JournalFile, source: Source) -> dict[Topic, Gone]:
 
 
 def pack_note(note: Note) -> bytes:
-    """A note as the bytes of its file."""
+    """Encode a note as the bytes of its file."""
     parts = [_HEADER.pack(MAGIC, VERSION, 0, 0, note.first, note.last, len(note.topics))]
     for topic, gone in note.topics.items():
         texts = encode_text(topic.message_type), encode_text(topic.name)
@@ -146,10 +146,10 @@ def pack_note(note: Note) -> bytes:
 
 
 def unpack_note(data: bytes) -> Note:
-    """Read a stored note.
+    """Decode a stored note.
 
     Raises:
-        FormatError: it is damaged, or something else.
+        FormatError: it is damaged, or of another kind.
     """
     check_side_file(data, MAGIC, VERSION, _HEADER.size, "a removed.ack file")
     _, _, _, _, first, last, count = _HEADER.unpack_from(data)

@@ -1,16 +1,16 @@
-"""Entries whose records are damaged: what is left of them, and making the records again.
+"""Repair of damaged records from accounts of other instances.
 
-A record that is damaged says nothing. But it is known which entry it was, by its place; where its
-body is, if those of its neighbours are intact, since bodies lie back to back; and the bytes of that
-body, which are hardly damaged at the same time. So an account of the entry from elsewhere can be
-checked: if the body that it speaks of is the one that is there, in length and checksum, the account
-is believed in the rest, and the record is made again.
+No field of a damaged record can be used. But its place gives the txid. The position of its body is
+known if the records of its neighbours are intact, since bodies lie back to back. And the bytes of
+the body are hardly damaged at the same time. So an account of the entry from another instance can
+be checked: if its length and checksum fit the body in the file, its other fields are accepted, and
+the record is rebuilt.
 
-Of several damaged records in a row it is known where their bodies are together. They are told apart
-from both ends inwards, by the lengths in the accounts, each of which is checked.
+For several consecutive damaged records, the joint range of their bodies is known. They are
+separated from both ends inwards, by the lengths in the accounts, each of which is checked.
 
-What an account cannot tell: when the entry was recorded, for which the moment of the one before is
-taken; and whether it came late, which is assumed of all that came from other instances.
+An account has no time of recording in this log; the repair takes the time of the entry before. Nor
+does it have the flag for late entries, which is set for all that came from other instances.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ if TYPE_CHECKING:
     from server.journal.storage import Disk, Source
 
 MOST_TOGETHER: Final = 256
-"""Damaged records in a row that are dealt with together."""
+"""Limit of consecutive damaged records that are repaired together."""
 
-_NEIGHBOURS: Final = 8  # of each side, by which others can find the place
+_NEIGHBOURS: Final = 8  # entries on each side, by which other instances can find the place
 
 
 class Gap(NamedTuple):
-    """Entries in a row whose records are damaged.
+    """Consecutive entries with damaged records.
 
     Attributes:
-        first: the txid of the first.
-        last: that of the last.
-        before: identity and number of some entries before them, the next one first.
-        behind: the same of some entries behind them.
+        first: txid of the first.
+        last: txid of the last.
+        before: identity and number of some entries before them, the nearest first.
+        behind: identity and number of some entries after them.
     """
 
     first: int
@@ -67,22 +67,22 @@ class Gap(NamedTuple):
 
 
 class Account(NamedTuple):
-    """What is said of an entry elsewhere, in the terms of this log.
+    """The fields of an entry from another instance, translated into those of this log.
 
     Attributes:
-        txid: the entry that it must be; 0 if that is not known.
+        txid: the txid that the entry must have; 0 if it is not known.
         client: the identity of its publisher.
         sequence: its publisher's number.
-        source_txid: where it was published first, see `Entry`.
+        source_txid: its txid where it was published first, see `Entry`.
         source: hash of the instance that it came from, 0 for none.
-        kind: what it stands for.
+        kind: the kind of entry.
         sow_key: its SOW key.
         expiration: its lifetime in seconds.
         body_length: bytes of its body.
-        extras_length: bytes of the extras behind it.
-        checksum: of both.
-        topic: where it was published.
-        origins: its user and replication path, and what may stand for these in their place.
+        extras_length: bytes of the extras after it.
+        checksum: checksum of both.
+        topic: the topic that it was published to.
+        origins: selects its user and replication path, or a substitute, from known origins.
     """
 
     txid: int
@@ -101,12 +101,12 @@ class Account(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Bytes of body and extras."""
+        """The bytes of body and extras."""
         return self.body_length + self.extras_length
 
 
 class _Place(NamedTuple):
-    """Where bodies of damaged records are, and when their entries were recorded."""
+    """The range of the bodies of damaged records, and the time of their entries."""
 
     start: int
     end: int
@@ -114,14 +114,14 @@ class _Place(NamedTuple):
 
 
 class Restoring:
-    """Finds damaged records of a log, and makes them again.
+    """Finds and repairs damaged records of a log.
 
     Args:
         table: the files of the log.
         cache: opens them.
-        disk: how to write to them.
-        durable: tells the last entry on stable storage.
-        reindexing: makes anew what has been made from records.
+        disk: writes to them.
+        durable: returns the txid of the last entry on stable storage.
+        reindexing: rebuilds the indexes of changed files.
     """
 
     def __init__(
@@ -139,9 +139,9 @@ class Restoring:
         self._reindexing: Final = reindexing
 
     def gaps(self, txid: int) -> list[Gap]:
-        """The damaged records among some thousand from an entry on in the same file.
+        """Find the damaged records among some thousand from an entry on in the same file.
 
-        Those of compressed files are not among them, for they cannot be replaced.
+        Those of compressed files are left out, for they cannot be replaced.
 
         Raises:
             OSError: the file cannot be read.
@@ -176,15 +176,16 @@ class Restoring:
     def restore(
         self, gap: Gap, accounts: Sequence[Account], is_elsewhere: Callable[[Account], bool]
     ) -> dict[int, Account]:
-        """Make records again of which there are accounts that hold, on stable storage.
+        """Rebuild records from accounts that pass the checks, on stable storage.
 
         Args:
             gap: the damaged records.
-            accounts: of entries; those that are better first.
-            is_elsewhere: says whether an entry is in the log, and cannot be one of these.
+            accounts: accounts of entries; the better ones first.
+            is_elsewhere: predicate: true for an entry that is elsewhere in the log, so that it
+                cannot be one of these.
 
         Returns:
-            By txid, the entries whose records are there again.
+            By txid, the entries with repaired records.
 
         Raises:
             OSError: they cannot be written.
@@ -196,7 +197,7 @@ class Restoring:
         rows = _Rows(source, file, self._durable())
         first, last = gap.first - file.first_txid, gap.last - file.first_txid
         if any(rows[number] is not None for number in range(first, last + 1)):
-            return {}  # it is not what it was
+            return {}  # the gap has changed since `gaps`
         place = _place_of(rows, file, first, last)
         names = file.read_names(source)
         topics = {topic: number for number, topic in names.topics.items()}
@@ -211,7 +212,7 @@ class Restoring:
             )
             for txid, start, account in placed
         ]
-        self._reindexing.drop(file.number)  # before: they must not outlive what they were made from
+        self._reindexing.drop(file.number)  # first: indexes must not outlive their records
         self._disk.replace(file.path, records)
         self._reindexing.make_again(file.number)
         return {txid: account for txid, _, account in placed}
@@ -238,7 +239,7 @@ class _Rows:
 
 
 def _place_of(rows: _Rows, file: JournalFile, first: int, last: int) -> _Place:
-    """Where the bodies of some entries are; its end is 0 if that is not known."""
+    """Return the range of the bodies of some entries; an unknown bound is 0."""
     before = rows[first - 1] if first else None
     behind = rows[last + 1] if last + 1 < rows.count else None
     start = PAGE if not first else 0
@@ -260,7 +261,7 @@ def _put_in_place(
     source: Source,
     is_elsewhere: Callable[[Account], bool],
 ) -> list[tuple[int, int, Account]]:
-    """Which entries of a gap the accounts are of: txid, place of the body, account."""
+    """Match accounts to the entries of a gap; return txid, offset of the body, and account."""
     left = list(accounts)
 
     def fits(account: Account, txid: int, start: int) -> bool:
@@ -283,7 +284,7 @@ def _put_in_place(
         placed.append((first, start, found))
         first, start = first + 1, start + found.length
     if end and start > end:
-        return []  # they cannot all be what they seem to be
+        return []  # some of the matches must be wrong
     while end and last >= first:
         found = best(one for one in left if fits(one, last, end - one.length))
         if found is None or end - found.length < start:
@@ -292,7 +293,7 @@ def _put_in_place(
         last, end = last - 1, end - found.length
         placed.append((last + 1, end, found))
     if first == last and start and end:
-        # Its body is damaged as well: that is mended as others are, if it is known which it was.
+        # Its body is damaged as well: `mending` repairs that, once its record is known.
         for one in left:
             if one.txid == first and one.length == end - start and not is_elsewhere(one):
                 return [*placed, (first, start, one)]

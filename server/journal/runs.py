@@ -1,12 +1,12 @@
 """The runs of an instance, and the entries that each has recorded.
 
-A run may have named messages to clients that never reached the disk, and a log that is put back
-from a backup has lost entries that were named. Txids alone would be given a second time then. So
-each run has a random number, which is part of every name that it gives: of the identities of
-publishers without sequence numbers, and of the number that stands for the log in places.
+A run may have sent clients bookmarks of messages that never reached the disk, and a log restored
+from a backup has lost entries whose bookmarks clients have. Txids alone would be used a second time
+then. So each run has a random number, which is part of every bookmark that it makes: of the
+identities of publishers without sequence numbers, and of the number that stands for the log.
 
-The first entry that a run records in a file tells the runs so far, and where each of them began
-(`Kind.RUNS`). A run that has recorded nothing leaves no trace, and its names are not found.
+The first entry that a run records in a file lists the runs so far, with their first txids
+(`Kind.RUNS`). A run that has recorded nothing leaves no trace, and its bookmarks are not found.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import msgspec
 from amperage.wire.bookmarks import client_hash
 
 MAX_RUNS: Final = 1000
-"""Older ones are forgotten: their places are not found any more."""
+"""Limit of runs; older ones are forgotten, and their bookmarks are not found any more."""
 
 RUN_BITS: Final = 32
-"""The lower bits of an identity that the server makes: the number of the run."""
+"""Number of lower bits of a server-made identity that hold the number of the run."""
 
 _RUN_MASK: Final = (1 << RUN_BITS) - 1
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -33,7 +33,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(list[tuple[int, int]])
 
 
 def random_run() -> int:
-    """Return a number for a run."""
+    """Return a random number for a run."""
     return secrets.randbits(RUN_BITS)
 
 
@@ -42,7 +42,7 @@ class Runs:
 
     Args:
         rows: the first txid and the number of each earlier run, in order.
-        make_number: makes the number of this run.
+        make_number: returns the number of this run.
 
     Attributes:
         current: the number of this run.
@@ -63,14 +63,14 @@ class Runs:
         """Note that this run records entries from a txid on, unless it has begun before.
 
         Returns:
-            The body of the entry that tells all runs.
+            The body of the entry that lists all runs.
         """
         if not self._rows or self._rows[-1][1] != self.current:
             self._rows = [*self._rows, (first_txid, self.current)][-MAX_RUNS:]
         return _ENCODER.encode(self._rows)
 
     def undo(self, first_txid: int) -> None:
-        """Take back that this run has begun with an entry, which could not be recorded."""
+        """Undo `begin` if its entry could not be recorded."""
         if self._rows and self._rows[-1] == (first_txid, self.current):
             self._rows = self._rows[:-1]
 
@@ -79,7 +79,7 @@ class Runs:
         return list(self._rows)
 
     def rows_with_current(self, next_txid: int) -> list[tuple[int, int]]:
-        """Return the same with this run, which begins with the next txid if it has not yet."""
+        """Return all runs with this one, which begins with `next_txid` if it has not begun."""
         has_begun = bool(self._rows) and self._rows[-1][1] == self.current
         return self.rows() if has_begun else [*self._rows, (next_txid, self.current)]
 
@@ -88,7 +88,7 @@ class Runs:
         return run_at(self._rows, txid)
 
     def last_txid(self, number: int) -> int | None:
-        """Return the last txid of an earlier run; None if the run is not known, or goes on."""
+        """Return the last txid of an earlier run; None if the run is unknown or the current one."""
         rows = self._rows
         for (_, one), (following, _) in pairwise(rows):
             if one == number:
@@ -106,19 +106,19 @@ def has_recorded(rows: Sequence[tuple[int, int]], identity: int, txid: int) -> b
     """Return whether an instance has recorded a message under an identity that it has made.
 
     Args:
-        rows: its runs; empty if it does not tell them: then all its names count as recorded.
-        identity: in place of the publisher.
-        txid: of the message.
+        rows: its runs; empty if it does not send them: then all its names count as recorded.
+        identity: the identity in place of the publisher.
+        txid: txid of the message.
     """
     run = run_at(rows, txid)
     return not run or run == run_of(identity)
 
 
 def decode_runs(body: bytes) -> list[tuple[int, int]]:
-    """Read the body of an entry that tells runs.
+    """Decode the body of an entry that lists runs.
 
     Raises:
-        msgspec.MsgspecError: it is none.
+        msgspec.MsgspecError: it is no such body.
     """
     return _DECODER.decode(body)
 
@@ -129,10 +129,10 @@ def run_of(identity: int) -> int:
 
 
 def place_number(log: str, run: int) -> int:
-    """Return the number that stands for a log in places among the entries of a run.
+    """Return the number that stands for a log in bookmarks that name a place in a run.
 
     Args:
         log: the name of the log.
-        run: the number of the run; 0 for entries of versions that did not tell runs apart.
+        run: the number of the run; 0 for entries of versions that did not distinguish runs.
     """
     return client_hash(f"{log} {run}" if run else log)

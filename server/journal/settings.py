@@ -1,4 +1,4 @@
-"""How the transaction log of an instance is configured."""
+"""The configuration of an instance's transaction log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
-    """How the transaction log is configured.
+    """The configuration of the transaction log.
 
     Source: AMPS User Guide, Configuring a Transaction Log; Tuning.
 
@@ -19,7 +19,7 @@ class JournalSettings:
         file_size: JournalSize in bytes; rounded up to whole mebibytes.
         preallocated: PreallocatedJournalFiles.
         flush_interval: FlushInterval in nanoseconds.
-        with_topic_index: whether topic indexes are made.
+        with_topic_index: topic indexes are made.
         client_expiration: InactiveClientAckExpiration in nanoseconds; None: publishers are kept.
         cache_limit: CompressedJournalCacheMemoryLimit in bytes; None: a tenth of the memory.
     """

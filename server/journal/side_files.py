@@ -1,7 +1,7 @@
-"""What the files beside the journals have in common: indexes, and caches of what the log says.
+"""The common format of the files beside the journals: indexes, and caches derived from the log.
 
-They begin with a magic word and the version of their format, and end with a checksum of all that.
-Each can be made anew from the log: whoever finds one damaged does that.
+They begin with a magic word and the version of their format, and end with a checksum of everything
+before it. Each can be rebuilt from the log, and is rebuilt by a reader that finds it damaged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from server.journal.layout import CHECKSUM, FormatError, VersionError, has_check
 from server.journal.storage import Disk
 
 REPLICATION_MAGIC: Final = b"AMPGRACK"
-"""Of the file in which replication keeps what it remembers; see `server.replication.state`."""
+"""Magic word of the file with replication's state; see `server.replication.state`."""
 
 REPLICATION_VERSION: Final = 1
 
@@ -24,18 +24,18 @@ _START: Final = struct.Struct("<8sH")  # magic, version
 
 
 def check_side_file(data: bytes, magic: bytes, version: int, header_size: int, kind: str) -> None:
-    """Check that a file is whole, and what it should be.
+    """Check that a file is intact, and of the expected kind and version.
 
     Args:
         data: its bytes.
-        magic: how it should begin.
-        version: of the format that it should have.
+        magic: the expected magic word.
+        version: the expected version of the format.
         header_size: bytes of its header, with magic word and version.
-        kind: what it should be, with its article.
+        kind: name of the expected kind of file, with its article.
 
     Raises:
-        VersionError: it is whole, and of another version.
-        FormatError: it is damaged, or something else.
+        VersionError: it is intact, and of another version.
+        FormatError: it is damaged, or of another kind.
     """
     if len(data) < _START.size + CHECKSUM.size or data[: len(magic)] != magic:
         raise FormatError(f"it does not begin like {kind}")
@@ -52,8 +52,8 @@ class SideFile:
     """A file that is always replaced as a whole.
 
     Args:
-        path: where it is.
-        disk: what it is on.
+        path: path of the file.
+        disk: the disk that it is on.
     """
 
     def __init__(self, path: Path, disk: Disk) -> None:
@@ -62,7 +62,7 @@ class SideFile:
         self._left: bytes | None = None
 
     def read(self) -> bytes | None:
-        """What has been stored; None if nothing has.
+        """Read the stored bytes; None if the file does not exist.
 
         Raises:
             OSError: it cannot be read.
@@ -73,9 +73,9 @@ class SideFile:
             return None
 
     def store(self, data: bytes) -> None:
-        """Replace what has been stored; what it takes into account is on stable storage.
+        """Replace the stored bytes. The log entries that they cover are on stable storage.
 
-        It may be called on any thread, one call after the other.
+        It may be called on any thread, one call at a time.
 
         Raises:
             JournalError: it cannot be stored.
@@ -86,11 +86,11 @@ class SideFile:
             raise JournalError(reason(problem)) from problem
 
     def leave(self, data: bytes) -> None:
-        """Keep what is to be stored last."""
+        """Keep bytes in memory, to be stored at the close."""
         self._left = data
 
     def store_what_is_left(self) -> None:
-        """Store what has been kept for the end, if anything has.
+        """Store the bytes kept by `leave`, if there are any.
 
         Raises:
             OSError: it cannot be stored.

@@ -1,6 +1,6 @@
-"""Disks: everything that the journal does to files passes through here.
+"""File I/O of the journal: all of its file operations go through `Disk`.
 
-Tests put a disk of their own in place, which fails, or which remembers what has been made safe.
+Tests substitute disks that fail, or that record which data have been synced.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from server.journal.reading import read_in_memory
 from server.journal.storing import store
 
 Piece: TypeAlias = tuple[int, bytes]
-"""An offset in a file in bytes, and what is to be there."""
+"""An offset in a file in bytes, and the bytes to write there."""
 
 _ZEROS: Final = bytes(1 << 20)
 _READ_AT_ONCE: Final = 1 << 20
-"""Bytes that are copied in less time than it may take to get the interpreter's lock back."""
+"""Bytes that are copied in less time than it may take to reacquire the interpreter's lock."""
 _IN_ONE_GO: Final = 2
 """Pieces of a commit that are written together; most commits have no more."""
 
 
 class Disk:
-    """The real thing. Every method raises OSError when the system refuses."""
+    """The disk of the operating system. Every method raises OSError when a system call fails."""
 
     def reserve(self, path: Path, size: int) -> int:
-        """Make a file with all its space set aside.
+        """Create a file with all its space allocated.
 
         Args:
-            path: of the file, which must not exist yet.
-            size: in bytes.
+            path: path of the file, which must not exist yet.
+            size: size in bytes.
 
         Returns:
             A file descriptor for reading and writing.
         """
         room = os.statvfs(path.parent)
-        if room.f_bavail * room.f_frsize < size:  # said at once, where allocating would try first
+        if room.f_bavail * room.f_frsize < size:  # fallocate would fail only after allocating
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
@@ -67,11 +67,11 @@ class Disk:
         return os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
 
     def create(self, path: Path) -> int:
-        """Make a file, which must not exist yet, and open it for writing."""
+        """Create a file, which must not exist yet, and open it for writing."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
 
     def close(self, descriptor: int) -> None:
-        """Give a descriptor back."""
+        """Close a descriptor."""
         os.close(descriptor)
 
     def write(self, descriptor: int, data: bytes | bytearray, offset: int) -> None:
@@ -81,23 +81,23 @@ class Disk:
             written += os.pwrite(descriptor, memoryview(data)[written:], offset + written)
 
     def truncate(self, descriptor: int, size: int) -> None:
-        """Give a file a size in bytes; what is added is a hole."""
+        """Set the size of a file in bytes; an added part is a hole."""
         os.ftruncate(descriptor, size)
 
     def sync(self, descriptor: int) -> None:
-        """Return once what has been written to a file is on stable storage."""
+        """Return once all data written to a file are on stable storage."""
         os.fdatasync(descriptor)
 
     def check_in_place(self, descriptor: int, path: Path, size: int) -> None:
-        """Make sure that what has been put on stable storage will be found again.
+        """Make sure that the data on stable storage will be found again.
 
-        Whatever the system says about writing and syncing: nobody finds a file that has lost its
-        name, or what was in a file before somebody cut it short.
+        Writes and syncs also succeed on a file that another process has unlinked, renamed or
+        truncated, but recovery does not find its data.
 
         Args:
-            descriptor: of the file.
-            path: where it has to be.
-            size: in bytes, which it has to have.
+            descriptor: descriptor of the file.
+            path: the path that it must have.
+            size: the size in bytes that it must have.
 
         Raises:
             OSError: it is not there any more, or has another size.
@@ -118,14 +118,14 @@ class Disk:
     def commit(
         self, descriptor: int, pieces: Iterable[Piece], path: Path, size: int, mark: Piece
     ) -> None:
-        """Write to a file, put that on stable storage, see that it is in place, leave a mark.
+        """Write to a file, sync it, check that it is in place, and write a mark.
 
         Args:
-            descriptor: of the file.
-            pieces: what to write where.
-            path: where the file has to be; see `check_in_place`.
-            size: in bytes, which it has to have.
-            mark: what to write behind all else; nobody waits until it is on stable storage.
+            descriptor: descriptor of the file.
+            pieces: the bytes to write.
+            path: the path that the file must have; see `check_in_place`.
+            size: the size in bytes that it must have.
+            mark: the mark, written last and not synced.
         """
         last: deque[Piece] = deque()
         for piece in pieces:
@@ -146,12 +146,12 @@ class Disk:
             os.close(descriptor)
 
     def rename(self, old: Path, new: Path) -> None:
-        """Give a file another name, replacing what has that name, and make that safe."""
+        """Rename a file, replacing one with the new name, and sync the directory."""
         os.replace(old, new)
         self.sync_directory(new.parent)
 
     def store(self, path: Path, data: bytes) -> None:
-        """Put a small file in place: all of it, safely, or nothing."""
+        """Store a small file atomically and durably."""
         temporary = path.with_name(path.name + ".tmp")
         descriptor = os.open(
             temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE
@@ -164,11 +164,11 @@ class Disk:
         self.rename(temporary, path)
 
     def replace(self, path: Path, pieces: Iterable[Piece]) -> None:
-        """Replace bytes of a file by others, on stable storage.
+        """Overwrite bytes of a file, on stable storage.
 
         Args:
-            path: of the file, which has them all.
-            pieces: what to write where.
+            path: path of the file, which is at least as long.
+            pieces: the bytes to write.
         """
         descriptor = self.open(path, writable=True)
         try:
@@ -185,12 +185,12 @@ class Disk:
 
 
 class Source(Protocol):
-    """The bytes of one journal file, wherever they are kept."""
+    """The bytes of one journal file, on disk or in memory."""
 
     size: int
 
     def read(self, offset: int, length: int) -> bytes:
-        """Up to `length` bytes from an offset; fewer at the end of the file.
+        """Read up to `length` bytes from an offset; fewer at the end of the file.
 
         Raises:
             OSError: they cannot be read.
@@ -198,10 +198,10 @@ class Source(Protocol):
 
 
 class FileSource:
-    """A journal file as it lies on the disk. It stays readable when its name goes away.
+    """A journal file on the disk. It stays readable after it is unlinked or renamed.
 
     Args:
-        path: of the file.
+        path: path of the file.
 
     Raises:
         OSError: it cannot be opened.
@@ -227,11 +227,11 @@ class FileSource:
 
 
 class MemorySource:
-    """A journal file held in memory: one that has been compressed, for instance.
+    """A journal file in memory, for example a decompressed one.
 
     Args:
         data: all its bytes, which are not copied.
-        missing: how many zeros there are behind them.
+        missing: number of zeros to append.
     """
 
     def __init__(self, data: bytes | bytearray, missing: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""A commit's system calls in one go; the theory of it is in storing.pyx."""
+"""The system calls of a commit as one call; storing.pyx gives the reasons."""
 
 from collections.abc import Iterable
 
@@ -9,18 +9,18 @@ def store(
     size: int,
     mark: tuple[int, bytes],
 ) -> bool:
-    """Write to a file, put that on stable storage, see that it will be found, and leave a mark.
+    """Write to a file, sync it, check that it is in place, and write a mark.
 
     Args:
-        descriptor: of the file.
-        pieces: what to write where.
-        path: where the file has to be.
-        size: in bytes, which it has to have.
-        mark: what to write where, behind all else, and without putting it on stable storage.
+        descriptor: descriptor of the file.
+        pieces: the bytes to write, with their offsets.
+        path: the path that the file must have.
+        size: the size in bytes that it must have.
+        mark: the mark with its offset, written last and not synced.
 
     Returns:
-        Whether the file is in place; if not, the mark has not been left.
+        Whether the file is in place; if not, the mark has not been written.
 
     Raises:
-        OSError: the system refuses.
+        OSError: a system call fails.
     """

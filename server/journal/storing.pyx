@@ -1,9 +1,9 @@
 # cython: language_level=3
-"""A commit's system calls in one go, without the interpreter's lock in between.
+"""The system calls of a commit as one call, without taking the interpreter's lock in between.
 
-Each call that Python makes gives the lock back and asks for it again. While the engine is busy it
-keeps the lock for half a millisecond before it lets go, and a commit that makes six calls waits for
-it six times; while it is idle, handing it over and back costs more processor time than the calls.
+Each call from Python releases the lock and acquires it again. A busy engine keeps the lock for half
+a millisecond before it releases it, and a commit with six calls waits for it six times; with an
+idle engine, the hand-over there and back costs more processor time than the calls.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -55,7 +55,7 @@ cdef extern from *:
             && held.st_dev == found.st_dev && held.st_ino == found.st_ino && held.st_size == size;
     }
 
-    /* The last piece is written behind all the others, when these are safe and in place. */
+    /* The last piece is written after all the others, once these are durable and in place. */
     static int store_pieces(int descriptor, const piece *pieces, size_t count, const char *path,
                             long long size) {
         size_t last = count - 1;

@@ -1,7 +1,7 @@
 """A stretch of the log: entries that are read together.
 
-Whoever wants entries one by one has them made into objects. For replays that costs more than all
-the rest; they take runs instead, of which most is said once.
+Creating an `Entry` per record dominates the cost of a replay. So replays iterate over runs that
+share topic and origin.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _ALIKE: Final[Callable[[Row], object]] = itemgetter(TOPIC, ORIGIN, EXTRAS_LENGTH
 
 
 class Run(NamedTuple):
-    """Entries in a row with the same topic and origin.
+    """Consecutive entries with the same topic and origin.
 
     Attributes:
-        topic: where they were published.
+        topic: the topic that they were published to.
         origin: user and replication path.
         rows: their records.
         data: their bodies, with the extras.
@@ -35,19 +35,19 @@ class Run(NamedTuple):
 
     @property
     def has_extras(self) -> bool:
-        """Whether they have correlation ids, or SOW keys that their publisher gave."""
+        """True if they have correlation ids, or SOW keys that their publisher gave."""
         return self.rows[0][EXTRAS_LENGTH] > 0
 
     def entry(self, position: int) -> Entry:
-        """One of the entries."""
+        """Return the entry at a position."""
         return entry_of(self.rows[position], self.data[position], self.topic, self.origin)
 
     def column(self, field: int) -> list[int]:
-        """One field of all records."""
+        """Return one field of all records."""
         return [row[field] for row in self.rows]
 
     def pick(self, positions: Sequence[int]) -> Run:
-        """Some of the entries in their order, as a run of their own."""
+        """Return the entries at the positions, in their order, as a run."""
         if len(positions) == len(self.rows):
             return self
         rows, data = self.rows, self.data
@@ -63,7 +63,7 @@ class Stretch:
     Args:
         rows: their records, which are intact.
         data: their bodies with extras, which are intact, too.
-        names: what the numbers of their topics and origins stand for.
+        names: the topics and origins by their numbers.
     """
 
     __slots__ = ("_data", "_names", "_rows")
@@ -77,7 +77,7 @@ class Stretch:
         return len(self._rows)
 
     def packed(self) -> tuple[bytes, bytes]:
-        """Records and bodies as a `Passage` has them."""
+        """Encode records and bodies as those of a `Passage`."""
         starts = accumulate(map(len, self._data), initial=0)
         records = [
             RECORD.pack(*row[:BODY_START], start, *row[BODY_START + 1 :])
@@ -86,7 +86,7 @@ class Stretch:
         return b"".join(records), b"".join(self._data)
 
     def runs(self) -> Iterator[Run]:
-        """The entries in runs, each as long as can be."""
+        """Yield the entries in runs of maximum length."""
         names, start = self._names, 0
         for _, alike in groupby(self._rows, _ALIKE):
             rows = list(alike)
@@ -96,7 +96,7 @@ class Stretch:
             yield Run(topic, origin, rows, data)
 
     def entries(self) -> list[Entry]:
-        """The entries one by one."""
+        """Return the entries as objects."""
         return [run.entry(position) for run in self.runs() for position in range(len(run.rows))]
 
 

@@ -1,4 +1,4 @@
-"""Times as the journal's tools write them."""
+"""Formats of times in the journal's tools."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _JULIAN: Final = 210_866_803_200_000_000
 
 
 def raw_timestamp(microseconds: int) -> int:
-    """A time as AMPS counts it in journals: Julian days of 86,400 seconds, in microseconds.
+    """Convert a time to AMPS's form in journals: Julian days of 86,400 seconds, in microseconds.
 
     Args:
         microseconds: since the Unix epoch.
@@ -20,11 +20,11 @@ def raw_timestamp(microseconds: int) -> int:
 
 
 def iso_timestamp(microseconds: int, *, local: bool = False) -> str:
-    """A time as `YYYYmmddTHHMMSS.ffffff` with Z, or with the offset of the local time zone.
+    """Format a time as `YYYYmmddTHHMMSS.ffffff` with Z, or the offset of the local time zone.
 
     Args:
-        microseconds: since the Unix epoch; what no calendar has is shown as a number.
-        local: whether to show local time.
+        microseconds: since the Unix epoch; a value outside of the calendar is shown as a number.
+        local: show local time.
     """
     try:
         moment = _EPOCH + timedelta(microseconds=microseconds)

@@ -1,7 +1,7 @@
-"""What is done to journal files beside writing and reading entries: new ones are made ready in
-advance, full ones sealed and indexed. What becomes of old ones is in filing.py.
+"""Maintenance of journal files: prepares new ones in advance, seals and indexes full ones.
 
-All of it runs on one thread, task by task; without `start` each task runs where it is asked for.
+Archiving, compression and removal are in filing.py. All tasks run on one thread, one after the
+other; without `start` each runs at once, on the thread of its caller.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Task = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the files of an instance are.
+    """The location and the form of an instance's files.
 
     Attributes:
-        instance: its name.
-        directory: of the files in use.
-        archive: of files moved away, if there is such a directory.
-        file_size: of new files, in bytes.
-        with_topic_index: whether topic indexes are made.
+        instance: name of the instance.
+        directory: directory of the files in use.
+        archive: directory of archived files, if there is one.
+        file_size: size of new files in bytes.
+        with_topic_index: topic indexes are made.
     """
 
     instance: str
@@ -54,21 +54,21 @@ class Place:
 
 
 class Upkeep:
-    """Looks after the files.
+    """Maintains the files.
 
     Args:
-        place: where they are.
+        place: their location.
         table: the files in use.
         ready: empty files for later, in order of their numbers.
-        next_number: of the next file to be made.
-        disk: how to get at them.
-        clock: microseconds since the Unix epoch.
-        notice: told of what does not work.
-        stored_to: the txid up to which the stored table of publishers is true.
-        take_note: notes down what is in a file that is to be removed.
+        next_number: number of the next file to be made.
+        disk: gives access to them.
+        clock: returns microseconds since the Unix epoch.
+        notice: called when a task fails.
+        stored_to: the txid up to which the stored table of publishers is valid.
+        take_note: records the last messages of a file that is to be removed.
 
     Attributes:
-        stored_to: the same, as it is now.
+        stored_to: the current value of the argument.
         filing: archives, compresses and removes full files.
     """
 
@@ -108,12 +108,12 @@ class Upkeep:
         )
 
     def start(self) -> None:
-        """Do the work on a thread from now on."""
+        """Start the thread that runs the tasks."""
         self._thread = threading.Thread(target=self._run, name="journal-upkeep", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Do what has been asked for, and end the thread."""
+        """Run the queued tasks, end the thread, and close the unused files."""
         self.filing.give_up()
         if self._thread is not None:
             self._tasks.put(None)
@@ -123,21 +123,21 @@ class Upkeep:
             self._disk.close(self._ready.popleft().descriptor)
 
     def is_settled(self, number: int) -> bool:
-        """Whether a file is full, and nothing needs to be done to it any more."""
+        """Return whether a file is full, and nothing more has to be done to it."""
         return number in self._settled
 
     def later(self, task: Task) -> None:
-        """Have something done; a system's refusal is reported, and costs nothing but the task."""
+        """Queue a task; an OSError is reported, and ends only that task."""
         if self._thread is None:
             self._attempt(task)
         else:
             self._tasks.put(task)
 
     def next_file(self) -> LiveFile:
-        """An empty file, ready or made on the spot.
+        """Return an empty file, prepared or made now, and prepare another one.
 
         Raises:
-            JournalUnavailable: there is none, and none can be made.
+            JournalUnavailable: none is ready, and none can be made.
         """
         try:
             file = self.take()
@@ -149,7 +149,7 @@ class Upkeep:
         return file
 
     def take(self) -> LiveFile:
-        """The next empty file; it is made if none is ready."""
+        """Return the next empty file; make it if none is ready."""
         with self._lock:
             return self._ready.popleft() if self._ready else self._make()
 
@@ -172,7 +172,7 @@ class Upkeep:
             raise
 
     def _make(self) -> LiveFile:
-        """Reserve a file without filling it with zeros: there is no time for that now."""
+        """Reserve a file without filling it with zeros, which is slow: the engine waits."""
         temporary = self._temporary("now")
         self._disk.remove(temporary)
         descriptor = self._disk.reserve(temporary, self._place.file_size)
@@ -185,7 +185,7 @@ class Upkeep:
             raise
 
     def _put_in_place(self, temporary: Path, descriptor: int) -> LiveFile:
-        """Give a file its number, now that it is as large as it should be. The lock is held."""
+        """Rename a file of full size to its number. The caller holds the lock."""
         number = self._next_number
         path = self._place.directory / journal_name(self._place.instance, number)
         self._disk.rename(temporary, path)
@@ -200,7 +200,7 @@ class Upkeep:
 
         Args:
             live: the file; all of it is on stable storage.
-            cache: the table as it was when the file became full.
+            cache: a snapshot of the table, taken when the file became full.
         """
         file = self._table.find(live.number)
         if file is not None and file.seal is not None:
@@ -213,7 +213,7 @@ class Upkeep:
         self._settled.add(live.number)
 
     def complete(self, number: int) -> None:
-        """Do for a full file what an interrupted run has not done: seal it, make its indexes."""
+        """Seal a full file and make its indexes, which an interrupted run has not done."""
         with self.filing.lock:
             file = self._table.find(number)
             if file is not None and file.seal is not None:
@@ -231,7 +231,7 @@ class Upkeep:
         self.make_indexes(file, seal)
 
     def drop_indexes(self, number: int) -> bool:
-        """Remove the indexes of a file, if it is full, and may have any; whether it may."""
+        """Remove the indexes of a file if it is full, and return whether it is."""
         file = self._table.find(number)
         if file is None or file.seal is None:
             return False
@@ -240,12 +240,12 @@ class Upkeep:
         return True
 
     def is_indexed(self, file: JournalFile) -> bool:
-        """Whether a full file has the indexes that are to be made."""
+        """Return whether a full file has all configured indexes."""
         kinds = INDEXES if self._place.with_topic_index else (INDEX,)
         return all(sibling(file.path, kind).exists() for kind in kinds)
 
     def make_indexes(self, file: JournalFile, seal: Seal) -> None:
-        """Store the indexes of a full file."""
+        """Build and store the indexes of a full file."""
         source = open_source(file.path)
         index = build_index(source, file.number, file.first_txid, seal.count)
         self._disk.store(sibling(file.path, INDEX), pack_index(index))

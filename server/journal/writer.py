@@ -1,7 +1,7 @@
-"""The engine's side of writing: numbering entries and turning them into bytes.
+"""The engine's side of writing: numbers entries and encodes them.
 
-Nothing here touches a file, but for taking the next one when one is full. What is appended is on
-stable storage when the committer says so, and not before.
+It does no file I/O, except for taking the next file when one is full. An appended entry is on
+stable storage when the committer reports it, and not before.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ _PATIENCE: Final = 30.0  # seconds for which a full pipe may hold up the engine
 
 @dataclass(slots=True)
 class Position:
-    """Where the log goes on.
+    """The position at which the log goes on.
 
     Attributes:
-        next_txid: of the next entry.
-        bodies_end: offset in bytes behind the last body in the current file.
-        count: entries in that file.
-        with_extras: entries in it that have extras.
-        first_timestamp: of its first entry, in microseconds since the Unix epoch.
-        last_timestamp: of the last entry of the log.
+        next_txid: txid of the next entry.
+        bodies_end: offset in bytes after the last body in the current file.
+        count: number of entries in that file.
+        with_extras: number of entries in it that have extras.
+        first_timestamp: time of its first entry, in microseconds since the Unix epoch.
+        last_timestamp: time of the last entry of the log.
     """
 
     next_txid: int
@@ -75,25 +75,25 @@ class Writer:
     Args:
         instance: name of the instance.
         file: the file to write to.
-        position: where its contents end.
+        position: the end of its contents.
         sequences: the table of publishers, kept up to date here.
-        missing: what is missing of publishers; kept up to date by whoever appends.
+        missing: missing sequence numbers of publishers; kept up to date by the caller of `append`.
         table: all files; a new one is added when it is taken into use.
-        next_file: gives an empty file, or raises JournalUnavailable.
-        clock: microseconds since the Unix epoch.
-        relieve: lets what waits be written, or waits until some of it has been.
+        next_file: returns an empty file, or raises JournalUnavailable.
+        clock: returns microseconds since the Unix epoch.
+        relieve: commits waiting entries, or waits until the committer has taken some.
         runs: the runs of the instance; this one begins with the first entry.
-        steps: where in the log the wall clock was set.
+        steps: the steps of the wall clock, by place in the log.
         on_step: called when one has been added.
 
     Attributes:
-        durable: the last entry on stable storage; the committer sets it.
-        refusal: why nothing can be recorded; None when all is well. The committer sets it.
-        pipe: what waits for a commit.
+        durable: txid of the last entry on stable storage; set by the committer.
+        refusal: why nothing can be recorded; None if the log is writable. Set by the committer.
+        pipe: the entries that wait for a commit.
         file: the file that is written to.
         last_timestamp: of the last entry appended, in microseconds since the Unix epoch, by the
             wall clock as it is set now.
-        steps: where the wall clock was set; added to here.
+        steps: the steps of the wall clock; the writer adds to them.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Writer:
         self._relieve = relieve
         self._runs = runs
         self._run = runs.current
-        self._has_runs = False  # whether this run has told in the current file which runs there are
+        self._has_runs = False  # this run has written an entry with all runs to the current file
         self._numbers = [max(file.names.topics) + 1, max(file.names.origins) + 1]
         self._no_topic = TopicHandle(NO_TOPIC)
         self._next_txid = position.next_txid
@@ -134,20 +134,20 @@ class Writer:
         self._with_extras = position.with_extras
         self._first_timestamp = position.first_timestamp
         self.last_timestamp = position.last_timestamp
-        self._appended = 0  # bytes, as the pipe counts what it has taken; without self._credit
-        self._credit = 0  # bytes that may be appended before anything has to be looked at
+        self._appended = 0  # bytes, counted as in `pipe.taken`; without those of the current grant
+        self._credit = 0  # bytes of the grant that may be appended without further checks
         self._granted = 0
         self.pipe = Pipe(Stream(file, position.next_txid, position.count, position.bodies_end))
         self._append_to_stream = self.pipe.stream.blocks.append
 
     @property
     def last_txid(self) -> int:
-        """Of the last entry appended."""
+        """The txid of the last entry appended."""
         return self._next_txid - 1
 
     @property
     def written(self) -> int:
-        """The offset behind the last body in the file that is written to."""
+        """The offset after the last body in the file that is written to."""
         return self._bodies_end
 
     @property
@@ -178,7 +178,7 @@ class Writer:
             sequence: its sequence number, 0 if it gave none: then the entry is recorded under an
                 identity made by the server, and with its txid as sequence.
             body: verbatim.
-            kind: what it stands for.
+            kind: the kind of entry.
             sow_key: SOW key as a number below 2**64.
             expiration: lifetime in seconds, 0 for none.
             origin: user and replication path; see Journal.origin.
@@ -191,7 +191,7 @@ class Writer:
             The entry's txid.
 
         Raises:
-            JournalUnavailable: it cannot be recorded; nothing has changed.
+            JournalUnavailable: the entry cannot be recorded; nothing has changed.
         """
         if self.refusal is not None:
             raise JournalUnavailable(self.refusal)
@@ -228,7 +228,7 @@ class Writer:
             now = self._time_after_last(now)
         flags = 0
         if sequence:
-            # What comes from another instance may be what was missing here.
+            # An entry from another instance may fill a gap here, so its sequence may be lower.
             if not source or sequence > self.sequences.get(client, _NOBODY)[0]:
                 self.sequences[client] = (sequence, now)
             else:
@@ -284,18 +284,18 @@ class Writer:
     ) -> AppendedRun:
         """Append publishes to one topic by one publisher; otherwise see `append`.
 
-        As many are appended as get one moment; for the others it is called again.
+        One call appends as many as can share one timestamp; the caller repeats it for the others.
 
         Args:
             topic: where they were published.
             client: the publisher's client hash.
-            sequences: their sequence numbers, ascending; empty if it gives none.
+            sequences: their sequence numbers, ascending; empty if the publisher gives none.
             bodies: verbatim, with extras.
             start: the position of the first of them to append; there is one.
             origin: user and replication path.
             sow_keys: their SOW keys as numbers below 2**64; empty if they have none.
             expiration: lifetimes in seconds, 0 for none.
-            extras_length: bytes of extras behind each body.
+            extras_length: bytes of extras after each body.
         """
         handles = {0: (topic, origin)}
         count, first = self._fitting(handles, bodies, start), self._next_txid
@@ -321,7 +321,7 @@ class Writer:
                 self.sequences[client] = (numbers[-1], self.last_timestamp)
             return AppendedRun(start + count, txids, self.last_timestamp, None, checksums=checksums)
         body, correlation_id, given_key = divided(bodies[start], of_one(extras_length, start))
-        try:  # this one makes room, or begins the next file
+        try:  # appended alone: `append` waits for space, or begins the next file
             txid = self.append(
                 topic,
                 client,
@@ -342,8 +342,8 @@ class Writer:
         """Append entries that another instance has recorded; otherwise see `append_run`.
 
         Args:
-            handles: where they were published, and on which ways they came.
-            content: what they say.
+            handles: their topics and origins.
+            content: their fields and bodies.
             start: the position of the first of them to append; there is one.
         """
         try:
@@ -356,14 +356,14 @@ class Writer:
                     self._append_block(handles, part, flags)
                     txids = range(first, first + count)
                     return AppendedRun(start + count, txids, self.last_timestamp, None, flags)
-            # This one is the last, makes room, or begins the next file.
+            # The last entry, or one for which `append` waits for space or begins the next file.
             txid, flag = self._append_copy(handles, content, start)
         except JournalUnavailable as problem:
             return AppendedRun(start, (), self.last_timestamp, problem)
         return AppendedRun(start + 1, (txid,), self.last_timestamp, None, flag)
 
     def _append_copy(self, handles: Handles, content: Content, place: int) -> tuple[int, int]:
-        """Append one such entry; returns its txid and its flags."""
+        """Append one entry from another instance; return its txid and its flags."""
         topic, origin = handles[of_one(content.names, place)]
         length = of_one(content.extras_length, place)
         body, correlation_id, given_key = divided(content.data[place], length)
@@ -386,7 +386,7 @@ class Writer:
         return txid, LATE if is_late else 0
 
     def _take_sequences(self, content: Content) -> Field:
-        """Keep the table of publishers up to date; returns the flags of entries in any order."""
+        """Update the table of publishers; return the flags of the entries, LATE out of order."""
         now, table = self.current_time(), self.sequences
         clients, sequences = content.clients, content.sequences
         if (
@@ -405,36 +405,36 @@ class Writer:
         return flags if any(flags) else 0
 
     def clock_was_set(self, microseconds: int) -> None:
-        """Note that the wall clock has been set by so much, before the next entry."""
+        """Note that the wall clock has been set by `microseconds`, before the next entry."""
         self.steps.add(ClockStep(self._next_txid, microseconds))
         self.last_timestamp += microseconds
         self._on_step()
 
     def current_time(self) -> int:
-        """Return the time for the next entry, and note a clock that has been set back."""
+        """Return the timestamp for the next entry, and note a clock that has been set back."""
         now = self._clock()
         return now if now >= self.last_timestamp else self._time_after_last(now)
 
     def _time_after_last(self, now: int) -> int:
-        """Return the time of an entry that would be earlier than the one before."""
+        """Return the timestamp of an entry that would be earlier than the one before."""
         if self.last_timestamp - now < MIN_STEP_US:
             return self.last_timestamp
         self.clock_was_set(now - self.last_timestamp)
         return now
 
     def _fitting(self, handles: Handles, bodies: Sequence[bytes], start: int) -> int:
-        """How many bodies can be appended in one block, without looking at anything in between."""
+        """Return how many bodies can be appended in one block, without checks in between."""
         if self.refusal is not None or not all(starmap(self._knows, handles.values())):
             return 0
         return how_many_fit(bodies[start : start + _MOST_IN_BLOCK], self._credit)
 
     def _knows(self, topic: TopicHandle, origin: OriginHandle | None) -> bool:
-        """Whether the current file says what the numbers of topic and origin stand for."""
+        """Return whether the current file defines the numbers of topic and origin."""
         number = self.file.number
         return topic.file == number and (origin is None or origin.file == number)
 
     def _append_block(self, handles: Handles, content: Content, flags: Field = 0) -> Sequence[int]:
-        """Append entries that fit; returns the checksums of their bodies with extras."""
+        """Append entries that fit; return the checksums of their bodies with extras."""
         count = len(content.data)
         topics, origins = _numbers_of(handles, content.names)
         place = Place(
@@ -459,7 +459,7 @@ class Writer:
         return checksums
 
     def _make_room(self, length: int) -> None:
-        """Find out why the credit is used up, do what is needed, and grant some more.
+        """Begin a file, record the runs or wait for the committer as needed; grant more credit.
 
         The credit ends where the file is full, or where too much would wait for a commit.
         """
@@ -477,7 +477,7 @@ class Writer:
         self._credit = self._granted - needed
 
     def _tell_runs(self) -> None:
-        """Record which runs there are, before this one records anything else in the file."""
+        """Record all runs, before this run records anything else in the file."""
         first_txid, self._has_runs = self._next_txid, True
         self._no_topic.file = self.file.number
         try:
@@ -488,17 +488,17 @@ class Writer:
             raise
 
     def _settle(self) -> None:
-        """Take back what is left of the credit."""
+        """Revoke the rest of the credit."""
         self._appended += self._granted - self._credit
         self._granted = self._credit = 0
 
     def _room(self) -> int:
-        """Bytes between the bodies and the records of the current file."""
+        """Return the free bytes between the bodies and the records of the current file."""
         count = self._next_txid - self._first_txid
         return self.file.size - RECORD_SIZE * count - self._bodies_end
 
     def _wait(self, needed: int) -> None:
-        """Hold the engine up while more waits for a commit than may: the publishers must wait."""
+        """Block the engine while more than the limit waits for a commit: backpressure."""
         give_up = monotonic() + _PATIENCE
         while self.waiting and self.waiting + needed > MOST_WAITING:
             if self.refusal is not None:
@@ -508,15 +508,15 @@ class Writer:
             self._relieve()
 
     def _define_all(self, handles: Handles) -> None:
-        """Make it likely that the current file says what all of these stand for."""
+        """Define all handles in the current file, unless a new file begins in between."""
         for topic, origin in handles.values():
             if not self._knows(topic, origin):
                 self._define(topic, origin, 0)
 
     def _define(self, topic: TopicHandle, origin: OriginHandle | None, length: int) -> None:
-        """Make sure that the current file says what the numbers of topic and origin stand for.
+        """Make sure that the current file defines the numbers of topic and origin.
 
-        After that there is room in it for an entry of `length` bytes.
+        After that it has space for an entry of `length` bytes.
         """
         needed = length + 3 * RECORD_SIZE + len(topic.definition)
         if origin is not None:
@@ -544,7 +544,7 @@ class Writer:
                 self.append(self._no_topic, 0, 0, definition, Kind.DEFINE_ORIGIN, origin=origin)
 
     def _begin_file(self, length: int) -> None:
-        """Go on in the next file, if the entry has a chance there."""
+        """Begin the next file, unless the entry is too large for any file."""
         if length > capacity(self.file.size):
             raise EntryTooLarge(
                 f"a message of {length} bytes does not fit into a journal file of "
@@ -579,7 +579,7 @@ class Writer:
 
 @contextmanager
 def _undefined_unless_done(handle: TopicHandle | OriginHandle) -> Iterator[None]:
-    """No entry may have a number that the file does not explain."""
+    """Reset a handle if its definition fails: no entry may have a number that is not defined."""
     try:
         yield
     except JournalUnavailable:
@@ -588,7 +588,7 @@ def _undefined_unless_done(handle: TopicHandle | OriginHandle) -> Iterator[None]
 
 
 def _numbers_of(handles: Handles, names: Field) -> tuple[Field, Field]:
-    """The numbers of topics and origins in the current file."""
+    """Return the numbers of topics and origins in the current file."""
     topics = {name: topic.number for name, (topic, _) in handles.items()}
     origins = {
         name: 0 if origin is None else origin.number for name, (_, origin) in handles.items()
