@@ -1,9 +1,9 @@
 """Applies entries of the log to the records of a topic.
 
-An entry says what a publish came to: its record is the body under the key that is recorded with it.
-So most of them become records in runs (`record_run.py`), whatever the topic does with messages
-before it records them. What is left are entries that do something else, or whose record depends on
-the one before, or has a text for a key; they are applied one by one, each in its place.
+An entry holds the outcome of a publish: its record is the body under the key that is recorded with
+it. So most entries become records in runs (`record_run.py`), whatever processing the topic applies
+to messages before it records them. The others do something else, or have a record that depends on
+the earlier one, or a text as the key; these are applied one by one, each in its place.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from server.sow.topic import SowTopic
 
 _LEAST_RUN: Final = 4
-"""Entries from which on putting them together is worth its while."""
+"""Minimum number of entries that are worth applying as a run."""
 
 _PUBLISHES: Final = sorted(MESSAGES)
 
 
 def apply_passage(sow: SowTopic, passage: Passage) -> None:
-    """Do to the records of a topic what entries of the log say, all of which are for it.
+    """Apply entries of the log to the records of a topic, all of which are for it.
 
     Raises:
         StoreError: a record cannot be stored; those of the entries before it have been.
@@ -52,7 +52,7 @@ def apply_passage(sow: SowTopic, passage: Passage) -> None:
 
 
 def stretches(values: npt.NDArray[np.generic]) -> Iterator[tuple[int, int]]:
-    """Where values in a row are the same, as first and end."""
+    """Yield the ranges of consecutive equal values, as start and end."""
     if not len(values):
         return
     edges = (np.flatnonzero(values[1:] != values[:-1]) + 1).tolist()
@@ -60,7 +60,7 @@ def stretches(values: npt.NDArray[np.generic]) -> Iterator[tuple[int, int]]:
 
 
 def _plain(passage: Passage) -> npt.NDArray[np.bool_]:
-    """Which entries say all of a record, and have a number for its key."""
+    """Return which entries hold a complete record, with a number as its key."""
     columns = passage.columns()
     plain: npt.NDArray[np.bool_] = np.isin(columns["kind"], _PUBLISHES)
     plain &= (columns["sow_key"] != 0) & ((columns["flags"] & LATE) == 0)
@@ -69,7 +69,7 @@ def _plain(passage: Passage) -> npt.NDArray[np.bool_]:
 
 
 def _run_of(sow: SowTopic, passage: Passage) -> RecordRun:
-    """The records of plain entries."""
+    """Return the records of plain entries."""
     columns = passage.columns()
     moments = columns["timestamp"] * NANOSECONDS_IN_MICROSECOND
     lifetimes = columns["expiration"].astype(np.int64) * NANOSECONDS
@@ -88,7 +88,7 @@ def _run_of(sow: SowTopic, passage: Passage) -> RecordRun:
 
 
 def _with_marks(passage: Passage) -> tuple[Sequence[bytes], Sequence[str]]:
-    """The bodies of entries, and their correlation ids; none if there are none at all."""
+    """Return the bodies of entries, and their correlation ids, empty if there are none."""
     data, lengths = passage.data(), passage.columns()["extras_length"]
     if not lengths.any():
         return data, ()
@@ -97,7 +97,7 @@ def _with_marks(passage: Passage) -> tuple[Sequence[bytes], Sequence[str]]:
 
 
 def _field(column: npt.NDArray[np.generic]) -> Field:
-    """A column, said once if all entries have the same there."""
+    """Return a column as a single value if all entries have the same value."""
     if (column == column[0]).all():
         same: int = column[0].item()
         return same
@@ -106,13 +106,13 @@ def _field(column: npt.NDArray[np.generic]) -> Field:
 
 
 class FormerKeys:
-    """Applies entries whose SOW keys may be from a time when the topic made them in another way.
+    """Applies entries with SOW keys that the topic may have made differently at their time.
 
-    Where all records are made from the log, they get the keys that the topic makes now. A deletion
-    names the keys of its time; one that no record has stands for the record that had it.
+    When all records are made from the log, they get the keys that the topic makes now. A deletion
+    names the keys of its time; one that no record has stands for the record that had it then.
 
     Args:
-        sow: a topic without records, which makes keys of fields; see `rekeying.py`.
+        sow: a topic without records, which makes keys from fields; see `rekeying.py`.
     """
 
     def __init__(self, sow: SowTopic) -> None:
@@ -120,7 +120,7 @@ class FormerKeys:
         self._now: Final[dict[str, str]] = {}
 
     def apply(self, passage: Passage) -> None:
-        """Do to the records of the topic what entries of the log say, all of which are for it.
+        """Apply entries of the log to the records of the topic, all of which are for it.
 
         Raises:
             StoreError: a record cannot be stored; those of the entries before it have been.
@@ -143,7 +143,7 @@ class FormerKeys:
                 apply_entry(self._sow, entry)
 
     def _keys(self, passage: Passage) -> dict[int, tuple[str, str]]:
-        """Return, for each entry with a record, its recorded key and the present one."""
+        """Return, for each entry with a record, its recorded key and its present key."""
         columns, names = passage.columns(), passage.names.topics
         bodies, _ = _with_marks(passage)
         is_keyed = np.isin(columns["kind"], _PUBLISHES) & (columns["sow_key"] != 0)
@@ -168,7 +168,7 @@ def _within(entry: Entry, key: str) -> str:
 
 
 def apply_entry(sow: SowTopic, entry: Entry) -> None:
-    """Do to the records of a topic what an entry of the log says.
+    """Apply an entry of the log to the records of a topic.
 
     Raises:
         StoreError: a record cannot be stored.
@@ -198,12 +198,12 @@ def _put(sow: SowTopic, entry: Entry, record: Record) -> None:
 
 
 def is_superseded(entry: Entry, record: Record | None) -> bool:
-    """Whether an entry does nothing to a record, which is of a later message of its publisher."""
+    """Return whether an entry has no effect: its publisher's later message made the record."""
     return entry.is_late and is_later(record, entry.client, entry.sequence)
 
 
 def record_of(sow: SowTopic, entry: Entry) -> Record:
-    """What a record was after the message that an entry holds."""
+    """Return the record as it was after the message that an entry holds."""
     moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
     correlation_id = decode_text(entry.correlation_id)
     if not entry.sow_key and not entry.given_key:  # recorded before the topic had records

@@ -1,4 +1,4 @@
-"""Which records a query has to look at, where SOW keys or a hash index say so.
+"""Candidates of a query: the records that SOW keys or a hash index leave to be tested.
 
 Source: AMPS User Guide, Indexing SOW Topics.
 """
@@ -21,14 +21,14 @@ def candidates(
     *,
     past: bool,
 ) -> list[int] | None:
-    """The rows that may match, in ascending order; None if all rows have to be tested.
+    """Return the rows that may match, in ascending order; None if all rows have to be tested.
 
     Args:
-        table: what is queried.
-        restricted: the fields that the filter restricts to certain texts.
-        keys: the SOW keys that are asked for, None for all.
-        topics: the logical topics that are asked for, None for all.
-        past: past states are asked for, which are in no hash index.
+        table: the table to query.
+        restricted: the fields that the filter restricts to some texts.
+        keys: the SOW keys that are queried, None for all.
+        topics: the logical topics that are queried, None for all.
+        past: past states are queried, which are in no hash index.
     """
     if keys is not None:
         return _rows(table, table.identities(keys, topics), past=past)

@@ -1,4 +1,4 @@
-"""The chaining key generator's file: which ids belong to which chain.
+"""The file of the chaining key generator: maps ids to chains.
 
 The file begins with a 16-byte header: the text `AMPCHAIN`, the version of the format (1) as a
 32-bit integer, and four zero bytes. Entries follow, each 8-byte header and an id:
@@ -9,11 +9,11 @@ The file begins with a 16-byte header: the text `AMPCHAIN`, the version of the f
     8       8     the chain's SOW key, an unsigned integer
     16            the id, UTF-8
 
-All integers are little-endian. Entries are only appended. An entry that is not whole at the end of
-the file, also one with nothing but zeros behind it, is what a crash left of an append, and is cut
-off. So what a full disk leaves of an append is cut off before anything is appended to it. Anywhere
-else it is damage: the file is kept under another name, and a new one begins with the entries before
-the damage. In both cases chain_recovery.py adds the ids that are lost.
+All integers are little-endian. Entries are only appended. An invalid entry at the end of
+the file, also one followed only by zeros, is the rest of an append that a crash interrupted, and is
+cut off. So the rest of an append to a full disk is cut off before anything is appended to it. An
+invalid entry elsewhere is damage: the file is kept under another name, and a new one begins with
+the entries before the damage. In both cases chain_recovery.py adds the ids that are lost.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ _TAIL: Final = struct.Struct("<IQ")
 
 
 class DamagedChainFileError(Exception):
-    """The file's content is not what was written. The text says where."""
+    """The file's content differs from the bytes written. The text says where."""
 
 
 class Damage(NamedTuple):
-    """Damage of a file that no interrupted append explains.
+    """Damage of a file that an interrupted append does not explain.
 
     Attributes:
-        offset: where it begins, in bytes.
-        aside: where the damaged file is now.
+        offset: its beginning, in bytes.
+        aside: the path of the damaged file now.
     """
 
     offset: int
@@ -59,19 +59,19 @@ class Damage(NamedTuple):
 
 
 class ChainFile:
-    """Appends ids to a file, and reads them back at a start.
+    """Appends ids to a file, and reads them at a start.
 
     Args:
         path: the file; it is created if it does not exist, with its directory.
 
     Attributes:
-        lost_bytes: bytes that were cut off because they are no whole entries.
+        lost_bytes: bytes that were cut off because they are no complete entries.
         damage: see `Damage`; None if there is none.
-        is_whole: whether nothing was cut off, and the file was there.
+        is_whole: whether nothing was cut off, and the file existed.
 
     Raises:
-        DamagedChainFileError: the file is no chain file, or one of another version.
-        FileInUseError: another process has it.
+        DamagedChainFileError: the file is no chain file, or has another version.
+        FileInUseError: another process has the file open.
         OSError: the file cannot be opened.
     """
 
@@ -84,7 +84,7 @@ class ChainFile:
             self._lock()
             content = path.read_bytes()
             had = len(content)
-            if had < _HEADER.size or not any(content):  # what a crash left of the first write
+            if had < _HEADER.size or not any(content):  # a torn first write
                 content = _HEADER.pack(MAGIC, VERSION, 0)
                 os.ftruncate(self._descriptor, 0)
                 os.write(self._descriptor, content)
@@ -95,7 +95,7 @@ class ChainFile:
             self.damage = _set_aside(path, content, self._end)
             self.lost_bytes += len(content) - self._end
             self.is_whole: Final = had > 0 and not self.lost_bytes
-            self._is_torn = True  # whether there may be something behind the last whole entry
+            self._is_torn = True  # there may be bytes after the last complete entry
             self._cut()
         except BaseException:
             os.close(self._descriptor)
@@ -111,26 +111,26 @@ class ChainFile:
 
     @property
     def size(self) -> int:
-        """Bytes of its whole entries, with the header."""
+        """Bytes of its complete entries, with the header."""
         return self._end
 
     def load(self) -> Iterator[tuple[str, int]]:
-        """The ids and keys that the file held when it was opened; can be asked once."""
+        """Return the ids and keys that the file had when it was opened; call it once."""
         entries, self._entries = self._entries, []
         return iter(entries)
 
     def append(self, ids: Sequence[str], key: int) -> None:
-        """Add ids to a chain, all or none.
+        """Append ids of a chain, all or none.
 
         Raises:
-            StoreError: they cannot be written.
+            StoreError: the ids cannot be written.
         """
         entries = b"".join([_entry(to_octets(one), key) for one in ids])
         try:
             self._cut()
             self._is_torn = True
             written = 0
-            while written < len(entries):  # what a full disk still takes tells not yet why
+            while written < len(entries):  # a short write does not tell the error yet
                 written += os.write(self._descriptor, entries[written:])
         except OSError as error:
             with suppress(OSError):  # the next append tries again
@@ -140,7 +140,7 @@ class ChainFile:
         self._is_torn = False
 
     def _cut(self) -> None:
-        """Leave nothing behind the last whole entry."""
+        """Truncate the file to its complete entries."""
         if self._is_torn:
             os.ftruncate(self._descriptor, self._end)
             self._is_torn = False
@@ -150,11 +150,11 @@ class ChainFile:
         committer: GroupCommit,
         then: Callable[[OSError | None], None],
     ) -> None:
-        """Ask for all entries so far to be put on stable storage, as a topic's file is.
+        """Request that all entries so far are put on stable storage, like a topic's file.
 
         Args:
             committer: the thread that synchronises files.
-            then: called on the engine's thread once they are, or with the reason why they cannot.
+            then: called on the engine's thread once they are, or with the error if they cannot be.
         """
         committer.submit(Job(self._descriptor, lambda: None, lambda _: then(None), then))
 
@@ -177,10 +177,10 @@ def _entry(octets: bytes, key: int) -> bytes:
 
 
 def other_version(content: bytes) -> str | None:
-    """Say why a file of chained ids cannot be read that is of another version; None of others.
+    """Return why a file of chained ids of another version cannot be read; None for others.
 
     Args:
-        content: of the file, of which the header suffices.
+        content: the content of the file; the header suffices.
     """
     if len(content) < _HEADER.size:
         return None
@@ -194,10 +194,10 @@ def _set_aside(path: Path, content: bytes, end: int) -> Damage | None:
     Args:
         path: the file.
         content: its content.
-        end: where its whole entries end.
+        end: the end of its complete entries.
 
     Returns:
-        The damage; None if an interrupted append explains everything behind these entries.
+        The damage; None if an interrupted append explains all bytes after these entries.
     """
     written = len(content.rstrip(b"\0"))
     if written < end + _ENTRY.size:

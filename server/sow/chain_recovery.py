@@ -1,13 +1,13 @@
-"""Makes chains of ids complete again at a start.
+"""Completes chains of ids at a start.
 
-A message that the transaction log has is safe with the log, but the ids that it added to a chain
-are in a file of their own, which is put on stable storage with the topic's file. A power failure
-may take ids from its end. So the topic's file notes up to which change the ids are safe; missing
-ids are in the messages after that one. The log has all of them. Of a topic that is not in the
-log, the records have the last message of each chain: those are the ones that may have been kept
-while their ids were lost.
+A message in the transaction log is safe with the log, but the ids that it added to a chain are in a
+separate file, which is put on stable storage with the topic's file. A power failure may remove ids
+from its end. So the topic's file notes up to which change the ids are safe; missing ids are in the
+messages after that one. The log has all of these. For a topic that is not in the log, the records
+hold the last message of each chain: these are the ones that may have been kept while their ids
+were lost.
 
-If the file of chained ids was not there, was damaged or is shorter than it was, the whole log is
+If the file of chained ids did not exist, was damaged or is shorter than it was, the whole log is
 read.
 """
 
@@ -40,20 +40,20 @@ def recover_chains(
     find: Find,
     pause: Callable[[], None],
 ) -> int:
-    """Add ids that messages of a topic have, and the file of chained ids has not.
+    """Add the ids of a topic's messages that the file of chained ids lacks.
 
     Args:
-        sow: the topic, whose records have not been brought up to date with the log yet.
-        chains: its key source.
+        sow: the topic, before its records are brought up to date with the log.
+        chains: the topic's key source.
         journal: the log, if the topic is in it.
-        find: gives the topic that has the records of a message type and name.
-        pause: called now and then; an exception of it ends the recovery.
+        find: returns the topic that has the records of a message type and name.
+        pause: called repeatedly; its exception ends the recovery.
 
     Returns:
-        How many ids have been added.
+        The number of ids added.
 
     Raises:
-        StoreError: an id cannot be stored, or a record not be read.
+        StoreError: an id cannot be stored, or a record cannot be read.
     """
     before = len(chains)
     stored, file = sow.table.store.stored_chains, chains.file

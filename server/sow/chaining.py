@@ -1,19 +1,19 @@
-"""The chaining key generator: all messages of a chain of ids get the key of the chain's first.
+"""The chaining key generator: all messages of a chain of ids get the key of the chain's first id.
 
-A message's *primary* field holds its own id, *secondary* fields those of messages that it follows.
-All ids that are known to belong together form a chain:
+The *primary* field of a message holds its own id, *secondary* fields hold the ids of messages that
+it follows. All ids that are known to belong together form a chain:
 
     {"id": 1}                a new chain; its key is made from 1
     {"id": 2, "parent": 1}   2 joins the chain of 1
     {"id": 3, "parent": 2}   so does 3
     {"id": 2}                known: the same chain
 
-An id in a secondary field that is not known counts as if it had been a message of its own: it heads
-a new chain, unless another id of the message is in a chain already; then it joins that. A message
-whose ids are in different chains has no key.
+An unknown id in a secondary field counts as if it had been a message of its own: it heads a new
+chain, unless another id of the message is already in a chain; then it joins that one. A message
+with ids in different chains has no key.
 
-With validation, an unknown secondary id beside a known primary one is refused as well: had its own
-message come first, there would have been two chains to be joined.
+With validation, an unknown secondary id with a known primary one is refused as well: if its own
+message had come first, there would have been two chains to join.
 
 Source: AMPS User Guide, Chaining Key Generator.
 """
@@ -37,9 +37,9 @@ class ChainingOptions(NamedTuple):
     """The generator's options.
 
     Attributes:
-        primary: the field of a message's own id.
-        secondary: the fields of ids that it follows.
-        file_name: the file that keeps the chains.
+        primary: the field with a message's own id.
+        secondary: the fields with ids of messages that it follows.
+        file_name: the file that stores the chains.
         validation: refuse messages that seem to have come in the wrong order.
     """
 
@@ -53,7 +53,7 @@ def chaining_options(options: Mapping[str, Sequence[str]]) -> ChainingOptions:
     """Read the options.
 
     Raises:
-        KeyModuleError: one is missing, unknown or wrong.
+        KeyModuleError: an option is missing, unknown or wrong.
     """
     known = ("Key", "Primary", "Secondary", "FileName", "Validation")
     for name in options:
@@ -96,7 +96,7 @@ class ChainingKeys:
         domain: the topic's name.
         message_type: the topic's message type.
         options: the fields, and whether to validate.
-        file: keeps the chains.
+        file: stores the chains.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class ChainingKeys:
         self._keys = {chained_id: str(key) for chained_id, key in file.load()}
 
     def __len__(self) -> int:
-        """Return how many ids there are."""
+        """Return the number of ids."""
         return len(self._keys)
 
     def key(self, body: bytes, given: str | None) -> str:  # noqa: ARG002 - keys are generated
@@ -135,25 +135,25 @@ class ChainingKeys:
         return key
 
     def learn(self, body: bytes, key: str) -> None:
-        """See `LearnsKeys.learn`: its ids belong to that chain, but for those in another one."""
+        """See `LearnsKeys.learn`: its ids join that chain, except for those in another one."""
         primary, secondary = self._ids(body)
-        if key.isdecimal():  # else it is none of a chain
+        if key.isdecimal():  # other keys are not of a chain
             self._join(secondary if primary is None else [primary, *secondary], key)
 
     def _ids(self, body: bytes) -> tuple[str | None, list[str]]:
-        """The id in the primary field of a message, and those in the secondary ones."""
+        """Return the id in the primary field of a message, and those in the secondary fields."""
         values = self._extract(body)
         return _id(values[0]), [text for value in values[1:] if (text := _id(value)) is not None]
 
     def _join(self, ids: Sequence[str], key: str) -> None:
-        """Let those ids that are unknown belong to a chain."""
+        """Add the unknown ones of these ids to a chain."""
         unknown = [text for text in dict.fromkeys(ids) if text not in self._keys]
         if unknown:
             self.file.append(unknown, int(key))
             self._keys.update(dict.fromkeys(unknown, key))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.file.close()
 
 

@@ -1,8 +1,8 @@
-"""Group commit: one thread puts what was written on stable storage, and tells the engine.
+"""Group commit: one thread writes changes to stable storage, and notifies the engine.
 
 The engine writes through memory maps, which costs no system call, and never waits for a disk. Each
-turn it asks for a commit; while the thread is busy with one, further requests gather and share the
-next. So thousands may be done at once: those who wait for them are told a part at a time, in turns.
+scheduling round it requests a commit; while the thread is busy with one, further requests gather
+and share the next. So thousands may complete at once: their callbacks run in time slices.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Final, NamedTuple, TypeAlias
 from server.base.slices import Sliced
 
 _TOLD_AT_ONCE: Final = 128
-"""Of those who wait for a commit; each has an ack or so to send."""
+"""Callbacks of waiting requests per slice; each has about one ack to send."""
 
 Post: TypeAlias = Callable[[Callable[[], None]], None]
-"""Has a function called on the engine's thread, soon."""
+"""Schedules a function to run soon on the engine's thread."""
 
 
 class Job(NamedTuple):
-    """One file to be committed.
+    """A request to commit one file.
 
     Attributes:
         descriptor: the file.
         written: called on the helper thread after the file has been synchronised, to note in the
-            file how far it got; raises OSError if that does not count.
-        done: called on the engine's thread after that, with the number of the synchronisation:
-            jobs that shared one have the same, and only the last of them was `written`.
+            file how far it got; raises OSError if the synchronisation is void.
+        done: called on the engine's thread after that, with the number of the synchronisation: jobs
+            that shared one get the same number, and `written` was called for the last of them only.
         failed: called on the engine's thread instead if the file could not be synchronised.
     """
 
@@ -48,10 +48,10 @@ def _all_at_once(work: Sliced) -> None:
 
 
 class _Told:
-    """Tells how jobs have ended, on the engine's thread and in their order.
+    """Calls the callbacks of finished jobs, on the engine's thread and in their order.
 
     Args:
-        start: begins work that is done in slices.
+        start: schedules work that is done in slices.
     """
 
     def __init__(self, start: Callable[[Sliced], None]) -> None:
@@ -61,19 +61,19 @@ class _Told:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """It is for all publishers."""
+        """The client, none as the work is for all publishers, and the work's name."""
         return "", "commit"
 
     def tell(self, calls: Iterable[Callable[[], None]]) -> None:
-        """Make calls, behind those that wait."""
+        """Queue calls behind those that wait."""
         self._waiting.extend(calls)
         if not self._is_under_way:
             self._is_under_way = True
             self._start(self)
 
     def step(self) -> bool:
-        """Make some of the calls."""
-        self._is_under_way = False  # should one of them fail, the others come with the next commit
+        """Make a limited number of the calls."""
+        self._is_under_way = False  # if one fails, the next commit makes the others
         for _ in range(min(_TOLD_AT_ONCE, len(self._waiting))):
             self._waiting.popleft()()
         self._is_under_way = bool(self._waiting)
@@ -81,12 +81,12 @@ class _Told:
 
 
 class GroupCommit:
-    """The helper thread, shared by all files of an instance.
+    """The helper thread for commits, shared by all files of an instance.
 
     Args:
-        post: passes calls back to the engine's thread.
+        post: schedules calls on the engine's thread.
         synchronise: puts a file's content on stable storage.
-        start: begins work that is done in slices, on the engine's thread.
+        start: schedules work that is done in slices, on the engine's thread.
     """
 
     def __init__(
@@ -104,17 +104,17 @@ class GroupCommit:
         self._thread.start()
 
     def submit(self, job: Job) -> None:
-        """Commit a file soon."""
+        """Queue a commit of a file."""
         self._jobs.put(job)
 
     def settle(self) -> None:
-        """Wait until everything submitted so far has been dealt with."""
+        """Wait until all jobs submitted so far are finished."""
         reached = threading.Event()
         self._jobs.put(reached)
         reached.wait()
 
     def close(self) -> None:
-        """Finish what was submitted, then end the thread."""
+        """Finish the submitted jobs, then end the thread."""
         self._jobs.put(None)
         self._thread.join()
 

@@ -1,10 +1,9 @@
-"""What records were before their last changes, as far as their file still has it.
+"""Earlier states of records, as far as their file still has them.
 
-An entry that is superseded stays in the file until its slab is cleaned, and slabs are cleaned in
-the order of the log. So of the entries about a record, the file has those from some point on, and
-the last one before a change that is to be undone says what the record was then. If the file has
-none, it has been cleaned away, unless the log of the file still has its beginning: then there was
-no record.
+A superseded entry stays in the file until its slab is cleaned, and slabs are cleaned in the order
+of the log. So the file has all entries of a record from some point on, and the last one before a
+change to be undone holds the record's earlier state. If the file has none, it has been cleaned
+away, unless the log in the file still has its beginning: then there was no record.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ _GONE: Final = -1
 
 
 def earlier_states(file: SlabFile, sequence: int, topic: str, *, pattern: bool) -> Earlier:
-    """Look through a file for what the records were when a sequence was the last.
+    """Search a file for the states that the records had at a sequence.
 
     Args:
-        file: the file, to which nothing has been appended since it was opened.
-        sequence: the last change that counts.
+        file: the file, before anything has been appended to it since it was opened.
+        sequence: the last change to keep.
         topic: the topic that entries need not name.
         pattern: whether records of several topics are in the file.
 
@@ -60,7 +59,7 @@ def earlier_states(file: SlabFile, sequence: int, topic: str, *, pattern: bool) 
 
 
 def _is_later(data: bytes, sequence: int) -> bool:
-    """Whether an entry says that a record was changed after a sequence, by an entry of the log."""
+    """Return whether an entry of the log changed a record after a sequence."""
     _, _, _, kind, _, _, _, bookmarks, its_sequence, *_ = ENTRY.unpack_from(data)
     is_of_log = kind == Kind.DELETED or (kind == Kind.RECORD and bookmarks > 0)
     return bool(is_of_log and its_sequence > sequence)

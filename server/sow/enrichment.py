@@ -1,8 +1,8 @@
 """Preprocessing and enrichment: fields that the server adds to messages as they are published.
 
-All fields of a stage are computed from the message as it came, unless an earlier field says HINT
-SET_CURRENT: then those after it see its value. At the end all values are set in the message at
-once. HINT OPTIONAL removes a field whose value is NULL instead of writing a NULL.
+All fields of a stage are computed from the message as received, unless an earlier field has HINT
+SET_CURRENT: then later fields see its value. At the end all values are set in the message at
+once. HINT OPTIONAL removes a field with the value NULL instead of writing a NULL.
 
 Source: AMPS User Guide, State of the World Message Enrichment; Constructing Fields.
 """
@@ -27,8 +27,8 @@ class _Step:
     """Fields that are computed from the same state of the message.
 
     Attributes:
-        current: reads from the message; None if nothing is read.
-        previous: reads from the record before; None if nothing is read.
+        current: reads values from the message, perhaps none.
+        previous: reads values from the previous record; None if no field needs any.
         evaluators: one for each field, over the values of both.
         fields: the fields.
     """
@@ -61,12 +61,12 @@ class FieldStage:
         }
 
     def apply(self, body: bytes, previous: bytes | None, context: MessageContext) -> bytes:
-        """The message with its fields.
+        """Return the message with its fields set.
 
         Args:
             body: the message.
             previous: the record that it updates, None if there is none.
-            context: what functions may ask about the message.
+            context: the context of the message that functions can read.
 
         Raises:
             BodyError: the message cannot be parsed.
@@ -99,7 +99,7 @@ class FieldStage:
 
 
 def _steps(fields: Sequence[Field]) -> list[list[Field]]:
-    """Cut after each field that later ones may see."""
+    """Split the fields into steps, after each field that later ones can see."""
     steps: list[list[Field]] = [[]]
     for field in fields:
         steps[-1].append(field)

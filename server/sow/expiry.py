@@ -1,4 +1,4 @@
-"""When records expire: a heap of moments, with entries that updates have made void left in it."""
+"""Expiry of records: a heap of times, in which the entries voided by updates remain."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable
 
 
 class ExpiryQueue:
-    """Rows by the moment at which they expire; moments are nanoseconds since 1970, 0 for never."""
+    """Rows by expiry time; times are nanoseconds since 1970, 0 for never."""
 
     __slots__ = ("_heap", "_moments")
 
     def __init__(self, rows: Iterable[tuple[int, int]] = ()) -> None:
-        """Begin with rows and their moments."""
+        """Initialize the queue with rows and their times."""
         self._moments = {row: moment for row, moment in rows if moment}
         self._heap = [(moment, row) for row, moment in self._moments.items()]
         heapq.heapify(self._heap)
 
     def set(self, row: int, moment: int) -> None:
-        """Let a row expire at a moment, and no longer at another."""
+        """Set the expiry time of a row; it replaces the earlier one."""
         if moment:
             self._moments[row] = moment
             heapq.heappush(self._heap, (moment, row))
@@ -30,27 +30,27 @@ class ExpiryQueue:
 
     @property
     def latest(self) -> int:
-        """The latest moment, 0 if nothing expires."""
+        """The latest time, 0 if nothing expires."""
         return max(self._moments.values(), default=0)
 
     def move(self, by: Callable[[int, int], int]) -> None:
-        """Change all moments.
+        """Change all times.
 
         Args:
-            by: gives the new moment for a row and its old one; never 0.
+            by: returns the new time for a row and its old one; never 0.
         """
         self._moments = {row: by(row, moment) for row, moment in self._moments.items()}
         self._heap = [(moment, row) for row, moment in self._moments.items()]
         heapq.heapify(self._heap)
 
     def next(self) -> int | None:
-        """The earliest moment, None if nothing expires."""
+        """Return the earliest time, None if nothing expires."""
         heap = self._heap
         while heap and self._moments.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
     def due(self, now: int) -> int | None:
-        """A row whose moment has come, None if there is none; it stays until it is `set`."""
+        """Return a row that has expired, None if there is none; it stays until it is `set`."""
         moment = self.next()
         return self._heap[0][1] if moment is not None and moment <= now else None

@@ -1,11 +1,11 @@
-"""Records in a file of their own: what a persistent topic has.
+"""A record store in a file of its own, for persistent topics.
 
-In memory are, for each record, its identity and where its entry is in the file; the records
-themselves are read through memory maps, so that the operating system keeps in memory those in use.
-At a start the whole log is read once and applied, entry by entry, as it was written.
+In memory are, for each record, its identity and the location of its entry in the file. The records
+themselves are read through memory maps, so that the operating system keeps those in use in memory.
+At a start the whole log is read once and applied, entry by entry, in the order of writing.
 
-A killed process loses nothing that was applied: what was written through a memory map is the
-operating system's to keep. What a power failure may take is everything after the last commit.
+A killed process loses nothing that was applied: the operating system keeps all writes through a
+memory map. A power failure may lose everything after the last commit.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ _COMPACTION_SLICE: Final = 1 << 18
 
 
 class Recovery(NamedTuple):
-    """What was found when a file was opened.
+    """The findings of opening a file.
 
     Attributes:
         records: how many records there are.
         lost_bytes: bytes that a crash left unfinished, after the last whole entry.
-        damage: what is wrong with the file that was found, None if it is good.
-        set_aside: where that file is now.
-        had: bytes of a file that was there and held nothing, None for any other.
-        topics: those that entries name, also of records that are gone.
+        damage: the damage of the file that was found, None if it is good.
+        set_aside: the name of that file now.
+        had: size of an existing file without content, in bytes; None for any other.
+        topics: the topics that entries name, also those of deleted records.
         is_begun: whether the file is a new one.
     """
 
@@ -81,9 +81,8 @@ class FileStore:
     Args:
         file: the file, open for writing.
         committer: the thread that synchronises files.
-        tell: told, on the engine's thread, after every synchronisation: why the file could not be,
-            or None.
-        topic: the topic of the records, which then need not name it.
+        tell: called on the engine's thread after every synchronisation, with the error, or None.
+        topic: the topic of the records; their entries need not name it.
         pattern: whether records of several topics are in the file.
 
     Attributes:
@@ -140,7 +139,7 @@ class FileStore:
     # ---- recovery
 
     def _apply_slab(self, placing: Placing, link: ChainLink) -> int:
-        """Apply the entries of a slab of the log; gives where they end."""
+        """Apply the entries of a slab of the log; return their end."""
         size = self._file.slab_size
         position, live, sequence = placing.place(
             self._file.slabs[link.place],
@@ -154,7 +153,7 @@ class FileStore:
         return position
 
     def _apply(self, location: int, data: bytes) -> None:
-        """Apply one entry of the log that is about no current record; the checksum is right."""
+        """Apply a log entry that is not for a current record; its checksum is correct."""
         _, length, _, kind, _, _, _, _, _, _, _, number = ENTRY.unpack_from(data)
         if kind == Kind.DROPPED:
             if number in self._past_rows:
@@ -248,7 +247,7 @@ class FileStore:
     def bodies(self, rows: Sequence[int]) -> list[bytes]:
         """See `RecordStore.bodies`."""
         found = self._slabs.read_bodies(self._locations, rows)
-        if found is None or self._file.guard.lost:  # perhaps what has just been read
+        if found is None or self._file.guard.lost:  # perhaps the bytes just read
             return [self.record(row).body for row in rows]
         return found
 
@@ -305,7 +304,7 @@ class FileStore:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """See `RecordStore.undisturbed`. Cleaning makes up for it at the end."""
+        """See `RecordStore.undisturbed`. Cleaning catches up at the end."""
         self._is_undisturbed = True
         try:
             yield
@@ -325,7 +324,7 @@ class FileStore:
         return row
 
     def put_run(self, run: RecordRun, start: int) -> PutRun:
-        """See `RecordStore.put_run`. What begins a slab goes by itself."""
+        """See `RecordStore.put_run`. A record that begins a slab is appended by itself."""
         count, end = len(run.bodies), start
         rows: list[int] = []
         added: list[int] = []
@@ -444,7 +443,7 @@ class FileStore:
     # ---- cleaning
 
     def _clean(self) -> None:
-        """Clean a little, in proportion to what was appended, if much of the log is superseded."""
+        """Clean in proportion to the bytes appended, if much of the log is superseded."""
         if self._is_undisturbed:
             return
         log = self._log
@@ -455,18 +454,18 @@ class FileStore:
         self._cleaned_at = log.appended_bytes
 
     def _clean_for_room(self) -> None:
-        """The file cannot grow: have a slab free for what comes after this, if that gains one."""
+        """Clean until a slab is free for later entries, where possible: the file cannot grow."""
         log = self._log
         if log.waiting_slabs or log.log_bytes - self._live_bytes < log.slab_size:
             return
         before = log.tail_epoch
         while log.tail_epoch == before and self._clean_bytes(log.slab_size):
             pass
-        for _ in range(2):  # then no recovery reads it
+        for _ in range(2):  # after two, no recovery reads it
             log.commit()
 
     def _clean_bytes(self, amount: int) -> bool:
-        """Clean at least so many bytes of the oldest slabs; False if nothing is left to clean."""
+        """Clean at least `amount` bytes of the oldest slabs; return False if none is left."""
         log = self._log
         topic = self._topic if self._pattern else None
         while amount > 0:
@@ -482,13 +481,13 @@ class FileStore:
                 room = padded(len(data))
                 self._move(location, data)
             except StoreError:
-                return False  # no room to move to; what has been cleaned stays cleaned
+                return False  # no space to move to; cleaned parts stay cleaned
             log.cleaned(room)
             amount -= room
         return True
 
     def _move(self, location: int, data: bytes) -> None:
-        """Append an entry anew if it still counts; the row stays."""
+        """Append an entry again if it is live; its row stays the same."""
         kind = form.entry_kind(data)
         number = form.entry_number(data)
         record = form.decode_record(data, self._topic)
@@ -518,7 +517,7 @@ class FileStore:
             log.shrink()
 
     def _commit_all(self) -> Iterator[None]:
-        """Commit, in as many slices as that takes.
+        """Commit, in as many slices as it takes.
 
         Raises:
             StoreError: the file cannot be put on stable storage.
@@ -541,13 +540,12 @@ def open_store(
     slab_size: int,
     initial_slabs: int = 1,
 ) -> tuple[FileStore, Recovery]:
-    """Open a topic's file, or create it. A damaged one is renamed and an empty one takes its place.
+    """Open a topic's file, or create it. Rename a damaged file, and begin an empty one.
 
     Args:
-        path: the file; missing directories are made.
+        path: the file; missing directories are created.
         committer: the thread that synchronises files.
-        tell: told, on the engine's thread, after every synchronisation: why the file could not be,
-            or None.
+        tell: called on the engine's thread after every synchronisation, with the error, or None.
         topic: the name of the topic.
         pattern: whether it holds many logical topics.
         slab_size: bytes of a slab, for a new file.
@@ -555,7 +553,7 @@ def open_store(
 
     Raises:
         FileInUseError: another process has the file open.
-        OtherVersionError: it is of another version of the format; nothing has been changed.
+        OtherVersionError: the file has another version of the format; nothing has been changed.
         OSError: the file cannot be opened, created or renamed.
     """
 
@@ -574,14 +572,14 @@ def open_store(
         set_aside = _set_aside(path)
         store = open_once()
         return store, Recovery(0, 0, str(error), set_aside, is_begun=True)
-    topics, store.topics = store.topics, frozenset()  # which may be many
+    topics, store.topics = store.topics, frozenset()  # frees a set that may be large
     return store, Recovery(
         len(store), store.lost_bytes, had=store.had, topics=topics, is_begun=store.is_begun
     )
 
 
 def _set_aside(path: Path) -> Path:
-    """Rename a damaged file to a name that is free."""
+    """Rename a damaged file to an unused name."""
     aside = free_name(path)
     path.rename(aside)
     return aside

@@ -1,9 +1,9 @@
-"""Hash indexes: the records that have exactly some values in some fields.
+"""Hash indexes: find the records with given values in given fields.
 
-An index answers with a superset: whoever asks tests the whole filter on what it gives. It is only
-asked for texts. Since a text and a number compare as numbers, a number is filed as such, and a text
-that is a number finds both. Values that may equal a text in yet other ways (arrays, numbers beyond
-what a double holds exactly) are *odd*, and always among the candidates.
+An index returns a superset: the caller tests the whole filter on the candidates. It is only
+queried for texts. Since a text and a number compare as numbers, a number is indexed as such, and a
+text that is a number finds both. Values that may equal a text in yet other ways (arrays, numbers
+beyond the exact range of a double) are *odd*, and always among the candidates.
 
 Source: AMPS User Guide, Indexing SOW Topics.
 """
@@ -24,20 +24,20 @@ from server.message_types.paths import Path
 
 Scalar: TypeAlias = str | int | float
 Wanted: TypeAlias = tuple[tuple[str, ...], ...]
-"""For each field of an index the texts that it may have."""
+"""For each field of an index, the texts that it may have."""
 
 _Key: TypeAlias = Scalar | tuple[Scalar, ...]
-"""What rows are filed under: the value of the field, or of several fields all of them."""
+"""The index key of rows: the value of the field, or of several fields all values."""
 
 _PLAIN: Final = 0
 _ODD: Final = 1
-_NULL: Final = 2  # which equals no text, whatever is in other fields
+_NULL: Final = 2  # equals no text, whatever the other fields hold
 
 _MOST_EXACT: Final = 2**63
-"""Integers below this in magnitude equal no integer but themselves."""
+"""Integers below this in magnitude equal no other integer."""
 
 MAX_COMBINATIONS: Final = 10_000
-"""More look-ups than this are not worth it."""
+"""Maximum number of look-ups per query; more are not worth it."""
 
 
 class HashIndex:
@@ -60,12 +60,12 @@ class HashIndex:
         self._odd: set[int] = set()
 
     def put(self, row: int, body: bytes) -> None:
-        """File a row under the values of its body."""
+        """Index a row under the values of its body."""
         values = self._extract(body)
         self._file(row, values[0] if self._is_single else values, max(map(_standing, values)))
 
     def put_all(self, rows: Sequence[int], bodies: Sequence[bytes]) -> None:
-        """File rows, at least one, under the values of their bodies."""
+        """Index rows, at least one, under the values of their bodies."""
         columns = self._extract_all(bodies)
         if self._is_single:
             self._found.expect(columns[0])
@@ -101,7 +101,7 @@ class HashIndex:
             self._found[key] = {found, row}
 
     def remove(self, row: int) -> None:
-        """Forget a row."""
+        """Remove a row."""
         self._odd.discard(row)
         key = self._filed[row] if row < len(self._filed) else None
         if key is None:
@@ -118,7 +118,7 @@ class HashIndex:
         del self._found[key]
 
     def candidates(self, wanted: Wanted) -> set[int]:
-        """Rows that may have one of the texts in each field."""
+        """Return the rows that may have one of the texts in each field."""
         rows = set(self._odd)
         for values in product(*map(_alternatives, wanted)):
             found = self._found.get(values[0] if self._is_single else values)
@@ -130,7 +130,7 @@ class HashIndex:
 
 
 def _standing(value: Value) -> int:
-    """Whether a value can be filed as it is."""
+    """Return how a value is indexed: as it is, as odd, or as NULL."""
     if isinstance(value, str):
         return _PLAIN if value else _NULL
     if value is None:
@@ -149,13 +149,13 @@ def _alternatives(texts: Iterable[str]) -> list[Scalar]:
 
 
 def key_texts(wanted: Wanted) -> Wanted | None:
-    """The texts that the fields of generated keys may have had where they equal these.
+    """Return the texts of key fields from which keys may have been made, for values equal to these.
 
-    A number is equal to any text that stands for it, but only made a key with one of its own.
+    A number is equal to any text that represents it, but a key was made only from one of its own.
 
     Returns:
-        For each field the texts; None if one of these stands for a number that very many others
-        equal.
+        For each field the texts; None if one of these represents a number that equals very many
+        others.
     """
     spelled = [texts for texts in map(_spellings, wanted) if texts is not None]
     return tuple(spelled) if len(spelled) == len(wanted) else None
@@ -179,7 +179,7 @@ def _spellings(texts: Iterable[str]) -> tuple[str, ...] | None:
 
 
 def texts_by_field(expr: Expr) -> Mapping[Path, tuple[str, ...]]:
-    """The fields that a filter restricts to certain texts, by `=` or `IN`; none equals `''`."""
+    """Return the fields that a filter restricts to some texts, by `=` or `IN`; none equals `''`."""
     restricted: dict[Path, tuple[str, ...]] = {}
     for term in conjuncts(expr):
         field, items = _restriction(term)
@@ -208,7 +208,10 @@ def _restriction(term: Expr) -> tuple[Identifier | None, tuple[Expr, ...]]:
 
 
 def wanted_by(fields: Sequence[Path], restricted: Mapping[Path, tuple[str, ...]]) -> Wanted | None:
-    """What a filter wants of an index's fields; None if it leaves one open, or wants too much."""
+    """Return the texts that a filter allows in an index's fields.
+
+    None if it leaves a field open, or there are more than `MAX_COMBINATIONS`.
+    """
     wanted = []
     combinations = 1
     for field in fields:

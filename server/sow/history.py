@@ -1,16 +1,16 @@
-"""Past states of records: what a topic with History keeps, and which of them held at a moment.
+"""History: past states of records, and which of them were current at a moment.
 
 A record's states follow each other in time. When an update comes, the state before it is kept if
-at least the granularity has passed since the state kept last; if not, the state kept last goes on
-standing for the time until the update. So a query of a moment gives states that were published, but
-perhaps not the very last before that moment. A deletion is kept as a state that nobody sees.
+at least the granularity has passed since the latest kept state; if not, that kept state also covers
+the time until the update. So a query of a moment returns states that were published, but perhaps
+not the very last before that moment. A deletion is kept as a state that queries never return.
 
 A state is dropped when it has not been current for longer than the window.
 
-The store has the past states that a change makes before it has the change. So a crash in between
-leaves past states too many, which the next start can tell, and never one too few.
+The store gets the past states that a change makes before it gets the change. So a crash in between
+leaves too many past states, which the next start can detect, and never one too few.
 
-Messages that come together share a moment. Where it is known which change was the last one that
+Messages that come together share a moment. If it is known which change was the last one that
 counts (`PastPoint.sequence`), the places of changes in the instance's order decide instead.
 
 Source: AMPS User Guide, Historical SOW Topic Queries.
@@ -33,7 +33,7 @@ NEVER: Final = np.iinfo(np.int64).min
 
 
 class PastPoint(NamedTuple):
-    """A point in the past whose state is asked for.
+    """A point in the past that is queried.
 
     Attributes:
         moment: nanoseconds since 1970.
@@ -46,7 +46,7 @@ class PastPoint(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """From where to where a state is current: moments, and places in the order of changes."""
+    """The range in which a state is current: moments, and places in the order of changes."""
 
     begin: int
     end: int
@@ -73,7 +73,7 @@ class _Spans:
         self.untils = np.empty(0, np.int64)
 
     def put(self, row: int, span: _Span) -> None:
-        """Let a row's state have a span."""
+        """Set the span of a row's state."""
         if row >= len(self.begins):
             more = max(1024, len(self.begins), row + 1 - len(self.begins))
             for name, value in zip(self.__slots__, _NOWHERE, strict=True):
@@ -82,11 +82,11 @@ class _Spans:
         self.begins[row], self.ends[row], self.firsts[row], self.untils[row] = span
 
     def finish(self, row: int, end: int, until: int) -> None:
-        """Let a row's state end."""
+        """End the span of a row's state."""
         self.ends[row], self.untils[row] = end, until
 
     def at(self, point: PastPoint, rows: int) -> NDArray[np.bool_]:
-        """Which of the first rows have states that were current at a point."""
+        """Return which of the first rows have states that were current at a point."""
         if point.sequence is None:
             begins, ends, here = self.begins, self.ends, point.moment
         else:
@@ -99,9 +99,9 @@ class History:
     """The past states of one topic; all moments are nanoseconds since 1970.
 
     Args:
-        store: where current and past states are.
-        window: how long a state is kept after it was current.
-        granularity: the least time between states that are kept.
+        store: the store of current and past states.
+        window: the retention of a state after it was current.
+        granularity: the least time between kept states.
     """
 
     def __init__(self, store: RecordStore, window: int, granularity: int) -> None:
@@ -125,11 +125,11 @@ class History:
             self._spans.put(row, _current(record))
 
     def shift(self, step: int, before: int = FOREVER) -> None:
-        """Move moments by so many nanoseconds, since the wall clock has been set by that much.
+        """Shift moments by the nanoseconds by which the wall clock was set.
 
         Args:
             step: nanoseconds.
-            before: the place in the order of changes before which the moments are moved.
+            before: the place in the order of changes before which moments are shifted.
         """
         spans = self._spans
         spans.begins[(spans.begins != FOREVER) & (spans.firsts < before)] += step
@@ -137,20 +137,20 @@ class History:
         spans.ends[is_over & (spans.untils < before)] += step
 
     def __len__(self) -> int:
-        """How many past states there are, deletions included."""
+        """Return the number of past states, deletions included."""
         return len(self._kept)
 
     def ended_by(
         self, identity: str, state: Record, successor: Record, *, deleted: bool
     ) -> list[Superseded]:
-        """Return the past states that a change makes, in their order.
+        """Return the past states that a change creates, in their order.
 
-        The store has to have them before it has the change: see `find_unfinished`.
+        The store must have them before it has the change: see `find_unfinished`.
 
         Args:
-            identity: the record's.
+            identity: the identity of the record.
             state: the record before the change.
-            successor: the record after it; of a deletion, the marker of the time without a record.
+            successor: the record after it; for a deletion, the marker of the time without a record.
             deleted: whether the record is deleted.
         """
         states = self._states.get(identity)
@@ -173,16 +173,16 @@ class History:
         *,
         deleted: bool,
     ) -> None:
-        """Take note of a change of a record that the store has.
+        """Update the spans after a change of a record that the store has.
 
         Args:
-            identity: the record's.
+            identity: the identity of the record.
             row: the record's row.
             successor: see `ended_by`.
-            made: the past states that the change made, with their rows.
+            made: the past states that the change created, with their rows.
             deleted: whether the record was deleted.
         """
-        # Not the state's timestamp: the span has moved where the wall clock was set.
+        # Not the state's timestamp: the span was shifted when the wall clock was set.
         begin = int(self._spans.begins[row]) if made else 0
         self._spans.put(row, _NOWHERE if deleted else _current(successor))
         for past_row, past in made:
@@ -208,11 +208,11 @@ class History:
             self._spans.finish(states[-1], successor.timestamp, successor.sequence)
 
     def trim(self, now: int, most: int) -> Iterator[int]:
-        """Drop states that are older than the window; gives their rows before they are dropped.
+        """Drop states that are older than the window; yield their rows before that.
 
         Args:
             now: the time in nanoseconds since 1970.
-            most: how many are dropped at once.
+            most: how many are dropped per call.
         """
         horizon = now - self._window
         for _ in range(most):
@@ -230,26 +230,26 @@ class History:
             self._store.drop(row)
 
     def next_trim(self) -> int | None:
-        """The moment after which a state has to be dropped, None if there is none."""
+        """Return the moment after which a state has to be dropped, None if there is none."""
         if not self._kept:
             return None
         return int(self._spans.ends[self._kept[0][1]]) + self._window + 1
 
     def standing(self, point: PastPoint, now: int) -> NDArray[np.bool_] | None:
-        """For each row whether its state was the current one at a point.
+        """Return for each row whether its state was the current one at a point.
 
         Returns:
-            None if the point lies before the window, of which nothing is known.
+            None if the point lies before the window, for which no states are known.
         """
         if point.moment < now - self._window:
             return None
         return self._spans.at(point, self._store.rows)
 
     def oldest_doubtful(self, point: PastPoint) -> int | None:
-        """The row of the oldest past state of a point that may stand for later ones not kept.
+        """Return the row of the oldest past state at a point that may cover later ones not kept.
 
         Returns:
-            None if all states of that point are known to be exactly those.
+            None if all states at that point are known to be exact.
         """
         if not self._granularity:
             return None
@@ -259,16 +259,16 @@ class History:
         return int(found[np.argmin(self._spans.begins[found])]) if len(found) else None
 
     def rows(self, identity: str) -> list[int]:
-        """The rows of a record's past states."""
+        """Return the rows of a record's past states."""
         return list(self._states.get(identity, ()))
 
 
 class Unfinished(NamedTuple):
-    """The remains of changes of which a crash let only the past states be stored.
+    """Remains of changes of which a crash let only the past states be stored.
 
     Attributes:
-        rows: past states that end with a change that the record has not.
-        deletions: records whose deletion was stored but for the last entry, each with its sequence.
+        rows: past states that end with a change that the record lacks.
+        deletions: records with a deletion that lacks only its last entry, each with its sequence.
     """
 
     rows: list[int]
@@ -281,10 +281,10 @@ def find_unfinished(store: RecordStore, past: Iterable[tuple[int, Superseded]]) 
     A change of a record is stored in several steps: first the state that it ends, then the marker
     of a deletion, then the change itself. The marker has the sequence of the deletion, so a record
     that is older than its marker is deleted. Any other past state that is not older than its record
-    is a copy of that record, whose next change is not stored.
+    is a copy of that record: its next change is not stored.
 
-    Changes before records got other keys were complete by then, and a marker of these may have the
-    key of another record now.
+    Changes before records got other keys were complete by then, and their markers may have the key
+    of another record now.
 
     Args:
         store: the records.
@@ -309,6 +309,6 @@ def find_unfinished(store: RecordStore, past: Iterable[tuple[int, Superseded]]) 
 
 
 def _in_order(item: tuple[int, Superseded]) -> tuple[int, int, bool]:
-    """The order of changes is that of their sequences; clocks may have been set back."""
+    """Return the sort key of changes: their sequences, since clocks may have been set back."""
     _, past = item
     return past.record.sequence, past.record.timestamp, past.deleted

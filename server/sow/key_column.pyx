@@ -56,7 +56,7 @@ cdef int append_value(Buffer *buffer, value, octets, bint is_last) except -1:
     cdef long long number
     if PyUnicode_CheckExact(value):
         text = PyUnicode_AsUTF8AndSize(value, &size)
-        if text == NULL:  # it has what were bytes that are no UTF-8
+        if text == NULL:  # the text has surrogates, for bytes that are not UTF-8
             PyErr_Clear()
     elif PyLong_CheckExact(value):
         number = PyLong_AsLongLongAndOverflow(value, &overflow)

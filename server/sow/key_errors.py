@@ -1,14 +1,14 @@
-"""What can be wrong with a key generator's configuration."""
+"""Errors in a key generator's configuration."""
 
 from __future__ import annotations
 
 
 class KeyModuleError(ValueError):
-    """A key generator cannot be made from its configuration.
+    """A key generator cannot be created from its configuration.
 
     Attributes:
         option: the option at fault, or None for the module as a whole.
-        message: what is wrong and what was expected.
+        message: the error, and the expected value.
     """
 
     def __init__(self, option: str | None, message: str) -> None:

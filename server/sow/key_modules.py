@@ -1,14 +1,14 @@
-"""Key generators: modules that a topic's `<KeyGenerator>` names.
+"""Key generators: the modules that a topic's `<KeyGenerator>` names.
 
-Built in is the one for chains of ids. Any other is a Python module that `<Library>` names, with a
+The one for chains of ids is built in. Any other is a Python module that `<Library>` names, with a
 function
 
     def create_key_generator(topic: str, message_type: MessageType,
                              options: Mapping[str, Sequence[str]]) -> KeySource
 
 which returns an object with the method `key` of `server.sow.keys.KeySource`, and raises
-`KeyModuleError` for options that it does not understand. What it does wrong later costs the message
-that it should have given a key, and nothing else (`LibraryKeys`).
+`KeyModuleError` for options that it does not understand. A later error of the generator costs only
+the message that needed the key (`LibraryKeys`).
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def _chaining(topic: str, message_type: MessageType, options: Options) -> KeySou
 
 
 BUILT_IN: Final[Mapping[str, Factory]] = {CHAINING: _chaining}
-"""Base name of a library -> what makes its generators (AMPS User Guide, Optional Modules)."""
+"""Base name of a library -> factory of its generators (AMPS User Guide, Optional Modules)."""
 
 
 def create_key_generator(
     library: str, topic: str, message_type: MessageType, options: Options
 ) -> KeySource:
-    """Make the key generator of a topic.
+    """Create the key generator of a topic.
 
     Args:
         library: the `<Library>` of the module.
@@ -57,7 +57,7 @@ def create_key_generator(
     Raises:
         KeyModuleError: the library cannot be loaded, or an option is wrong.
         DamagedChainFileError: the chaining generator's file cannot be read.
-        FileInUseError: another process has it.
+        FileInUseError: another process has the file open.
         OSError: a file of the generator cannot be opened.
     """
     base_name = FilePath(library).name.removesuffix(".so")
@@ -66,7 +66,7 @@ def create_key_generator(
 
 
 class LibraryKeys:
-    """Keys of a library, which may fail, and give what is no key.
+    """Keys of a library, which may fail, or return an invalid key.
 
     Args:
         made: the library's key source.

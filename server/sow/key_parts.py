@@ -1,8 +1,8 @@
-"""Parts of a topic: the records whose keys have the same hash but for a multiple of some number.
+"""Parts of a topic: the records with one remainder of their key hashes modulo some number.
 
-Whoever reads a topic with several queries at once divides it so: `SOW_KEY_HASH() % 4 = 0` is a
-quarter of all records. The hash of a row's key is kept from one such query to the next, as long as
-the row is that record's; so a part costs its share, and not a look at every record.
+A client that reads a topic with several queries at once divides it so: `SOW_KEY_HASH() % 4 = 0` is
+a quarter of all records. The hash of a row's key is cached between such queries for as long as the
+row belongs to that record; so a part costs its share, and not a read of every record.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ from server.sow.store import RecordStore
 
 _HASH: Final = Call("SOW_KEY_HASH", ())
 _MOST_PARTS: Final = 1 << 32
-"""Numbers of 64 bits are not all told apart by filters' arithmetic."""
+"""Limit of the modulus: filter arithmetic does not tell all 64-bit numbers apart."""
 
 
 class KeyPart(NamedTuple):
-    """The records whose key's hash, divided by a number, leaves a remainder.
+    """The records with a given remainder of the key's hash for a modulus.
 
     Attributes:
-        modulus: the number.
-        remainder: what is left.
+        modulus: the divisor.
+        remainder: the remainder.
     """
 
     modulus: int
     remainder: int
 
     def only(self, test: Callable[[Record], bool]) -> Callable[[Record], bool]:
-        """What tests records as another test does, and whether they belong to it."""
+        """Return a test that also requires records to belong to the part."""
         modulus, remainder = self
         return lambda record: key_hash(record.key) % modulus == remainder and test(record)
 
     def among(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Which of some hashes are of keys that belong to it."""
+        """Return which hashes are of keys in the part."""
         found: NDArray[np.bool_] = hashes % np.uint64(self.modulus) == self.remainder
         return found
 
 
 def without_part(expr: Expr | None) -> tuple[Expr | None, KeyPart | None]:
-    """Take the part out of a filter.
+    """Separate a filter into its part and the rest.
 
     Args:
         expr: the filter.
 
     Returns:
-        What else it demands, None for nothing; and the first part that it is for, if there is one.
+        The rest of the filter, None for none; and its first part, None if it has none.
     """
     terms = () if expr is None else conjuncts(expr)
     for place, term in enumerate(terms):
@@ -74,9 +74,9 @@ def without_part(expr: Expr | None) -> tuple[Expr | None, KeyPart | None]:
 
 
 def _part(term: Expr) -> KeyPart | None:
-    """What a term chooses, if it chooses a part.
+    """Return the part that a term selects, None if it selects none.
 
-    Every record has a key, so that a part with those that have none is the same.
+    Every record has a key, so a part that includes records without one is the same.
     """
     match term:
         case Or((choice, IsNull(operand))) if operand == _HASH:
@@ -88,10 +88,10 @@ def _part(term: Expr) -> KeyPart | None:
 
 
 class KeyHashes:
-    """The hashes of the keys of rows, each read when it is first asked for.
+    """The hashes of the keys of rows, each read when it is first needed.
 
     Args:
-        store: where the records are.
+        store: the store of the records.
     """
 
     def __init__(self, store: RecordStore) -> None:
@@ -100,25 +100,25 @@ class KeyHashes:
         self._known: NDArray[np.bool_] = np.zeros(0, np.bool_)
 
     def forget(self, row: int) -> None:
-        """A row is another record's from now on."""
+        """Discard the hash of a row, which belongs to another record from now on."""
         if row < len(self._known):
             self._known[row] = False
 
     def unread(self, rows: slice, mask: NDArray[np.bool_]) -> int:
-        """How many keys would have to be read.
+        """Return how many keys would have to be read.
 
         Args:
             rows: which rows.
-            mask: for each whether a record is there.
+            mask: for each row, whether it has a record.
         """
         return int(np.count_nonzero(mask) - np.count_nonzero(mask & self._known_of(rows)))
 
     def of(self, rows: slice, mask: NDArray[np.bool_]) -> NDArray[np.uint64]:
-        """The hash of each row where a record is; anything elsewhere.
+        """Return the hash of each row with a record; arbitrary values elsewhere.
 
         Args:
             rows: which rows.
-            mask: for each whether a record is there.
+            mask: for each row, whether it has a record.
 
         Raises:
             StoreError: a record is lost.

@@ -1,8 +1,8 @@
-"""SOW keys: which record a message is about.
+"""SOW keys: the identification of the record that a message updates.
 
 A generated key is a 64-bit checksum (XXH3) over the key domain and the values of the key fields,
-written in decimal. The same domain and values always give the same key, on any instance; nothing
-else may be read from it.
+written in decimal. The same domain and values always give the same key, on any instance; a key
+holds no other information.
 
 Source: AMPS User Guide, Understanding SOW Keys.
 """
@@ -23,7 +23,7 @@ from server.message_types.paths import Path
 from server.sow.key_column import numbers_of
 
 NO_KEY: Final = "18446744073709551615"
-"""The key of all messages that come without one, to a topic that leaves keys to its publishers."""
+"""The key of all messages without one, in a topic that leaves keys to its publishers."""
 
 
 class KeyRefusedError(Exception):
@@ -31,35 +31,35 @@ class KeyRefusedError(Exception):
 
 
 class KeySource(Protocol):
-    """Says which record a message is about."""
+    """Maps messages to SOW keys."""
 
     def key(self, body: bytes, given: str | None) -> str:
-        """The SOW key of a message.
+        """Return the SOW key of a message.
 
         Args:
             body: the message, preprocessed.
-            given: the key that the publisher gave, if any.
+            given: the key that the publisher provided, if any.
 
         Raises:
             KeyRefusedError: the message must not be processed.
-            StoreError: what the key depends on later cannot be stored.
+            StoreError: the data that later keys depend on cannot be stored.
         """
 
 
 @runtime_checkable
 class LearnsKeys(Protocol):
-    """A key source that is told of keys made elsewhere; those of libraries are not."""
+    """A key source that learns keys made elsewhere; those of libraries do not."""
 
     def learn(self, body: bytes, key: str) -> None:
-        """Take note of the SOW key that a message got at another instance.
+        """Learn the SOW key that a message got at another instance.
 
         Raises:
-            StoreError: that cannot be stored.
+            StoreError: the key cannot be stored.
         """
 
 
 class KeyHash:
-    """Makes keys for one key domain out of values.
+    """Makes keys for one key domain from values.
 
     Args:
         domain: the key domain, by default the topic's name.
@@ -71,7 +71,7 @@ class KeyHash:
         self._start: Final = to_octets(domain) + b"\0"
 
     def of_values(self, values: Sequence[Value]) -> str:
-        """The key for the values of the key fields; values count as texts, NULL as no text.
+        """Return the key for the values of the key fields; they count as texts, NULL as no text.
 
         Each value but the last is preceded by its length, so that different values never make the
         same text.
@@ -86,22 +86,22 @@ class KeyHash:
         return str(xxhash.xxh3_64_intdigest(b"".join(parts)))
 
     def of_columns(self, columns: Sequence[Sequence[Value]]) -> list[int]:
-        """The keys for the values of the key fields of many messages, as numbers.
+        """Return the keys for the values of the key fields of many messages, as numbers.
 
         Args:
-            columns: for each key field its values.
+            columns: for each key field, its values.
         """
         return numbers_of(self._start, columns, xxhash.xxh3_64_intdigest, semantics.octets)
 
     def of_text(self, text: str) -> str:
-        """The key for a single value that is a text; what `of_values` gives for it."""
+        """Return the key for a single text value, as `of_values` does."""
         return str(xxhash.xxh3_64_intdigest(self._start + b"=" + to_octets(text)))
 
 
 class FieldKeys:
-    """Keys from fields of the message; what a publisher gives is of no account.
+    """Keys from fields of the message; a key that the publisher provides is ignored.
 
-    A message without any of the fields is not refused: its NULLs make a key like other values do,
+    A message without any of the fields is not refused: its NULLs make a key as other values do,
     so that all such messages share one record.
 
     Attributes:
@@ -129,22 +129,22 @@ class FieldKeys:
         return self._hash.of_values(values)
 
     def numbers(self, bodies: Sequence[bytes]) -> list[int]:
-        """The SOW keys of messages, at least one, as numbers."""
+        """Return the SOW keys of messages, at least one, as numbers."""
         return self._hash.of_columns(self._extract_all(bodies))
 
 
 EVENTS: Final = "/AMPS/"
-"""What the names of the server's event topics begin with."""
+"""The prefix of the names of the server's event topics."""
 
 
 def nested_in_event(topic: str, fields: Sequence[Path]) -> list[Path]:
-    """Where fields of an event are in types that have them within one named after the topic."""
+    """Return the paths of event fields in types that nest them in one named after the topic."""
     root = topic.rpartition("/")[2]
     return [(root, *field) for field in fields]
 
 
 class EventKeys:
-    """Keys of an event topic, whose fields may be given without the one that holds them all.
+    """Keys of an event topic; the fields may be given without the enclosing one.
 
     The guide's keys of events in JSON and XML are `/topic`, `/client_name` and `/Topic`, though the
     body is `{"SOWStats":{"topic":...}}` and the like; in FIX it holds the fields themselves.
@@ -175,15 +175,15 @@ class EventKeys:
 
 
 class PublisherKeys:
-    """Keys that publishers give, which are handed on as they are."""
+    """Keys that publishers provide, used unchanged."""
 
-    def key(self, body: bytes, given: str | None) -> str:  # noqa: ARG002 - the body says nothing
+    def key(self, body: bytes, given: str | None) -> str:  # noqa: ARG002 - the body does not matter
         """See `KeySource.key`."""
         return given or NO_KEY
 
 
 def key_hash(key: str) -> int:
-    """A SOW key as an unsigned 64-bit integer: itself if it is one, else a checksum of its text."""
+    """Return a key as an unsigned 64-bit integer: itself if it is one, else its text's checksum."""
     if key.isascii() and key.isdigit() and len(key) <= len(NO_KEY):
         number = int(key)
         if number <= int(NO_KEY) and str(number) == key:

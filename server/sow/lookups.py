@@ -1,7 +1,7 @@
-"""Finds the records that VALUE_LOOKUP looks up, by hash indexes over the lookup fields.
+"""Finds the records for VALUE_LOOKUP, by hash indexes over the lookup fields.
 
-What a lookup gives is up to date: its index follows each change of the topic. A field matches a
-value if both are the same text.
+The result of a lookup is up to date: its index follows each change of the topic. A field matches
+a value if both are the same text.
 
 Source: AMPS User Guide, Special-Purpose Functions.
 """
@@ -23,17 +23,17 @@ class _Keeper(Protocol):
 
     @property
     def table(self) -> RecordTable:
-        """They."""
+        """The records."""
 
 
 class _Open(NamedTuple):
-    """A lookup whose topic is there.
+    """A lookup with an existing topic.
 
     Attributes:
         table: the topic's records.
-        topic: the logical topic of the records that count, None for all.
-        found_by: over the lookup fields.
-        keys, result: read the lookup fields, and the field to be returned.
+        topic: the logical topic of the records to search, None for all.
+        found_by: the index over the lookup fields.
+        keys, result: read the lookup fields, and the field to return.
     """
 
     table: RecordTable
@@ -54,7 +54,7 @@ class Lookups:
         declared: Iterable[Lookup],
         find: Callable[[str, str], _Keeper | None],
     ) -> None:
-        """Begin to look records up.
+        """Open the lookups with existing topics.
 
         Args:
             declared: the lookups.
@@ -73,7 +73,7 @@ class Lookups:
                 )
 
     def find(self, lookup: Lookup, keys: tuple[str, ...]) -> Value:
-        """The field of a record whose lookup fields are these texts; NULL if there is none."""
+        """Return the field of the record with these texts as lookup fields; NULL if none has."""
         there = self._open.get(lookup)
         if there is None:
             return None

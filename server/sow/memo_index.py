@@ -1,9 +1,9 @@
-"""Memo indexes: the values of fields in columns, so that a query need not parse any record.
+"""Memo indexes: columns of field values, so that a query need not parse any record.
 
-Rows are divided into blocks. For each field that was ever asked for, a block has a column, made
-when it is first needed. A change of a record only notes its row in the block's list of changes; the
-next query that needs the block brings its columns up to date, by reading the rows that changed
-since. So a publish costs the same however many fields are indexed.
+Rows are divided into blocks. A block has a column for each field that was ever queried, created
+when it is first needed. A change of a record only adds its row to the block's list of changes; the
+next query that needs the block updates its columns, by reading the rows that changed since. So the
+cost of a publish does not depend on the number of indexed fields.
 
 Source: AMPS User Guide, Indexing SOW Topics.
 """
@@ -31,9 +31,9 @@ from server.message_types.paths import Path
 from server.sow.store import RecordStore
 
 BLOCK = 2048  # not Final, which is compiled into whatever uses it: tests have small blocks
-"""Rows of a block: few enough to be parsed without holding anybody up (6 ms, if of 1 KB)."""
+"""Rows of a block: few enough to be parsed without delaying other tasks (6 ms, if of 1 KB)."""
 _JOINED: Final = 256
-"""Bodies that are joined at once: few enough for the processor's cache."""
+"""Bodies that are joined at once: few enough to fit the processor's cache."""
 _NO_ROW: Final = -1
 
 
@@ -56,8 +56,8 @@ class MemoIndexes:
     """All memo indexes of a topic.
 
     Args:
-        store: where the records are.
-        used: for each row, 0 if no record is there.
+        store: the store of the records.
+        used: for each row, 0 if it has no record.
         message_type: the topic's message type.
     """
 
@@ -71,7 +71,7 @@ class MemoIndexes:
         self.fields: dict[Path, None] = {}
 
     def changed(self, row: int) -> None:
-        """A row got another record, or lost the one it had."""
+        """Note that a row got another record, or lost the one it had."""
         index, offset = divmod(row, BLOCK)
         if index < len(self._blocks):
             block = self._blocks[index]
@@ -82,13 +82,13 @@ class MemoIndexes:
                     block.columns.clear()
 
     def all_changed(self, rows: Sequence[int]) -> None:
-        """Rows got other records."""
+        """Note that rows got other records."""
         if self._blocks:
             for row in rows:
                 self.changed(row)
 
     def unread(self, index: int, fields: Sequence[Path]) -> int:
-        """How many rows of a block have to be parsed, at most, to bring its columns up to date."""
+        """Return how many rows of a block have to be parsed, at most, to update its columns."""
         length = min(BLOCK, self._store.rows - index * BLOCK)
         if not fields:
             return 0
@@ -102,14 +102,14 @@ class MemoIndexes:
         return min(length, changes + length - min(len(column) for column, _ in columns))
 
     def columns(self, index: int, fields: Sequence[Path]) -> list[Column]:
-        """The columns of a block, up to date; NULL where no record is.
+        """Return the updated columns of a block; NULL in rows without a record.
 
         Args:
-            index: which block.
+            index: the number of the block.
             fields: the fields wanted.
 
         Returns:
-            A column for each field, all as long as the block has rows.
+            A column for each field, with the length of the block.
         """
         while len(self._blocks) <= index:
             self._blocks.append(_Block())
@@ -137,7 +137,7 @@ class MemoIndexes:
     def _update(
         self, block: _Block, first: int, fields: tuple[Path, ...], seen: int, added: range
     ) -> None:
-        """Bring columns that include the same changes up to date, parsing each row once."""
+        """Update columns that include the same changes, parsing each row once."""
         replaced = sorted({offset for offset in block.changes[seen:] if offset < added.start})
         read = self._read(first, [*replaced, *added], fields)
         for field, made in zip(fields, read, strict=True):
@@ -152,7 +152,7 @@ class MemoIndexes:
     def _read(
         self, first: int, offsets: Sequence[int], fields: tuple[Path, ...]
     ) -> Sequence[Column]:
-        """Read fields of rows: for each field a column, NULL where no record is."""
+        """Read fields of rows; return for each field a column, NULL in rows without a record."""
         if fields not in self._readers:
             self._readers[fields] = _column_reader(self._type, fields)
         used = self._used
@@ -169,7 +169,7 @@ class MemoIndexes:
     def _extract(
         self, first: int, offsets: Sequence[int], fields: tuple[Path, ...]
     ) -> Sequence[Column]:
-        """Read fields of rows as a type does that knows nothing of columns."""
+        """Read fields of rows of a message type that does not support columns."""
         extract = self._extractors.get(fields)
         if extract is None:
             extract = self._extractors[fields] = bulk_extractor(self._type, fields)
@@ -186,13 +186,13 @@ def _column_reader(message_type: MessageType, fields: Sequence[Path]) -> ColumnR
 
 
 def _spread(values: Sequence[Value], presence: Sequence[int]) -> list[Value]:
-    """Values with NULLs in between, where nothing is present."""
+    """Return values with NULLs inserted, where nothing is present."""
     rest = iter(values)
     return [next(rest) if there else None for there in presence]
 
 
 def _replaced(column: Column, offsets: Sequence[int], values: Sequence[Value]) -> Column:
-    """A column with other values in some places."""
+    """Return a column with other values in some places."""
     if isinstance(column, TextColumn) and set(map(type, values)) <= {str, type(None)}:
         mask = np.zeros(len(column), np.bool_)
         mask[offsets] = True
@@ -224,7 +224,7 @@ def _numbers_replaced(
 
 
 def _extended(column: Column, values: Sequence[Value]) -> Column:
-    """A column with further values at its end."""
+    """Return a column with further values at its end."""
     part = column_of(values)
     if isinstance(column, TextColumn) and isinstance(part, TextColumn):
         return TextColumn(pa.concat_arrays([column.values, part.values]))

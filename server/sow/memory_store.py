@@ -1,4 +1,4 @@
-"""Records in memory: what a transient topic has, and views and conflated topics."""
+"""A record store in memory, for transient topics, views and conflated topics."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _Fields: TypeAlias = tuple[object, ...]
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class MemoryStore:
-    """A `RecordStore` that is gone when the process ends; committing it does nothing."""
+    """A `RecordStore` that loses its content when the process ends; its commit does nothing."""
 
     __slots__ = ("_free", "_past", "_records", "_rows", "_sequence", "_stored_bytes")
 
     def __init__(self) -> None:
-        # Plain tuples: other than those of a class, the garbage collector leaves them alone.
+        # Plain tuples: unlike instances of classes, the garbage collector stops tracking them.
         self._records: list[_Fields | None] = []
         self._rows: dict[str, int] = {}
         self._past: dict[int, Superseded] = {}
@@ -115,12 +115,12 @@ class MemoryStore:
         return iter(self._rows.items())
 
     def make_room(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
-        """See `RecordStore.make_room`; there is always room."""
+        """See `RecordStore.make_room`; there is always space."""
 
     def make_room_for_run(
         self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
     ) -> None:
-        """See `RecordStore.make_room_for_run`; there is always room."""
+        """See `RecordStore.make_room_for_run`; there is always space."""
 
     def undisturbed(self) -> AbstractContextManager[None]:
         """See `RecordStore.undisturbed`."""
@@ -178,7 +178,7 @@ class MemoryStore:
         return iter(self._past.items())
 
     def earlier(self, sequence: int) -> Earlier:
-        """See `RecordStore.earlier`; nothing that has been superseded is known."""
+        """See `RecordStore.earlier`; superseded states are not kept."""
         changed = (
             identity for identity, row in self._rows.items() if self._is_later(row, sequence)
         )

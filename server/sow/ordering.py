@@ -1,4 +1,4 @@
-"""The order of query results: keys that sort as an OrderBy asks.
+"""The order of query results: keys that sort according to an OrderBy.
 
 Source: AMPS User Guide, Managing Result Sets.
 """
@@ -23,16 +23,16 @@ Placed: TypeAlias = tuple[SortKey, int]
 """A row in an order: its sort key, and its number, which breaks ties.
 
 Plain tuples, as runs of them are: unlike instances of classes, the garbage collector stops
-tracking them after a few collections, unless a text sorts downwards. Tracking took a quarter of the
-time of a large query.
+tracking them after a few collections, unless a text sorts downwards. Tracking took a quarter of
+the time of a large query.
 """
 
 _FEW: Final = 1000
-"""Rows that are wanted up to which all others are dropped, which takes as long as a sort."""
+"""Limit of wanted rows up to which all others are dropped, which takes as long as a sort."""
 _RUN: Final = 2000
-"""Rows that are sorted at once (3 ms): the more of them, the fewer runs there are to be merged."""
+"""Rows that are sorted at once (3 ms): the more rows, the fewer runs to merge."""
 _LET_GO_AT_ONCE: Final = 10
-"""Runs of rows that are let go of in a slice."""
+"""Runs of rows that are freed per slice."""
 
 
 def _inferred(value: Value) -> _Key:
@@ -51,8 +51,8 @@ class Ordering:
     """An OrderBy, compiled.
 
     Args:
-        terms: its identifiers.
-        message_type: the type of the records' bodies. Where it leaves open what values are, texts
+        terms: the identifiers.
+        message_type: the type of the records' bodies. If it leaves the types of values open, texts
             that are numbers are sorted as these.
 
     Attributes:
@@ -65,25 +65,25 @@ class Ordering:
         self._keys: Final = tuple(_descending(key) if term.descending else key for term in terms)
 
     def key(self, values: Sequence[Value]) -> SortKey:
-        """What a record with these values sorts by."""
+        """Return the sort key of a record with these values."""
         return tuple([key(value) for key, value in zip(self._keys, values, strict=True)])
 
     def place(self, rows: Iterable[Sequence[Value]], numbers: Iterable[int]) -> list[Placed]:
         """Return rows with their sort keys.
 
         Args:
-            rows: of each record the values of the fields.
-            numbers: their numbers; records that sort alike are in the order of these.
+            rows: for each record, the values of the fields.
+            numbers: their numbers; records with equal sort keys are in this order.
         """
         return list(zip(map(self.key, rows), numbers, strict=True))
 
 
 class Ranking:
-    """Rows in order, of which perhaps only some are wanted.
+    """Sorts rows, of which perhaps only some are wanted.
 
     Args:
-        start: how many are passed over first.
-        stop: how many are passed over or wanted, None for all.
+        start: how many rows are skipped first.
+        stop: how many rows are skipped or wanted, None for all.
     """
 
     def __init__(self, start: int, stop: int | None) -> None:
@@ -112,12 +112,12 @@ class Ranking:
             self._gathered = len(self._runs[0])
 
     def slices(self, size: int) -> Iterator[list[int]]:
-        """The rows that are wanted, in order; what is passed over gives empty slices.
+        """Yield the wanted rows in order; skipped rows yield empty slices.
 
-        Frees the sorted runs after the last row, a few in a slice.
+        Frees the sorted runs after the last row, a few per slice.
 
         Args:
-            size: how many rows a slice has at most.
+            size: the maximum number of rows in a slice.
         """
         self._sort()
         merged = islice(heapq.merge(*self._runs), self._stop)

@@ -1,9 +1,9 @@
-"""How many records of a query are tested before others have their turn.
+"""Portions: how many records of a query are tested before other tasks run.
 
-What a record costs is not known before, if regular expressions search in it. So records are tested
-in portions, the smaller the more searches each record takes. A portion that comes to a long search
-is given up, and its records are tested one by one, until they turn out to be cheap again. One
-record that takes too many long searches is the end of the query.
+The cost of a record is not known in advance if regular expressions search it. So records are tested
+in portions, the smaller the more searches each record takes. A portion that reaches a long search
+is abandoned, and its records are tested one by one, until they turn out to be cheap again. One
+record that takes too many long searches ends the query.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Portions:
         most: how many records a portion has at most.
 
     Attributes:
-        are_slices: whether others should have their turn after each of them.
-        size: how many records the next one has.
+        are_slices: whether other tasks should run after each portion.
+        size: how many records the next portion has.
         effort: counts the long searches of a portion.
     """
 
@@ -37,17 +37,17 @@ class Portions:
         in_each = 0 if expr is None else searches(expr)
         self.are_slices: Final = in_each > 0
         self.effort: Final = Allowance()
-        self._most: Final = max(1, most // (1 + in_each))  # to read a record is like a search
+        self._most: Final = max(1, most // (1 + in_each))  # reading a record costs about a search
         self.size = self._most
 
     def test(self, found: Callable[[], _Found]) -> _Found | None:
         """Test a portion.
 
         Args:
-            found: tests so many records, and gives what it has found.
+            found: tests so many records, and returns the result.
 
         Returns:
-            That; None if it is to be tried again with a portion of the size that is wanted now.
+            The result; None if the portion is to be tried again with the size that is now set.
 
         Raises:
             TooCostlyError: a single record takes too many steps.

@@ -1,13 +1,13 @@
-"""Queries: which records match, as of the moment at which the query began.
+"""Queries: select the records that match, as of the moment at which the query began.
 
-A query is run in slices, each short enough not to hold up publishing, and changes may be made
-between them. The state that it sees is kept by a `Snapshot`: a row that has changed since is judged
-by the record saved for it.
+A query runs in slices, each short enough not to delay publishing, and records may change between
+them. A `Snapshot` keeps the state that the query sees: a row that has changed since is tested by
+the record saved for it.
 
-Where the records to be tested are known from SOW keys or a hash index, only those are read. All
-other queries pass through the memo indexes block by block and test whole columns at once. Where
-regular expressions are searched for, it is smaller portions instead (server/sow/portions.py). A
-filter that chooses a part of the keys has that part taken out (server/sow/key_parts.py).
+If SOW keys or a hash index determine the records to test, only those are read. All other queries
+scan the memo indexes block by block and test whole columns at once. With regular expressions, they
+test smaller portions instead (server/sow/portions.py). If a filter selects a part of the keys,
+that part is separated from it (server/sow/key_parts.py).
 
 Sources: AMPS User Guide, Querying the State of the World; Indexing SOW Topics.
 """
@@ -39,27 +39,26 @@ from server.sow.snapshot import Snapshot
 from server.sow.table import RecordTable
 
 _READ_AT_ONCE: Final = 1000
-"""Records that are read one by one in a slice."""
+"""Records that are read one by one per slice."""
 _ORDERED_AT_ONCE: Final = 250
-"""Rows from which on a slice ends that prepares rows to be sorted, or emits them in order."""
+"""Rows after which a slice ends that prepares rows for sorting, or emits them in order."""
 _WARM_BLOCKS: Final = 16
-"""Blocks in a slice, if hardly any of their records have to be parsed."""
+"""Blocks per slice, if hardly any of their records have to be parsed."""
 _NO_SNAPSHOT: Final = Snapshot(0, keep_all=False)
-"""That of queries which have read everything when they begin."""
+"""The snapshot of queries that have read everything when they begin."""
 
 
 class QuerySpec(NamedTuple):
-    """What is asked.
+    """The parameters of a query.
 
     Attributes:
         filter: the content filter, None for none.
         keys: SOW keys to which the query is restricted, None for no restriction.
         order_by: the order of the results; none if empty.
         top_n: how many records are returned at most, None for all.
-        skip_n: how many matching records are passed over first.
-        topics: whether a logical topic is asked for, of a topic with a Pattern; None for all.
-        as_of: the point in the past whose state is asked for; None for now. Without history it is
-            ignored.
+        skip_n: how many matching records are skipped first.
+        topics: tests whether a logical topic is queried, for a topic with a Pattern; None for all.
+        as_of: the point in the past to query; None for now. Without history it is ignored.
     """
 
     filter: Expr | None = None
@@ -72,28 +71,28 @@ class QuerySpec(NamedTuple):
 
 
 class OpenQuery(Protocol):
-    """A query under way: each step does a slice of the work and gives the records found in it."""
+    """A running query: each step does a slice of the work and returns the records found in it."""
 
     @property
     def topic_matches(self) -> int:
-        """The records that were there to be tested."""
+        """Number of records to be tested."""
 
     @property
     def matches(self) -> int:
-        """The records that match so far; all of them when the query has ended."""
+        """Number of matching records so far; of all of them when the query has ended."""
 
     def __iter__(self) -> Iterator[Sequence[Record]]:
-        """The steps that are left."""
+        """Iterate over the remaining steps."""
 
     def close(self) -> None:
         """End the query; harmless if it has ended."""
 
 
 class _Piece(NamedTuple):
-    """What a slice of the work has found.
+    """The result of a slice of the work.
 
     Attributes:
-        rows: matching rows whose records are as they were when the query began.
+        rows: matching rows with records as they were when the query began.
         saved: matching records of rows that have changed since, with their rows.
     """
 
@@ -102,18 +101,18 @@ class _Piece(NamedTuple):
 
 
 class Query(Iterator[list[Record]]):
-    """A query under way: each step does a slice of the work and gives the records found in it.
+    """A running query: each step does a slice of the work and returns the records found in it.
 
-    A step may find nothing, and the next something. Close a query that is not run to its end.
+    A step may find nothing, and the next one something. Close a query that is not run to its end.
 
     Args:
-        table: what is queried.
-        spec: what is asked.
+        table: the table to query.
+        spec: the query's parameters.
         now: the time, in nanoseconds since 1970.
 
     Attributes:
-        topic_matches: the records that were there to be tested.
-        matches: the records that match so far; all of them when the query has ended.
+        topic_matches: number of records to be tested.
+        matches: number of matching records so far; of all of them when the query has ended.
     """
 
     def __init__(self, table: RecordTable, spec: QuerySpec, now: int) -> None:
@@ -136,7 +135,7 @@ class Query(Iterator[list[Record]]):
         )
         in_blocks = (
             BLOCK if self._ordering is None else BLOCK // 2
-        )  # to sort is slower than to test
+        )  # sorting is slower than testing
         self._portions: Final = Portions(
             self._expr, in_blocks if self._candidates is None else _READ_AT_ONCE
         )
@@ -160,10 +159,10 @@ class Query(Iterator[list[Record]]):
         """Do a slice of the work.
 
         Returns:
-            Records, perhaps none.
+            Records; the list may be empty.
 
         Raises:
-            StopIteration: everything has been given.
+            StopIteration: all records have been returned.
         """
         return next(self._steps)
 
@@ -174,11 +173,11 @@ class Query(Iterator[list[Record]]):
 
     @property
     def _is_quick(self) -> bool:
-        """Whether hardly anything is done with a record."""
+        """True if little work is done per record."""
         return self._ordering is None and not self._portions.are_slices
 
     def _found_at_once(self, rows: Sequence[int]) -> list[Record]:
-        """All results, where few records have to be looked at: these are read without delay."""
+        """Return all results at once, where few records have to be read."""
         mask, read, test = self._mask, self._table.store.record, self._is_wanted
         found = [
             record for row in rows if (mask is None or mask[row]) and test(record := read(row))
@@ -202,7 +201,7 @@ class Query(Iterator[list[Record]]):
         finally:
             self._table.close_snapshot(self._snapshot)
 
-    # ---- which rows match
+    # ---- matching rows
 
     def _look_up(self, rows: Sequence[int]) -> Iterator[_Piece]:
         """Test the records of some rows, one by one."""
@@ -265,7 +264,7 @@ class Query(Iterator[list[Record]]):
         yield _Piece(rows, saved)
 
     def _test_rows(self, rows: range, column_filter: ColumnFilter | None) -> _Piece:
-        """Which rows of a block match, of a range of them."""
+        """Return which rows match, of a range within a block."""
         assert self._mask is not None  # noqa: S101 - for the type checker
         block, first = divmod(rows.start, BLOCK)
         mask = self._mask[rows.start : rows.stop].copy()
@@ -285,7 +284,7 @@ class Query(Iterator[list[Record]]):
     def _matching(
         self, block: int, first: int, mask: NDArray[np.bool_], column_filter: ColumnFilter
     ) -> NDArray[np.bool_]:
-        """Which rows of a block match, of those in the mask, which begins with row `first`."""
+        """Return which rows of the mask match; it begins with row `first` of the block."""
         columns = self._table.memo.columns(block, self._test.fields)
         everything = Rows(columns, len(columns[0]) if columns else first + len(mask))
         if not self._test.wants_context:
@@ -299,14 +298,14 @@ class Query(Iterator[list[Record]]):
         return mask
 
     def _at(self, row: int) -> Record:
-        """The record that was in a row when the query began."""
+        """Return the record that a row had when the query began."""
         saved = self._snapshot.saved(row // BLOCK).get(row)
         return self._table.store.record(row) if saved is None else saved
 
-    # ---- which records are returned
+    # ---- returned records
 
     def _wanted(self, piece: _Piece) -> list[Record]:
-        """Of records in no particular order, those between `skip_n` and `top_n`."""
+        """Return the unordered records between `skip_n` and `top_n`."""
         before = self.matches - len(piece.rows) - len(piece.saved)
         start = max(0, self._spec.skip_n - before)
         end = None if self._last is None else max(0, self._last - before)
@@ -316,7 +315,7 @@ class Query(Iterator[list[Record]]):
         return records + [record for _, record in piece.saved[saved_start:saved_end]]
 
     def _placed(self, piece: _Piece, ordering: Ordering) -> list[Placed]:
-        """Matching rows with what they are sorted by."""
+        """Return matching rows with their sort keys."""
         extract = self._table.extractor(ordering.fields)
         placed = ordering.place(
             (extract(record.body) for _, record in piece.saved), (row for row, _ in piece.saved)

@@ -1,4 +1,4 @@
-"""What filters and enrichment can ask about a record besides its fields."""
+"""The context of a record: its data besides its fields, for filters and enrichment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from server.sow.records import Record, to_seconds
 
 
 def context_of(record: Record) -> MessageContext:
-    """The context of a record."""
+    """Return the context of a record."""
     if record.context is not None:
         return record.context
     context = MessageContext()
@@ -28,14 +28,14 @@ def context_of(record: Record) -> MessageContext:
 
 
 def asks_for_context(expr: Expr, functions: Functions) -> bool:
-    """Whether an expression calls a function that reads the message's context."""
+    """Return whether an expression calls a function that reads the message's context."""
     return any(
         isinstance(node, Call) and functions[node.name].reads is not None for node in walk(expr)
     )
 
 
 class Contexts(Sequence[MessageContext]):
-    """The contexts of rows, each made when it is asked for.
+    """The contexts of rows, each created when it is read.
 
     Args:
         rows: the rows.
@@ -47,7 +47,7 @@ class Contexts(Sequence[MessageContext]):
         self._read = read
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return len(self._rows)
 
     @overload
@@ -55,7 +55,7 @@ class Contexts(Sequence[MessageContext]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[MessageContext]: ...
     def __getitem__(self, index: int | slice) -> MessageContext | Sequence[MessageContext]:
-        """The context of one of the rows."""
+        """Return the context of one of the rows."""
         if isinstance(index, slice):
             return Contexts(self._rows[index], self._read)
         return context_of(self._read(self._rows[index]))

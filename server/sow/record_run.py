@@ -1,7 +1,7 @@
-"""Messages that become records together: what they share is said once, the rest in columns.
+"""Runs: messages that become records together; shared values are stored once, others in columns.
 
 Such messages are plain: a record is the message's own body under a key that is a number, whatever
-has been there before.
+the earlier record was.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from server.sow.records import Record
 
 
 def moments_of(lifetimes: Field, moment: int) -> Field:
-    """When records expire that have been put at a moment; 0 for never.
+    """Return when records expire that are put at a given time; 0 for never.
 
     Args:
-        lifetimes: how long they live, in nanoseconds; 0 for ever.
-        moment: in nanoseconds since 1970.
+        lifetimes: their lifetimes in nanoseconds; 0 for ever.
+        moment: the time of the put, in nanoseconds since 1970.
     """
     return made_of(lifetimes, lambda lifetime: moment + lifetime if lifetime else 0)
 
@@ -28,15 +28,15 @@ class RecordRun(NamedTuple):
     """Records that are put one after the other. See `Record` for the fields.
 
     Attributes:
-        topic: of all of them.
+        topic: the topic of all of them.
         keys: their SOW keys as numbers.
         bodies: the messages.
         sequences: their places in the instance's order of changes, ascending.
         timestamp: in nanoseconds since 1970.
         expires: when they expire, in nanoseconds since 1970; 0 for never.
-        publisher: what stands for the publisher in bookmarks.
-        numbers: the publisher's numbers there; empty if they have no bookmarks.
-        correlation_ids: the publisher's marks, "" for none; empty if there are none at all.
+        publisher: the number that represents the publisher in bookmarks.
+        numbers: the publisher's sequence numbers in bookmarks; empty if they have no bookmarks.
+        correlation_ids: the publisher's correlation ids, "" for none; empty if there are none.
     """
 
     topic: str
@@ -50,13 +50,13 @@ class RecordRun(NamedTuple):
     correlation_ids: Sequence[str] = ()
 
     def bookmark(self, place: int) -> str:
-        """The bookmark of one of them."""
+        """Return the bookmark of one of them."""
         if not self.numbers:
             return ""
         return f"{of_one(self.publisher, place)}|{self.numbers[place]}|"
 
     def part(self, start: int, end: int) -> RecordRun:
-        """Some of them, in a row."""
+        """Return those from `start` to `end`."""
         if not start and end == len(self.bodies):
             return self
         return self._replace(
@@ -71,7 +71,7 @@ class RecordRun(NamedTuple):
         )
 
     def by_publisher(self) -> Iterator[RecordRun]:
-        """The same in parts, each of which has one publisher."""
+        """Yield them in parts, each from one publisher."""
         if isinstance(self.publisher, int):
             yield self
             return
@@ -82,7 +82,7 @@ class RecordRun(NamedTuple):
             start = end
 
     def fields(self, start: int) -> Iterator[tuple[object, ...]]:
-        """Those from one of them on, each as the plain tuple of what a `Record` has."""
+        """Iterate over them from `start` on, each as the plain tuple of a `Record`'s fields."""
         count = len(self.bodies) - start
         timestamps, expires, publishers = (
             each(part_of(field, start, start + count), count)
@@ -108,7 +108,7 @@ class RecordRun(NamedTuple):
         )
 
     def record(self, place: int) -> Record:
-        """One of them."""
+        """Return one of them."""
         return Record(
             str(self.keys[place]),
             self.bodies[place],

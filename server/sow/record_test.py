@@ -1,4 +1,4 @@
-"""A filter asked of one record at a time: of candidates, and of records that changed meanwhile."""
+"""A filter for one record at a time: for candidates, and for records changed during the query."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _Texts: TypeAlias = tuple[tuple[str, ...], ...]
 class RecordTest:
     """A filter; None matches everything.
 
-    A filter that only says which texts some fields have, as point queries do, is asked directly: to
-    compile it would take much longer than to find the one record.
+    A filter that only restricts fields to texts, as point queries do, is tested directly: compiling
+    it would take much longer than finding the one record.
 
     Args:
-        table: where the records are.
+        table: the table of the records.
         expr: the filter.
-        restricted: the fields that it restricts to certain texts, if that has been found out.
+        restricted: the fields that it restricts to texts, if already determined.
         effort: counts long searches; the test raises TooCostlyError beyond it.
 
     Attributes:
         fields: the fields that it reads.
-        wants_context: it asks for more than the fields of a record.
+        wants_context: it needs more than the fields of a record.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class RecordTest:
             self.wants_context = asks_for_context(expr, table.options.functions)
 
     def __call__(self, record: Record) -> bool:
-        """Whether a record matches."""
+        """Return whether a record matches."""
         if self._expr is None:
             return True
         if self._extract is None:

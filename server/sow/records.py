@@ -1,4 +1,4 @@
-"""What a SOW topic holds, and what happens to it."""
+"""The records of a SOW topic, and their changes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ NANOSECONDS_IN_MICROSECOND = 1_000
 
 
 class Record(NamedTuple):
-    """One record: the current state of one key, or a past one.
+    """The current state of one key, or a past one.
 
     Attributes:
         key: the SOW key as clients see it.
         body: the message.
         topic: the logical topic; for a topic with a Pattern the one that was published to.
-        timestamp: when it was last updated, in nanoseconds since 1970.
-        expires: when it expires, in nanoseconds since 1970; 0 for never.
+        timestamp: the time of its last update, in nanoseconds since 1970.
+        expires: the time of its expiry, in nanoseconds since 1970; 0 for never.
         sequence: the place of the update in the instance's order of changes.
         correlation_id: the publisher's correlation id, "" for none.
         bookmark: the update's bookmark (publisher and its sequence), "" for none.
-        context: what expressions may ask about it, if that is more than a record says.
+        context: the context that expressions can read, if it is more than the record's fields.
     """
 
     key: str
@@ -38,13 +38,13 @@ class Record(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a command did to one record.
+    """The effect of a command on one record.
 
     Attributes:
         key: the SOW key.
         topic: the logical topic.
         previous: the record before, None if there was none.
-        record: the record now, None if it is gone.
+        record: the record now, None if it is deleted.
     """
 
     key: str
@@ -54,14 +54,14 @@ class Change(NamedTuple):
 
 
 def is_later(record: Record | None, client: int, sequence: int) -> bool:
-    """Whether a record's state was made by a later message of the same publisher.
+    """Return whether a record's state comes from a later message of the same publisher.
 
-    Messages come late where their publisher has moved between instances; what it has published
-    since is not undone by them.
+    Messages come late when their publisher has moved between instances; they do not undo its later
+    publishes.
 
     Args:
         record: the record, None if there is none.
-        client: what stands for the publisher in bookmarks.
+        client: the number that represents the publisher in bookmarks.
         sequence: the number of its message.
     """
     if record is None:
@@ -71,10 +71,10 @@ def is_later(record: Record | None, client: int, sequence: int) -> bool:
 
 
 def to_nanoseconds(seconds: float) -> int:
-    """The clock's seconds as a record keeps them."""
+    """Return the clock's seconds as nanoseconds, the unit of records."""
     return int(seconds * NANOSECONDS)
 
 
 def to_seconds(nanoseconds: int) -> float:
-    """A record's time as the clock tells it."""
+    """Return a record's time in the clock's seconds."""
     return nanoseconds / NANOSECONDS

@@ -1,19 +1,19 @@
-"""Brings topics with records up to date from the transaction log.
+"""Brings SOW topics up to date from the transaction log.
 
-What a store holds is the log up to its last sequence, for the changes of journaled topics have the
-txids of their entries for sequences. So recovery applies the entries after that (applying.py); for
-an empty store that is all of them.
+A store holds the log up to its last sequence: the changes of journaled topics use the txids of
+their entries as sequences. So recovery applies the entries after that (applying.py); for an empty
+store that is all of them.
 
-A store can also be ahead of the log: it writes through memory maps, which survive a process, while
-the log's last entries were still on their way to the disk. Nobody was told that these are safe, and
-a publisher sends them again. Records that such an entry has changed or deleted are set back to what
-they were, and the txids are not given out again. The store of a topic that has not been in the log
-lately is ahead of it, too; of that nothing is undone.
+A store can also be ahead of the log: it writes through memory maps, which survive the process,
+while the log's last entries were still on their way to the disk. No publisher has been told
+that these are safe, and the publishers send them again. Records that such an entry has changed or
+deleted are set back to their earlier state, and the txids are not used again. The store of a topic
+that has not been in the log lately is ahead of it, too; none of its changes is undone.
 
-What a record was is asked of the store first, whose file keeps what is superseded for a while; then
-of the log, as far as the topic's RecoveryPoint lets it have anything from there; then of the past
-states of a topic with History that keeps all. If none of them knows, which takes a log whose
-beginning has been removed, the record stays as it is in the store: it may have been acknowledged in
+The earlier state of a record comes from the store first: its file keeps superseded entries for a
+while; then from the log, as far as the topic's RecoveryPoint allows; then from the past states of a
+topic with History that keeps all. If none of them has it, which implies a log whose beginning has
+been removed, the record stays as it is in the store: it may have been acknowledged in
 another state, and a record in a state that came too late is better than none.
 """
 
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
 
 _NOBODY: Final = -1
 _MOST_LOST: Final = 10_000_000
-"""Entries by which a store can be ahead; more than may wait to be written, or want skipping."""
+"""Entries by which a store can be ahead; more than may wait to be written, or is worth skipping."""
 
 Find = Callable[[str, str], object | None]
 
 
 class SetBack(NamedTuple):
-    """What was undone because the log does not have it.
+    """The changes of a topic that were undone because the log does not have them.
 
     Attributes:
         sow: the topic.
         first: the txid after the log's last one, from which on changes were undone.
-        last: the highest that the topic had a change of.
+        last: the highest txid of a change of the topic.
         records: how many records were set back.
         past: how many past states were dropped.
-        kept: how many records were left as they were, since nobody knows what they had been.
+        kept: how many records were left as they were, since their earlier state is unknown.
     """
 
     sow: SowTopic
@@ -71,16 +71,16 @@ def recover_records(
     check: Callable[[], None],
     tell: Callable[[SetBack], None],
 ) -> None:
-    """Apply to topics what the log has and they have not.
+    """Apply to topics the entries of the log that they lack.
 
     Args:
-        journal: the log, which nothing has been appended to yet.
+        journal: the log, before anything has been appended to it.
         topics: the topics that are recorded there.
-        find: gives the topic that has the records of a message type and name.
-        settle: waits until every commit of a store that was asked for is done.
-        check: called between some entries and the next; what it raises ends the recovery, which can
-            be taken up from there by another start.
-        tell: told of every topic that was ahead of the log.
+        find: returns the topic that has the records of a message type and name.
+        settle: waits until every requested commit of a store is done.
+        check: called between some entries and the next; an exception ends the recovery, which the
+            next start continues.
+        tell: called with every topic that was ahead of the log.
 
     Raises:
         StoreError: a record cannot be stored.
@@ -96,12 +96,12 @@ def recover_records(
             tell(_set_back(sow, journal, find))
             sow.table.store.commit()
     if ahead:
-        # In this order: should the power fail in between, the stores are still ahead.
+        # In this order: if the power fails in between, the stores are still ahead.
         settle()
         _skip_txids(journal, max(sow.table.store.last_sequence for sow in ahead))
     shares = _Shares(begins, find)
     appliers = {sow: _applier(sow) for sow in begins}
-    # The last entry of a store may be a deletion of several records, not all of which it has done.
+    # The last entry of a store may be a deletion of several records, executed for only some.
     after = min(begin.after for begin in begins.values())
     for passage in journal.passages(after=max(after - 1, 0)):
         check()
@@ -117,7 +117,7 @@ def _applier(sow: SowTopic) -> Callable[[Passage], None]:
 
 
 def _begin(sow: SowTopic, journal: Journal) -> Span:
-    """From where on a topic needs the log (AMPS User Guide, RecoveryPoint)."""
+    """Return the part of the log that a topic needs (AMPS User Guide, RecoveryPoint)."""
     last, point = sow.table.store.last_sequence, sow.spec.recovery_point
     if last or point == "epoch":
         return Span(last)
@@ -127,10 +127,10 @@ def _begin(sow: SowTopic, journal: Journal) -> Span:
 
 
 def first_entry_left(sow: SowTopic, journal: Journal) -> int | None:
-    """Return the first txid that the log has left for a topic that needs more of it.
+    """Return the first txid that the log still has for a topic that needs earlier entries too.
 
     Args:
-        sow: a topic whose records are all to come from the log.
+        sow: a topic that takes all its records from the log.
         journal: the log.
 
     Returns:
@@ -144,15 +144,15 @@ def first_entry_left(sow: SowTopic, journal: Journal) -> int | None:
 
 
 class _Shares:
-    """Which entries of the log are for which topic.
+    """Assigns entries of the log to topics.
 
-    What changes the records of one topic changes nothing of the others, so the entries of each are
-    applied together, however they alternate in the log; unless something that has to be worked out
-    again may look other topics' records up.
+    A change to the records of one topic changes none of another topic. So the entries of each topic
+    are applied together, however they alternate in the log; unless an entry that has to be drafted
+    again may look up records of other topics.
 
     Args:
         begins: the topics, each with the part of the log that it needs.
-        find: gives the topic that has the records of a message type and name.
+        find: returns the topic that has the records of a message type and name.
     """
 
     def __init__(self, begins: Mapping[SowTopic, Span], find: Find) -> None:
@@ -163,7 +163,7 @@ class _Shares:
         self._owners: Final[dict[Topic, int]] = {}
 
     def of(self, passage: Passage) -> Iterator[tuple[SowTopic, Passage]]:
-        """The entries that topics need, in the order in which they are to be applied."""
+        """Yield the entries that topics need, in the order in which they are to be applied."""
         columns = passage.columns()
         owners = np.full(len(columns), _NOBODY)
         for number in set(columns["topic"].tolist()):
@@ -171,7 +171,7 @@ class _Shares:
                 begin = self._begins[self._topics[owner]]
                 is_needed = columns["topic"] == number
                 is_due = columns["txid"] > begin.after
-                # A deletion from before records got other keys may name the key of another record.
+                # A deletion older than a change of keys may name the key of another record.
                 if begin.after > self._topics[owner].table.store.rekeyed_at:
                     is_last = columns["txid"] == begin.after
                     is_due |= is_last & (columns["kind"] == Kind.SOW_DELETE)
@@ -186,7 +186,7 @@ class _Shares:
             yield sow, passage.pick(positions[start:end].tolist())
 
     def _owner(self, topic: Topic) -> int:
-        """The number of the topic that has the records of a name, if it needs the log."""
+        """Return the index of the topic that has the records of a name, if it needs the log."""
         owner = self._owners.get(topic)
         if owner is None:
             sow = self._find(topic.message_type, topic.name)
@@ -215,17 +215,17 @@ def _check_distance(sow: SowTopic, last: int) -> None:
 
 
 def _set_back(sow: SowTopic, journal: Journal, find: Find) -> SetBack:
-    """Set back a store that is ahead of the log; if that is interrupted, it can be done again.
+    """Set back a store that is ahead of the log; if interrupted, it can be called again.
 
-    Concerned are records that a lost entry has made or changed, and those that it has deleted. If
-    these have expired, they will do so again. Past states that lost entries have made, or ended,
-    go.
+    It sets back the records that a lost entry has made or changed, and restores those that it has
+    deleted. Restored records that have expired expire again. Past states that lost entries made or
+    ended are dropped.
     """
     table, last = sow.table, journal.last_txid
     ahead = table.store.last_sequence
 
     def is_lost(record: Record) -> bool:
-        return record.sequence > last and bool(record.bookmark)  # those without came otherwise
+        return record.sequence > last and bool(record.bookmark)  # others are not of the log
 
     sound = {
         identity
@@ -256,12 +256,12 @@ def _from_log(
     unknown: set[str],
     past: Iterable[Superseded],
 ) -> dict[str, Record | None]:
-    """What the log says of records that are not settled, None for those that were not there.
+    """Return the states in the log of records that are not settled; None for absent ones.
 
-    The file may have forgotten that it had a record which a lost entry has deleted. So what the
-    log has, and the store has not, nor knows to have been gone before, is one of those; unless the
-    topic began when the log had some entries already, for then it may never have had it. Before
-    the topic came into the log, or back there, nobody knows from that what its records were.
+    The file may have forgotten a record that a lost entry has deleted. So a record that the log
+    has, and that the store neither has nor knows to have been deleted before, is one of those;
+    unless the topic began when the log had some entries already, for then it may never have had the
+    record. The log says nothing about the topic's records before the topic came into it, or back.
     """
     joined = sow.table.store.beside_log_until
     point = sow.spec.recovery_point
@@ -288,7 +288,7 @@ def _from_log(
 
 
 def _from_history(past: Iterable[Superseded], unknown: set[str]) -> dict[str, Record | None]:
-    """What records were before, where every state has been kept."""
+    """Return the earlier states of records, where every state has been kept."""
     last: dict[str, Superseded] = {}
     for one in past:
         known = last.get(one.identity)
@@ -300,12 +300,12 @@ def _from_history(past: Iterable[Superseded], unknown: set[str]) -> dict[str, Re
 
 
 def _is_whole(journal: Journal) -> bool:
-    """Whether the log still has its beginning."""
+    """Return whether the log still has its beginning."""
     return bool(journal.files) and journal.files[0].number == 0
 
 
 def _states(sow: SowTopic, entry: Entry) -> Iterable[tuple[str, Record | None]]:
-    """The records that an entry is about, as it leaves them."""
+    """Yield the records that an entry changes, in the state after it."""
     if entry.kind == Kind.SOW_DELETE:
         for key in msgspec.json.decode(entry.body, type=list[str]):
             yield sow.table.identity(key, entry.topic.name), None
@@ -315,7 +315,7 @@ def _states(sow: SowTopic, entry: Entry) -> Iterable[tuple[str, Record | None]]:
 
 
 def _skip_txids(journal: Journal, txid: int) -> None:
-    """Use up the numbers that entries had which are lost."""
+    """Append no-ops for the txids of lost entries, so that these are not used again."""
     nothing = journal.topic("", "")
     while journal.last_txid < txid:
         journal.append(nothing, 0, 0, b"", Kind.NO_OP)

@@ -1,22 +1,22 @@
-"""Gives records the SOW keys that their topic makes now, when they got theirs in another way.
+"""Moves records to the SOW keys that their topic makes now, if theirs were made differently.
 
-A SOW key is taken for the record's identity without a look at the body. After a change of the
-`Key`, the `KeyDomain` or the topic's name, a message would therefore replace any record that has
-the message's key by chance. So a start moves each record to the key that the topic gives its body.
+A SOW key identifies a record without a check of the body. After a change of the `Key`, the
+`KeyDomain` or the topic's name, a message would therefore replace any record that happens to have
+the message's key. So a start moves each record to the key that the topic makes for its body.
 
-Several records may have one key then. The newest gets it. The others are *set aside*: they keep
-their content under the key `OLD.SEQUENCE`, a text, which no message can have where keys are
-numbers. So are records without any field of the key. Nothing is removed, and a start with the
+Several records may then have one key. The newest gets it. The others are *set aside*: they keep
+their content under the key `OLD.SEQUENCE`, a text, which no message can have if keys are numbers.
+The same applies to records without any field of the key. Nothing is removed, and a start with the
 former `Key` finds all keys again. Past states move with their record.
 
-The entries of the log keep the keys of their time. Where all records of a topic are made from the
-log, each gets the key of now at once (`FormerKeys` in applying.py).
+The entries of the log keep the keys of their time. If all records of a topic are made from the
+log, each gets the present key at once (`FormerKeys` in applying.py).
 
-A move writes the record under its new key before it removes the old one. Where a crash comes in
+A move writes the record under its new key before it removes the old one. If a crash comes in
 between, the next start finds two records of one sequence, and removes the one with the wrong key.
 
-To look at all keys takes a third of the time that the start takes, so a file notes with which keys
-it was found to be in order, and is not looked through again while these stay.
+Checking all keys takes a third of the start's time, so a file notes the keys for which it was found
+to be in order, and is not checked again while these stay the same.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from server.sow.records import Record
 from server.sow.topic import SowTopic
 
 _AT_ONCE: Final = 1000
-"""Records that are looked at between two calls of `pause`."""
+"""Records that are checked between two calls of `pause`."""
 
 
 class Rekeyed(NamedTuple):
     """The changes of the SOW keys of a topic at a start.
 
     Attributes:
-        moved: records that got the key that the topic gives them.
+        moved: records that got the key that the topic makes for them.
         aside: records that are set aside, also by earlier starts.
     """
 
@@ -48,18 +48,18 @@ class Rekeyed(NamedTuple):
 
 
 def rekey_records(sow: SowTopic, settle: Callable[[], None], pause: Callable[[], None]) -> Rekeyed:
-    """Give the records of a topic the SOW keys that it makes now.
+    """Move the records of a topic to the SOW keys that it makes now.
 
     Args:
         sow: a topic that has been recovered, and is not in use.
-        settle: waits until every commit that was asked for is done.
-        pause: called now and then; an exception of it ends the work, which another start continues.
+        settle: waits until every requested commit is done.
+        pause: called repeatedly; its exception ends the work, which another start continues.
 
     Returns:
-        The changes. If records are set aside, queries do not find records by their keys.
+        The changes. If records are set aside, queries cannot find records by their keys.
 
     Raises:
-        StoreError: there is no room for a record under its new key, or one cannot be read.
+        StoreError: there is no space for a record under its new key, or one cannot be read.
     """
     table = sow.table
     if not makes_keys_of_fields(sow):
@@ -114,7 +114,7 @@ def keys_now(sow: SowTopic, topic: str, bodies: list[bytes], recorded: Sequence[
 
 
 def wanted_keys(sow: SowTopic, topic: str, bodies: list[bytes]) -> list[str | None]:
-    """Return the SOW keys that a topic gives to bodies; None for those without any key field.
+    """Return the SOW keys that a topic makes for bodies; None for those without any key field.
 
     Args:
         sow: a topic that makes keys of fields.
@@ -128,10 +128,10 @@ def wanted_keys(sow: SowTopic, topic: str, bodies: list[bytes]) -> list[str | No
 
 
 def _strange(sow: SowTopic, pause: Callable[[], None]) -> Iterator[tuple[str, str | None]]:
-    """Find records that have other keys than the topic gives them.
+    """Yield the records with other keys than those that the topic makes for them.
 
     Returns:
-        The identity of each, and the one that it is to have; None if it has no key field.
+        The identity of each, and the new one; None if it has no key field.
     """
     table, records = sow.table, sow.table.store.identities()
     while some := list(islice(records, _AT_ONCE)):
@@ -172,7 +172,7 @@ class _Plan:
     def __init__(self, sow: SowTopic, strange: dict[str, str | None]) -> None:
         self._table: Final = sow.table
         self._places: Final[dict[str, str]] = {}
-        # Those that a crash has left when they were set aside.
+        # Records left by a crash while they were set aside.
         self._left: Final = [one for one in strange if self._aside_of(one) in strange]
         left = set(self._left)
         self._strange: Final = {one: strange[one] for one in strange if one not in left}

@@ -1,4 +1,4 @@
-"""How much of a file that is mapped is in memory: the kernel is asked about some of its pages."""
+"""The share of a mapped file that is in memory: the kernel reports it for some of its pages."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Final
 
 _ASKED: Final = 64
-"""Pages, in equal distances, that stand for all others; 0.1 ms altogether."""
+"""Pages sampled at equal distances; 0.1 ms altogether."""
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def resident_share(maps: Sequence[mmap.mmap]) -> float:
-    """How many of the pages of some maps, which are all of one size, are in memory, from 0 to 1."""
+    """Return the share of pages in memory, 0 to 1, of maps that all have one size."""
     if not maps:
         return 1.0
     pages = len(maps[0]) // mmap.PAGESIZE
@@ -24,7 +24,7 @@ def resident_share(maps: Sequence[mmap.mmap]) -> float:
 
 
 def _is_resident(memory: mmap.mmap, page: int) -> bool:
-    """Whether a page is in memory; one that is not there any more is not."""
+    """Return whether a page is in memory; False for one that no longer exists."""
     begin = ctypes.c_char.from_buffer(memory, page * mmap.PAGESIZE)
     answer = ctypes.c_ubyte(0)
     address = ctypes.c_void_p(ctypes.addressof(begin))

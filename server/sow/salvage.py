@@ -1,8 +1,8 @@
-"""What is left of a SOW file that is damaged: all entries that check, wherever they are.
+"""Recovers all intact entries of a damaged SOW file, wherever they are.
 
-A start does not read past damage, since what follows may depend on what is lost: a record that was
-deleted there would be back. Who looks at a file wants to see all of it, and to know what is not
-there.
+A start does not read past damage, since later entries may depend on lost ones: a record that was
+deleted there would be back. A tool that inspects a file shows all of it, and the parts that are
+missing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Gap(NamedTuple):
     """A part of a file that cannot be read.
 
     Attributes:
-        offset: where it begins, in bytes of the file; None for a slab of which nothing is left.
-        size: in bytes.
+        offset: its beginning, in bytes of the file; None for a slab of which nothing is left.
+        size: its size in bytes.
     """
 
     offset: int | None
@@ -28,14 +28,14 @@ class Gap(NamedTuple):
 
 
 def salvage(file: SlabFile, take: Callable[[int, bytes], None]) -> list[Gap]:
-    """Read all entries that can be read.
+    """Read all intact entries.
 
     Args:
         file: the file.
         take: called with the location and the bytes of each entry, in the order they were written.
 
     Returns:
-        What lies between them, as far as it is known that there was something.
+        The gaps between them, as far as bytes are known to have been there.
     """
     point = file.commit_point
     gaps: list[Gap] = []
@@ -62,7 +62,7 @@ def salvage(file: SlabFile, take: Callable[[int, bytes], None]) -> list[Gap]:
 
 
 def _missing_epochs(known: Sequence[SlabHeader], point: CommitPoint) -> set[int]:
-    """The slabs that others tell of, and that are not there."""
+    """Return the epochs of missing slabs that other slabs or the commit point name."""
     told = {header.previous for header in known if header.previous >= max(point.tail, 1)}
     told |= {one for one in (point.tail, point.epoch) if one}
     return told - {header.epoch for header in known}
@@ -71,12 +71,12 @@ def _missing_epochs(known: Sequence[SlabHeader], point: CommitPoint) -> set[int]
 def _parts(
     file: SlabFile, place: int, epoch: int, written: int
 ) -> Iterator[tuple[int, int, bytes | None]]:
-    """The entries of a slab and the gaps between them: position, size, and bytes of an entry.
+    """Yield the entries of a slab and the gaps between them: position, size, bytes of an entry.
 
     Args:
         file: the file.
         place: the slab's index.
-        epoch: of the slab.
+        epoch: the epoch of the slab.
         written: the position up to which it is known to have had entries.
     """
     position = FIRST_ENTRY

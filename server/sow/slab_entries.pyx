@@ -52,7 +52,7 @@ cdef extern from "Python.h":
     object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
     PyObject *PyDict_GetItemWithError(object values, object key) except? NULL
 
-cdef enum:  # where the fields of an entry are
+cdef enum:  # offsets of the fields of an entry
     LENGTH = 4
     EPOCH = 8
     KIND = 12

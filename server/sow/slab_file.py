@@ -1,10 +1,10 @@
-"""A SOW file as slabs of memory: creating, locking, mapping, growing and shrinking it.
+"""A SOW file as memory-mapped slabs: creates, locks, maps, grows and shrinks it.
 
-Every slab is a memory map of its own, so that the file grows without moving what is mapped. Room is
-allocated on disk before it is mapped: a full disk is an error here, not a signal later. Should
-somebody truncate or overwrite the file all the same, that costs no more than the file
-(`map_guard.pyx`): what has been lost is found out when it is touched, and with each commit, and
-from then on nothing is written any more, and nothing is read that fails its checksum.
+Every slab is a memory map of its own, so that the file grows without moving existing maps. Space is
+allocated on disk before it is mapped: a full disk is an error here, not a signal later. If another
+process truncates or overwrites the file all the same, the loss is limited to the file
+(`map_guard.pyx`): it is detected when the lost part is touched, and with each commit. From then on
+nothing is written any more, and nothing is read that fails its checksum.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ _NOT_FOUND: Final = "the file has been removed, renamed or replaced while it was
 
 
 class DamagedFileError(Exception):
-    """A file's content is not what was written. The text says what is wrong, and where."""
+    """A file's content differs from the bytes written. The text says what is wrong, and where."""
 
 
 class OtherVersionError(Exception):
-    """A file is of a version of its format that this program does not know. The text says it."""
+    """A file has a version of its format that this program does not know. The text names it."""
 
 
 class SlabFile:
     """An open SOW file.
 
     Args:
-        path: the file; its directory has to exist.
+        path: the file; its directory must exist.
         slab_size: bytes of a slab, used if the file is created.
-        initial_slabs: slabs that a new file has.
-        writable: open for writing, and lock against other writers; else the file has to exist.
+        initial_slabs: number of slabs of a new file.
+        writable: open for writing, and lock against other writers; else the file must exist.
 
     Attributes:
         slab_size: bytes of a slab.
         slabs: the slabs' maps, in file order; None for one beyond the end.
-        guard: watches over the maps.
-        had: bytes of a file that was there and held nothing, being shorter than the first page;
+        guard: detects lost content of the maps.
+        had: size in bytes of an existing file without content, being shorter than the first page;
             None for any other.
-        is_begun: whether the file has been created, or made anew, by this opening.
+        is_begun: whether this opening has created the file, or begun it anew.
 
     Raises:
         DamagedFileError: the file's header is not one of a SOW file.
-        OtherVersionError: it is one of another version.
-        FileInUseError: it is being written by another process.
+        OtherVersionError: the header is of another version.
+        FileInUseError: another process has the file open for writing.
         OSError: the file cannot be opened or created.
     """
 
@@ -144,7 +144,7 @@ class SlabFile:
                 access=self._access,
                 offset=PAGE + index * self.slab_size,
             )
-        except ValueError:  # the file has become shorter since its size was looked at
+        except ValueError:  # the file has become shorter since its size was read
             self.guard.lost = 1
             raise OSError(errno.ESTALE, _LOST) from None
         self.guard.cover(slab)
@@ -154,10 +154,10 @@ class SlabFile:
         """Add a slab at the end.
 
         Returns:
-            Its index.
+            The index of the slab.
 
         Raises:
-            StoreError: the file system has no room, or the file has lost its content.
+            StoreError: the file system has no space, or the file has lost its content.
         """
         index = len(self.slabs)
         try:
@@ -169,7 +169,7 @@ class SlabFile:
         return index
 
     def shrink(self, count: int) -> None:
-        """Cut the file to its first `count` slabs."""
+        """Truncate the file to its first `count` slabs."""
         for slab in self.slabs[count:]:
             self.guard.give_up(slab)
             slab.close()
@@ -185,12 +185,12 @@ class SlabFile:
 
     @property
     def has_lost_commit_points(self) -> bool:
-        """Whether there is something where commit points are, and nothing of that is one."""
+        """True if the commit slots have content, but no valid commit point."""
         places = [self._header[slot : slot + 512] for slot in form.COMMIT_SLOTS]
         return any(any(place) for place in places) and not self.commit_point.number
 
     def write_commit_point(self, point: CommitPoint) -> None:
-        """Note a commit point over the older of the two that the file has."""
+        """Write a commit point over the older of the file's two."""
         older, _ = sorted(
             form.COMMIT_SLOTS,
             key=lambda slot: form.unpack_commit_slot(self._header[slot : slot + 512]),
@@ -205,7 +205,7 @@ class SlabFile:
         return self._note_in(form.KEYS_SLOT)
 
     def note_keys(self, mark: int) -> None:
-        """Note how SOW keys were made; it is on stable storage with the next commit."""
+        """Store the digest of how SOW keys were made; the next commit makes it durable."""
         self._note(form.KEYS_SLOT, mark)
 
     @property
@@ -214,7 +214,7 @@ class SlabFile:
         return self._note_in(form.REKEYED_SLOT)
 
     def note_rekeying(self, sequence: int) -> None:
-        """Note when records get other keys; it is on stable storage with the next commit."""
+        """Store the sequence at which records get other keys; the next commit makes it durable."""
         self._note(form.REKEYED_SLOT, sequence)
 
     @property
@@ -223,7 +223,7 @@ class SlabFile:
         return self._note_in(form.LOG_SLOT)
 
     def note_beside_log(self, until: int) -> None:
-        """Note which changes are in no log; it is on stable storage with the next commit."""
+        """Store which changes are in no log; the next commit makes it durable."""
         self._note(form.LOG_SLOT, until)
 
     @property
@@ -232,7 +232,7 @@ class SlabFile:
         return StoredChains(self._note_in(form.CHAINS_SLOT), self._note_in(form.CHAINS_SIZE_SLOT))
 
     def note_chains(self, stored: StoredChains) -> None:
-        """Note how far chained ids are stored; it is on stable storage with the next commit."""
+        """Store how far chained ids are on stable storage; the next commit makes it durable."""
         self._note(form.CHAINS_SLOT, stored.until)
         self._note(form.CHAINS_SIZE_SLOT, stored.size)
 
@@ -253,13 +253,13 @@ class SlabFile:
         self.slabs[index][: len(content)] = content
 
     def read(self, location: int) -> bytes:
-        """The bytes of an entry, without padding.
+        """Return the bytes of an entry, without padding.
 
         Args:
             location: the slab's index times the slab size, plus the position within the slab.
 
         Raises:
-            StoreError: the file has lost its content, and this of it.
+            StoreError: the file has lost content, this entry included.
         """
         index, position = divmod(location, self.slab_size)
         slab = self.slabs[index]
@@ -270,22 +270,22 @@ class SlabFile:
         return data
 
     def _check_entry(self, data: bytes) -> None:
-        """Make sure that an entry is what was written, where that is in doubt."""
+        """Check that an entry is the one written, where that is in doubt."""
         if len(data) < ENTRY.size or int.from_bytes(data[:4], "little") != form.crc32c(data[4:]):
             self.guard.lost = 1
             raise self.loss()
 
     def loss(self) -> StoreError:
-        """What there is to say once `guard.lost` is set."""
+        """Return the error to raise once `guard.lost` is set."""
         return StoreError(f"{self.path}: {_LOST}")
 
     def touch(self, index: int, begin: int, end: int) -> None:
-        """Have the pages of a part of a slab, and of its header, written with the next ones.
+        """Mark pages of a part of a slab, and of its header, for the next synchronisation to write.
 
         Args:
             index: the slab.
-            begin: where in the slab the part begins.
-            end: where it ends.
+            begin: the part's first position in the slab.
+            end: the part's end in the slab.
         """
         slab = self.slabs[index]
         slab[0] = slab[0]
@@ -293,9 +293,9 @@ class SlabFile:
             slab[position] = slab[position]
 
     def touch_first_page(self) -> None:
-        """Have the file's first page written with the next ones.
+        """Mark the file's first page for the next synchronisation to write.
 
-        What is touched is a byte that nobody changes: commit points are written on another thread.
+        The byte touched is one that never changes: commit points are written on another thread.
         """
         self._header[0] = self._header[0]
 
@@ -303,13 +303,13 @@ class SlabFile:
         """Wait until everything is on stable storage.
 
         Raises:
-            OSError: it could not be put there, or would not be found there.
+            OSError: it could not be put there, or would not be found there again.
         """
         os.fdatasync(self.descriptor)
         self.check_in_place()
 
     def check_in_place(self) -> None:
-        """Make sure that what has been put on stable storage will be found again.
+        """Check that the content put on stable storage will be found again.
 
         Raises:
             OSError: the file has lost its name or its content.
@@ -327,8 +327,8 @@ class SlabFile:
             raise OSError(errno.ESTALE, _LOST)
 
     def _check_size(self) -> None:
-        # Another thread may change the file meanwhile: `grow` has the room before it has the slab,
-        # and `shrink` lets go of slabs before it cuts them off. So the smaller number is certain.
+        # Another thread may change the file meanwhile: `grow` allocates space before it adds the
+        # slab, and `shrink` removes slabs before it truncates the file. So the smaller count holds.
         before = len(self.slabs)
         size = os.fstat(self.descriptor).st_size
         if size < PAGE + min(before, len(self.slabs)) * self.slab_size:
@@ -336,7 +336,7 @@ class SlabFile:
             raise OSError(errno.ESTALE, _LOST)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Unmap and close the file."""
         for mapped in (*self.slabs, self._header):
             self.guard.give_up(mapped)
             mapped.close()

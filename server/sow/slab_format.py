@@ -1,6 +1,6 @@
-"""The bytes of a SOW file: what docs/formats/sow.md describes, and nothing else.
+"""The encoding of a SOW file: that of docs/formats/sow.md, and nothing else.
 
-All integers are little-endian. Checksums are CRC-32C over what follows them.
+All integers are little-endian. Checksums are CRC-32C over the bytes after them.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ VERSION: Final = 1
 FORMAT_NAME: Final = f"amperage-sow-v{VERSION}"
 
 PAGE: Final = 4096
-"""Size of the file header, and what slab sizes are multiples of."""
+"""Size of the file header; slab sizes are multiples of it."""
 COMMIT_SLOTS: Final = (1024, 2048)
-"""Where in the file header the two commit points are, so that one is whole whatever happens."""
+"""Offsets in the file header of the two commit points; one is intact whatever happens."""
 KEYS_SLOT: Final = 3072
-"""Where in the file header is noted how the records' SOW keys were made."""
+"""Offset in the file header of the digest of how the records' SOW keys were made."""
 LOG_SLOT: Final = 3136
-"""Where in the file header is noted until when changes were in no transaction log."""
+"""Offset in the file header of the sequence up to which changes were in no transaction log."""
 CHAINS_SLOT: Final = 3200
-"""Where in the file header is noted up to which change chained ids are on stable storage."""
+"""Offset in the file header of the sequence up to which chained ids are on stable storage."""
 CHAINS_SIZE_SLOT: Final = 3264
-"""Where in the file header is noted how many bytes the file of chained ids then had."""
+"""Offset in the file header of the size that the file of chained ids then had, in bytes."""
 REKEYED_SLOT: Final = 3328
-"""Where in the file header is noted which changes were made under other SOW keys."""
+"""Offset in the file header of the last sequence of changes under other SOW keys."""
 FIRST_ENTRY: Final = 64
-"""Where in a slab the entries begin."""
+"""Offset of the first entry in a slab."""
 ALIGNMENT: Final = 8
 _EPOCH_BITS: Final = 20
 """Slabs that one session may begin, as a power of 2: some terabytes."""
 MAX_TEXT: Final = 0xFFFF
-"""Bytes that a key, topic, correlation id or bookmark may have."""
+"""Maximum bytes of a key, topic, correlation id or bookmark."""
 
 _FILE: Final = struct.Struct("<8sIIQ")  # magic, version, 0, slab size
 _NOTE: Final = struct.Struct("<Q")
@@ -51,12 +51,12 @@ ENTRY: Final = struct.Struct("<IIIBxHHHH2xQQQQ")
 """Checksum, length, epoch, kind, lengths of topic, key, correlation id and bookmark, sequence,
 timestamp, expiration, number."""
 BODY_BOUNDS: Final = struct.Struct("<4xI4x2xHHHH")
-"""What says where in an entry the body is: the entry's length, and the lengths of the texts."""
+"""The fields that locate the body in an entry: the entry's length, and the texts' lengths."""
 ENTRY_HEAD: Final = struct.Struct("<III")
-"""The first three of these."""
+"""The first three fields of `ENTRY`."""
 _EPOCH_AT: Final = ENTRY_HEAD.size - 4
 ENTRY_TAIL: Final = struct.Struct("<IIBxHHHH2xQQQQ")
-"""All but the checksum."""
+"""All fields of `ENTRY` but the checksum."""
 
 _KIND_AT: Final = 12
 
@@ -64,7 +64,7 @@ crc32c = google_crc32c.value
 
 
 class Kind(IntEnum):
-    """What an entry of the log says."""
+    """The kind of a log entry."""
 
     RECORD = 1
     DELETED = 2
@@ -74,13 +74,13 @@ class Kind(IntEnum):
 
 
 class CommitPoint(NamedTuple):
-    """Up to where the log is known to be on stable storage.
+    """The part of the log that is known to be on stable storage.
 
     Attributes:
-        number: counts commits; the highest valid one holds.
+        number: counts commits; the highest valid one is current.
         epoch: the slab being written.
         position: the end of its entries.
-        tail: the epoch of the oldest slab that still counts.
+        tail: the epoch of the oldest slab still in use.
         sequence: the highest sequence of any change.
         session: counts how often the file was opened for writing.
     """
@@ -94,22 +94,22 @@ class CommitPoint(NamedTuple):
 
     @property
     def first_epoch(self) -> int:
-        """The first epoch that this session may use; no other session will use it or the next ones.
+        """The first epoch of this session; no other session will use it or the following ones.
 
         A crash may lose a slab's header and leave entries of that slab. If its epoch were used
-        again, they might pass for entries of the new slab.
+        again, they could be taken for entries of the new slab.
         """
         return self.session << _EPOCH_BITS
 
 
 class SlabHeader(NamedTuple):
-    """What stands at the beginning of a slab.
+    """The header of a slab.
 
     Attributes:
         epoch: the slab's place in the log; never used twice in a file.
         previous: the epoch of the slab before it in the log, 0 for none.
-        previous_end: where that slab's entries end.
-        tail: the epoch of the oldest slab that counted when this one was begun.
+        previous_end: the end of the entries of that slab.
+        tail: the epoch of the oldest slab in use when this one was begun.
         sequence: the highest sequence of any change before this slab.
     """
 
@@ -121,19 +121,19 @@ class SlabHeader(NamedTuple):
 
 
 def padded(length: int) -> int:
-    """The room that an entry takes."""
+    """Return the size of an entry with padding."""
     return (length + ALIGNMENT - 1) & -ALIGNMENT
 
 
 def next_mark(slab: mmap, epoch: int, position: int) -> int:
-    """Return where the next entry of a slab may begin: where an entry's epoch would stand.
+    """Return where the next entry of a slab may begin, judging by an entry's epoch.
 
     Regular expressions search the map, because `mmap.find` of Python 3.11.0 to 3.11.3 reads one
     byte beyond it and ends the process (CPython issue 105235).
 
     Args:
         slab: the slab.
-        epoch: of the slab.
+        epoch: the epoch of the slab.
         position: where to begin, aligned.
 
     Returns:
@@ -158,7 +158,7 @@ def _opened(data: bytes, layout: struct.Struct) -> tuple[Any, ...] | None:
 
 
 def pack_file_header(slab_size: int) -> bytes:
-    """The beginning of a file."""
+    """Return the bytes of a file header."""
     return _sealed(_FILE.pack(MAGIC, VERSION, 0, slab_size))
 
 
@@ -171,7 +171,7 @@ def unpack_file_header(data: bytes) -> tuple[int, int] | None:
 
 
 def pack_commit(point: CommitPoint) -> bytes:
-    """A commit point for one of the two slots."""
+    """Return the bytes of a commit point for one of the two slots."""
     return _sealed(_COMMIT.pack(*point))
 
 
@@ -182,7 +182,7 @@ def unpack_commit_slot(data: bytes) -> CommitPoint:
 
 
 def pack_note(note: int) -> bytes:
-    """A note for one of the other slots."""
+    """Return the bytes of a note for one of the other slots."""
     return _sealed(_NOTE.pack(note))
 
 
@@ -193,12 +193,12 @@ def unpack_note(data: bytes) -> int:
 
 
 def pack_slab_header(header: SlabHeader) -> bytes:
-    """The beginning of a slab."""
+    """Return the bytes of a slab header."""
     return _sealed(_SLAB.pack(_SLAB_MAGIC, 0, *header))
 
 
 def unpack_slab_header(data: bytes) -> SlabHeader | None:
-    """Read the beginning of a slab; None if it is blank or damaged."""
+    """Read a slab header; return None if it is blank or damaged."""
     fields = _opened(data, _SLAB)
     if fields is None or fields[0] != _SLAB_MAGIC:
         return None
@@ -206,10 +206,10 @@ def unpack_slab_header(data: bytes) -> SlabHeader | None:
 
 
 def decode_record(data: bytes, topic: str) -> Record:
-    """The record of an entry: the record itself, a past state, or the key of a deleted record.
+    """Return the record of an entry: the record itself, a past state, or a deleted record's key.
 
     Args:
-        data: the whole entry, without padding, known to be good.
+        data: the whole entry, without padding, known to be intact.
         topic: the topic of records that name none.
     """
     _, _, _, _, topics, keys, correlations, bookmarks, sequence, timestamp, expires, _ = (
@@ -232,11 +232,11 @@ def decode_record(data: bytes, topic: str) -> Record:
 
 
 def entry_kind(data: bytes) -> int:
-    """The kind of an entry."""
+    """Return the kind of an entry."""
     return data[_KIND_AT]
 
 
 def entry_number(data: bytes) -> int:
-    """The number of the past state that an entry is about, 0 if it is about none."""
+    """Return the number of the past state that an entry is about, 0 if it is about none."""
     number: int = ENTRY.unpack_from(data)[-1]
     return number

@@ -1,11 +1,11 @@
-"""A log in a file of slabs, whose oldest slabs are cleaned and used again.
+"""A log in a file of slabs; its oldest slabs are cleaned and reused.
 
-Entries are only ever appended, at the *head*. What a later entry supersedes stays where it is until
-its slab, being the oldest, is cleaned: entries that still count are appended anew, and the slab is
-free. Since it is always the oldest slab that is cleaned, nothing older is left that a deletion
-would have to hide, so deletions need not be kept for ever.
+Entries are only ever appended, at the *head*. A superseded entry stays in place until its slab,
+being the oldest, is cleaned: its live entries are appended again, and the slab is free. Since the
+oldest slab is always the one cleaned, no older entry is left that a deletion would have to hide, so
+deletions need not be kept for ever.
 
-A freed slab may still be needed by a recovery: until the commit point that says so is itself on
+A recovery may still need a freed slab: until the commit point that frees it is itself on
 stable storage, that is, until one more commit has completed. It is not written to before.
 """
 
@@ -31,7 +31,7 @@ from server.sow.slab_scan import LogEnd
 from server.sow.store import RecordTooLarge, Settled, StoreError
 
 _LONGEST_BOOKMARK: Final = 2 * len(str((1 << 64) - 1)) + 2
-"""Bytes; a record gets its bookmark when room for it has been made."""
+"""Bytes; a record gets its bookmark after space for it has been made."""
 
 
 _MOST_BESIDES: Final = form.ENTRY.size + _LONGEST_BOOKMARK + 8
@@ -39,15 +39,15 @@ _MOST_BESIDES: Final = form.ENTRY.size + _LONGEST_BOOKMARK + 8
 
 
 _MOST_BESIDES_IN_RUN: Final = _MOST_BESIDES + len(NO_KEY)
-"""The same of a record of a run, with its key, which is a number."""
+"""The same for a record of a run, with its key, which is a number."""
 
 
 _MOST_OF_CHARACTER: Final = 4
-"""Bytes of a character of a text."""
+"""Bytes of one character, at most."""
 
 
 _MOST_KEPT: Final = 1 << 16
-"""Bytes at the end of the newest slab that are kept for deletions where no slab is free."""
+"""Bytes at the end of the newest slab that are reserved for deletions when no slab is free."""
 
 
 class _Slab(NamedTuple):
@@ -61,9 +61,9 @@ class SlabLog:
 
     Args:
         file: the file, open for writing.
-        found: what `scan` found in it.
+        found: the result of `scan` of the file.
         committer: the thread that synchronises files.
-        tell: told after every synchronisation: why the file could not be, or None.
+        tell: called after every synchronisation, with the error, or None.
         topic: the topic that entries need not name.
 
     Attributes:
@@ -119,22 +119,22 @@ class SlabLog:
 
     @property
     def slabs(self) -> int:
-        """Slabs that the file has."""
+        """Number of slabs of the file."""
         return len(self._file.slabs)
 
     def _limit(self) -> int:
-        """Where in the newest slab entries end that do not serve deletions."""
+        """Return the end, in the newest slab, of the space for entries other than deletions'."""
         return self.slab_size if self._free else self.slab_size - self._kept_room
 
     def make_room(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
-        """Make sure that entries of these records can be appended next, one after the other.
+        """Make sure that entries of these records can be appended next, in sequence.
 
         Args:
-            records: what the entries are about.
+            records: the records that the entries are about.
             to_delete: they serve deletions.
 
         Raises:
-            StoreError: one is too large, or there is no room. Nothing has been written.
+            StoreError: an entry is too large, or there is no space. Nothing has been written.
         """
         if self._guard.lost:
             raise self._file.loss()
@@ -146,7 +146,7 @@ class SlabLog:
         at_most = texts_at_most + sum([len(one.body) + _MOST_BESIDES for one in records])
         limit = self.slab_size if to_delete else self._limit()
         if texts_at_most <= form.MAX_TEXT and position + at_most <= limit:
-            self._reserved = 0  # there is room without looking closer, as nearly always
+            self._reserved = 0  # the upper bound fits, as nearly always
             return
         for record in records:
             texts = [_octets(text) for text in (record.topic, record.key, record.correlation_id)]
@@ -168,9 +168,9 @@ class SlabLog:
         """Make sure that the records of a run can be appended next. See `make_room`.
 
         Args:
-            topic: theirs.
-            bodies: theirs.
-            correlation_ids: theirs; empty if there are none.
+            topic: the topic of the records.
+            bodies: the bodies of the records.
+            correlation_ids: the correlation ids of the records; empty if there are none.
         """
         lengths = [_MOST_OF_CHARACTER * len(mark) for mark in correlation_ids]
         at_most = sum(map(len, bodies)) + _MOST_BESIDES_IN_RUN * len(bodies) + sum(lengths)
@@ -186,15 +186,15 @@ class SlabLog:
             self._reserved = 0
 
     def append_run(self, run: RecordRun, start: int) -> tuple[int, array[int]]:
-        """Write entries for records of a run, as many as go without looking at anything in between.
+        """Write entries for records of a run, as many as fit without a check between them.
 
         Args:
             run: the records, of the topic that entries need not name.
             start: the place of the first of them.
 
         Returns:
-            The location of the first entry, and the room that each takes; they follow on one
-            another.
+            The location of the first entry, and the size of each entry with padding; they are
+            contiguous.
 
         Raises:
             StoreError: the file has lost its content.
@@ -205,7 +205,7 @@ class SlabLog:
         if head is None or slab is None:
             return 0, array("I")
         rooms = write_run(slab, position, self._limit(), head.epoch & 0xFFFFFFFF, run, start)
-        if self._guard.lost:  # which is found out by writing
+        if self._guard.lost:  # the write has detected it
             raise self._file.loss()
         if rooms:
             written = sum(rooms)
@@ -220,17 +220,17 @@ class SlabLog:
         """Write an entry.
 
         Args:
-            kind: what it says.
-            record: the record that it is about.
-            number: of a past state.
-            moved: it has been written before, and leaves what `make_room` made to others.
+            kind: the kind of the entry.
+            record: the record that the entry is about.
+            number: the number of a past state.
+            moved: the entry has been written before; it leaves slabs that `make_room` reserved.
 
         Returns:
-            Its location and the room that it takes.
+            The location of the entry, and its size with padding.
 
         Raises:
-            StoreError: it is too large, there is no room, or the file has lost its content. Nothing
-                has been written.
+            StoreError: the entry is too large, there is no space, or the file has lost its content.
+                Nothing has been written.
         """
         guard = self._guard
         if guard.lost:
@@ -274,10 +274,10 @@ class SlabLog:
                 topic, key, correlation_id, bookmark, body,
             )
         )  # fmt: skip
-        # The checksum comes last: until it is there, the entry is not.
+        # The checksum is written last: without it, the entry does not exist.
         slab[position + 4 : position + length] = content
         slab[position : position + 4] = form.crc32c(content).to_bytes(4, "little")
-        if guard.lost:  # which is found out by writing
+        if guard.lost:  # the write has detected it
             raise self._file.loss()
         self._position = position + room
         self.appended_bytes += room
@@ -287,7 +287,7 @@ class SlabLog:
 
     @property
     def _spare(self) -> int:
-        """Free slabs that are kept for deletions and cleaning; an empty log has no use for any."""
+        """Free slabs reserved for deletions and cleaning; an empty log needs none."""
         return 1 if self._sealed or self._head is not None else 0
 
     def _have_free(self, count: int) -> None:
@@ -306,13 +306,13 @@ class SlabLog:
             )
 
     def begin_slab(self, spare: int = 0) -> None:
-        """Continue the log in another slab: the first in the file that is free.
+        """Continue the log in another slab: the first free one in the file.
 
         Args:
-            spare: how many free slabs have to be left.
+            spare: how many free slabs must remain.
 
         Raises:
-            StoreError: there is no room for one, or the file has lost its content.
+            StoreError: there is no space for one, or the file has lost its content.
         """
         if self._guard.lost:
             raise self._file.loss()
@@ -353,15 +353,15 @@ class SlabLog:
 
     @property
     def head_epoch(self) -> int:
-        """The epoch that the next entry is written under, at least."""
+        """The lowest epoch that the next entry can get."""
         return self._head.epoch if self._head else self._next_epoch
 
     def oldest(self) -> tuple[int, bytes] | None:
-        """The next entry to clean, with its location; None when only the newest slab is left.
+        """Return the next entry to clean, with its location; None if only the newest slab is left.
 
-        Whoever asks appends the entry anew if it still counts, then calls `cleaned`.
+        The caller appends the entry again if it is live, then calls `cleaned`.
         """
-        while len(self._sealed) > (self._head is None):  # some slab has to carry on the chain
+        while len(self._sealed) > (self._head is None):  # one slab continues the chain
             slab = self._sealed[0]
             if self._clean_position < slab.end:
                 location = slab.place * self.slab_size + self._clean_position
@@ -372,22 +372,22 @@ class SlabLog:
         return None
 
     def cleaned(self, room: int) -> None:
-        """Go on after an entry that took so much room."""
+        """Advance past an entry of the given size, padding included."""
         self._clean_position += room
 
     def clean_records(
         self, amount: int, rows: dict[str, int], locations: array[int], topic: str | None
     ) -> int:
-        """Clean what takes no decision: records, and what says that records are gone.
+        """Clean entries that need no decision: records, and deletions of records.
 
         Args:
             amount: bytes to clean, at least.
-            rows: of records, by identity.
-            locations: of entries, by rows; those of what is appended anew change.
-            topic: of entries that name none, if identities have a topic; else None.
+            rows: the rows of records, by identity.
+            locations: the locations of entries, by rows; updated for entries appended again.
+            topic: the topic of entries that name none, if identities contain a topic; else None.
 
         Returns:
-            The bytes that have been cleaned: fewer where `oldest` has something else.
+            The number of bytes cleaned: fewer than `amount` at an entry that `oldest` must handle.
         """
         head, target = self._head, self._slab
         if head is None or target is None or not self._sealed or self._guard.lost:
@@ -414,7 +414,7 @@ class SlabLog:
     # ---- stable storage
 
     def commit(self, then: Settled | None = None) -> None:
-        """Ask for a commit of everything appended so far; `then` is called when it was tried."""
+        """Request a commit of everything appended so far; `then` is called after the attempt."""
         head = self._head or (self._sealed[-1] if self._sealed else None)
         point = self._point = CommitPoint(
             self._point.number + 1,
@@ -447,13 +447,13 @@ class SlabLog:
         self._committer.submit(Job(self._file.descriptor, written, done, failed))
 
     def _write_again(self) -> None:
-        """Have all written since the last good commit be part of the next synchronisation.
+        """Make all writes since the last good commit part of the next synchronisation.
 
-        After one that failed, the system takes what it could not write for written. Only pages that
-        are touched again are tried again.
+        After a synchronisation that failed, the kernel regards the pages that it could not write as
+        written. It writes only pages that are touched again.
         """
         if self._guard.lost:
-            return  # whatever is in the file now, it is not ours
+            return  # the file has other content now, not this log's
         self._file.touch_first_page()
         slabs = list(self._sealed)
         if self._head is not None:
@@ -464,10 +464,10 @@ class SlabLog:
                 self._file.touch(slab.place, begin, slab.end)
 
     def _release(self, synchronisation: int, point: CommitPoint) -> None:
-        """Use slabs again that no recovery will read.
+        """Reuse slabs that no recovery reads any more.
 
-        A synchronisation makes stable what was noted after the one before it, so it is the tail of
-        an earlier commit point that counts.
+        A synchronisation makes stable the commit point noted after the one before it, so the tail
+        of an earlier commit point counts.
         """
         if synchronisation != self._synchronisation:
             self._synchronisation = synchronisation
@@ -483,14 +483,14 @@ class SlabLog:
 
     @property
     def waiting_slabs(self) -> int:
-        """Slabs that are free once further commits have completed."""
+        """Slabs that become free once further commits have completed."""
         return len(self._freed)
 
     def shrink(self) -> int:
-        """Give free slabs at the end of the file back to the file system.
+        """Return free slabs at the end of the file to the file system.
 
         Returns:
-            How many slabs the file has left.
+            The number of slabs left in the file.
         """
         free = set(self._free)
         count = len(self._file.slabs)
@@ -502,7 +502,7 @@ class SlabLog:
         return count
 
     def close(self) -> None:
-        """Commit, wait for that, and close the file."""
+        """Commit, wait for the commit, and close the file."""
         self.commit()
         self._committer.settle()
         try:
@@ -513,7 +513,7 @@ class SlabLog:
 
 
 def not_stable(path: Path, error: OSError) -> StoreError:
-    """Why something that was written may be lost if the machine fails."""
+    """Return the error for writes that may be lost if the machine fails."""
     return StoreError(f"{path} cannot be put on stable storage: {error.strerror or error}")
 
 

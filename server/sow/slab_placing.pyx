@@ -31,7 +31,7 @@ cdef enum:
     DELETED_KIND = 2
     NOWHERE = -1   # the location of a row that is not in use
     NOBODY = -1    # the row of a slot that is free
-    TOGETHER = 64  # entries that are looked up together
+    TOGETHER = 64  # entries that are looked up as a batch
     FIRST_BITS = 10
 
 
@@ -66,10 +66,10 @@ cdef class Placing:
     cdef Slot *_slots        # a power of two of them
     cdef int _bits
     cdef Py_ssize_t _taken   # no more than half of them
-    cdef Key *_keys          # of all rows, some of which are of no number
-    cdef Py_ssize_t _most    # rows that there is room for
+    cdef Key *_keys          # of all rows, some without a number
+    cdef Py_ssize_t _most    # capacity in rows
     cdef Found[TOGETHER] _found
-    cdef list _identities    # of those found whose keys are no numbers
+    cdef list _identities    # of those found with keys that are not numbers
     cdef Py_ssize_t _count
     cdef Py_ssize_t _live
 
@@ -110,7 +110,7 @@ cdef class Placing:
         while position + HEAD <= end and read_entry(base + position, end - position, &entry):
             if load_u32(entry.at + 8) != epoch:
                 break
-            # The key is read before the checksum is: so it is the one that has been checked.
+            # The key is read before the checksum, so it is the key that has been checked.
             found = &self._found[self._count]
             found.is_number = self._topic is None and read_number(
                 entry.at + HEAD + entry.topics, entry.keys, &found.number
@@ -212,7 +212,7 @@ cdef class Placing:
         self._free.append(row)
         return 0
 
-    # The table of numbers: the slot of a number is the first free one from its home on, or its own.
+    # The table of numbers (open addressing): a number's slot is its own, or the first free from home.
 
     cdef inline Slot *find(self, uint64_t number) noexcept nogil:
         cdef uint64_t place = home(number, self._bits), last = (<uint64_t>1 << self._bits) - 1

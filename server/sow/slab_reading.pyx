@@ -27,7 +27,7 @@ cdef extern from *:
     #define NEW_TUPLE(type, size) (((PyTypeObject *)(type))->tp_alloc((PyTypeObject *)(type), (size)))
     """
     object NEW_TUPLE(type, Py_ssize_t size)
-    void PyTuple_SET_ITEM(object values, Py_ssize_t position, PyObject *value)  # takes it over
+    void PyTuple_SET_ITEM(object values, Py_ssize_t position, PyObject *value)  # steals the reference
 
 
 cdef enum:

@@ -1,9 +1,9 @@
-"""Reading a SOW file's log from its oldest slab to its end: at a start, and for the dump tool.
+"""Reads the log of a SOW file from its oldest slab to its end: at a start, and for the dump tool.
 
-The log is a chain of slabs, each of which names its predecessor and says where that one's entries
-end. An entry that cannot be read is *damage* if it lies before the commit point, for then it was on
-stable storage. After the commit point it is where a crash ended the log: nothing that follows it
-has been promised to anybody, and all of it is left out: the records are those of one moment.
+The log is a chain of slabs, each of which names its predecessor and the end of the predecessor's
+entries. An unreadable entry is *damage* if it lies before the commit point, for then it was on
+stable storage. After the commit point, it is where a crash ended the log: nothing after it was
+acknowledged as stable, and all of it is left out, so that the records are those of one moment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ChainLink(NamedTuple):
     Attributes:
         place: the slab's index in the file.
         header: its header.
-        end: where its entries end, None if it is the last and that has to be found out.
+        end: the end of its entries, None if it is the last slab and its end has to be found.
     """
 
     place: int
@@ -31,12 +31,12 @@ class ChainLink(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """Where a log ends.
+    """The end of a log.
 
     Attributes:
         links: the slabs that belong to it, oldest first, all with their ends.
-        highest_epoch: the highest epoch that any slab of the file bears.
-        lost: bytes after the end that were written and cannot be read, or not be reached.
+        highest_epoch: the highest epoch of any slab of the file.
+        lost: bytes after the end that were written, but cannot be read or reached.
     """
 
     links: list[ChainLink]
@@ -108,8 +108,8 @@ def scan_slabs(file: SlabFile, read: Callable[[ChainLink], int]) -> LogEnd:
 
     Args:
         file: the file.
-        read: reads the entries of a slab, in the order they were written, up to the first that is
-            not whole, and gives where that would begin.
+        read: reads the entries of a slab, in the order they were written, up to the first
+            invalid one, and returns their end.
 
     Raises:
         DamagedFileError: an entry that was committed cannot be read.
@@ -134,16 +134,16 @@ def scan_slabs(file: SlabFile, read: Callable[[ChainLink], int]) -> LogEnd:
 
 
 def _last_trace(file: SlabFile, link: ChainLink, position: int) -> int:
-    """Where the entries of the newest slab once ended, as far as they have left traces.
+    """Return where the entries of the newest slab once ended, as far as traces show it.
 
     Args:
         file: the file.
         link: the slab.
-        position: the end of those that can be read.
+        position: the end of the readable entries.
 
     Returns:
-        The end of the last whole entry behind, or of what a crash or damage left of one at the
-        position; the position itself if there is nothing of this slab.
+        The end of the last intact entry after the position, or of the rest of an entry that a crash
+        or damage left at the position; the position itself if there is nothing of this slab.
     """
     slab, epoch = file.slabs[link.place], link.header.epoch & 0xFFFFFFFF
     end = place = position
@@ -163,7 +163,7 @@ def _last_trace(file: SlabFile, link: ChainLink, position: int) -> int:
 
 
 def entries(file: SlabFile, link: ChainLink) -> Iterator[tuple[int, bytes]]:
-    """The entries of a slab up to the first that is not whole, with their positions."""
+    """Yield the entries of a slab up to the first invalid one, with their positions."""
     slab = file.slabs[link.place]
     epoch = link.header.epoch & 0xFFFFFFFF
     end = file.slab_size if link.end is None else link.end

@@ -1,8 +1,8 @@
-"""What a query sees while records change: the state at its start.
+"""A query's view while records change: the state at its start.
 
-A query reads the topic piece by piece, and publishes go on between the pieces. Before a row that a
-query has yet to read is changed, its record is saved for the query; changing it once more saves
-nothing. Rows that came after the start are beyond the query's end, or saved as empty.
+A query reads the topic in slices, and publishes run between them. Before a row that a query has
+yet to read is changed, its record is saved for the query; a second change saves nothing. Rows
+added after the start are beyond the query's end, or saved as empty.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Snapshot:
     """The saved records of one query.
 
     Args:
-        rows: how many rows there were at the start.
-        keep_all: the query comes back to rows that it has passed.
+        rows: the number of rows at the start.
+        keep_all: the query returns to rows that it has passed.
 
     Attributes:
         position: rows before this one have been read; they are not saved unless `keep_all`.
@@ -36,16 +36,16 @@ class Snapshot:
         self._saved: dict[int, dict[int, Record | None]] = {}
 
     def changing(self, row: int, record: Record | None) -> None:
-        """A row is about to change, or has just changed, from `record`; None if it was empty."""
+        """Save `record`, None for an empty row, of a row that is changing or has just changed."""
         if row < self.rows and (self._keep_all or row >= self.position):
             self._saved.setdefault(row // BLOCK, {}).setdefault(row, record)
 
     def saved(self, block: int) -> Mapping[int, Record | None]:
-        """The saved records of a block's rows."""
+        """Return the saved records of a block's rows."""
         return self._saved.get(block, _NOTHING)
 
     def passed(self, position: int) -> None:
-        """Rows before a position have been read."""
+        """Note that rows before a position have been read."""
         if not self._keep_all:
             self._saved.pop(position // BLOCK - 1, None)
         self.position = position

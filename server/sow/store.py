@@ -1,9 +1,9 @@
-"""The contract of a record store: rows of records, found by identity, that can be made durable.
+"""The interface of a record store: rows of records, found by identity, that can be made durable.
 
 A store numbers its records: a *row* is a small integer that stays with a record from its first
 version to its deletion, and is then given to another. Columns and snapshots are arrays over rows.
 
-An *identity* is the text that tells records apart: the SOW key, or the topic and the key in a topic
+An *identity* is the text that identifies a record: the SOW key, or the topic and the key in a topic
 with a Pattern (see `identity_of`).
 
 All calls come from the engine's thread. Two implementations pass the same suite of tests:
@@ -22,25 +22,25 @@ from server.sow.records import Record
 
 
 class StoreError(Exception):
-    """A change cannot be stored, or a record not be read any more. The text is for whoever asked.
+    """A change cannot be stored, or a record cannot be read. The text is for the client.
 
     The store is as it was before.
     """
 
 
 class RecordTooLarge(StoreError):
-    """A record is larger than the store takes any."""
+    """A record is larger than the store accepts."""
 
 
 Settled: TypeAlias = Callable[[StoreError | None], None]
-"""Called once when what was written is on stable storage, or with the reason why it may not be."""
+"""Called once, when the changes are on stable storage, or with the reason why they may not be."""
 
 
 class Superseded(NamedTuple):
     """A past state of a record, kept for historical queries.
 
     Attributes:
-        identity: the identity of the record that it was a state of.
+        identity: the identity of the record.
         record: the state; its body is empty if `deleted`.
         deleted: the record was deleted at `record.timestamp`.
     """
@@ -51,13 +51,13 @@ class Superseded(NamedTuple):
 
 
 class PutRun(NamedTuple):
-    """How far a run has been put.
+    """The outcome of putting a run.
 
     Attributes:
-        end: the place of the first record that has not been put; their number if all have.
-        rows: of those that have been.
-        added: the rows among these that are of new records.
-        problem: why that first one cannot be put; None if it has not been tried.
+        end: the place of the first record that has not been put; the run's length if all have.
+        rows: the rows of the records that have been put.
+        added: the rows among these that belong to new records.
+        problem: why the record at `end` cannot be put; None if it has not been tried.
     """
 
     end: int
@@ -67,11 +67,11 @@ class PutRun(NamedTuple):
 
 
 class Earlier(NamedTuple):
-    """What records were that have changed since; see `RecordStore.earlier`.
+    """The earlier states of records that have changed since; see `RecordStore.earlier`.
 
     Attributes:
-        states: by identity, what they were; None for one that was not there.
-        unknown: the identities of those of which the store does not know it any more.
+        states: by identity, the earlier states; None for a record that did not exist.
+        unknown: the identities of records with an earlier state that the store no longer has.
     """
 
     states: dict[str, Record | None]
@@ -79,7 +79,7 @@ class Earlier(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """How much a store holds; zeros where a store has no such thing.
+    """The size of a store; zeros where a figure does not apply to the store.
 
     Attributes:
         records: current records and past states.
@@ -101,11 +101,11 @@ class Statistics(NamedTuple):
 
 
 class StoredChains(NamedTuple):
-    """How far the file of chained ids of a topic is on stable storage; zeros if that is unknown.
+    """The part of a topic's file of chained ids that is on stable storage; zeros if unknown.
 
     Attributes:
-        until: the sequence up to which the ids of all messages are.
-        size: bytes that the file then had.
+        until: the sequence up to which the ids of all messages are stored.
+        size: the size of the file at that time, in bytes.
     """
 
     until: int = 0
@@ -117,7 +117,7 @@ ALWAYS: Final = (1 << 64) - 1
 
 
 class RecordStore(Protocol):
-    """Where a topic's records are."""
+    """Holds the records of a topic."""
 
     @property
     def rows(self) -> int:
@@ -129,13 +129,13 @@ class RecordStore(Protocol):
 
     @property
     def key_mark(self) -> int:
-        """What stands for the way in which all of its records got their SOW keys; 0 if unknown."""
+        """A digest of the way in which all of its records got their SOW keys; 0 if unknown."""
 
     def note_keys(self, mark: int) -> None:
-        """Note that way, as long as the records are kept.
+        """Store that digest for as long as the records are kept.
 
         Args:
-            mark: what stands for it; 0 if there is no single one.
+            mark: the digest; 0 if there is no single way.
         """
 
     @property
@@ -146,37 +146,37 @@ class RecordStore(Protocol):
         """
 
     def note_rekeying(self, sequence: int) -> None:
-        """Note that, as long as the records are kept. See `rekeyed_at`."""
+        """Store that sequence for as long as the records are kept. See `rekeyed_at`."""
 
     @property
     def beside_log_until(self) -> int:
-        """The highest sequence of those changes that were noted to be in no transaction log.
+        """The highest sequence of the changes noted to be in no transaction log.
 
-        0 if none were, `ALWAYS` if all are that come next.
+        0 if there are none, `ALWAYS` if all following changes are such.
         """
 
     def note_beside_log(self, until: int) -> None:
-        """Note that as long as the records are kept. See `beside_log_until`."""
+        """Store that sequence for as long as the records are kept. See `beside_log_until`."""
 
     @property
     def stored_chains(self) -> StoredChains:
-        """How far chained ids were noted to be on stable storage."""
+        """The part of the file of chained ids that is noted to be on stable storage."""
 
     def note_chains(self, stored: StoredChains) -> None:
-        """Note that as long as the records are kept. See `stored_chains`."""
+        """Store that note for as long as the records are kept. See `stored_chains`."""
 
     @property
     def statistics(self) -> Statistics:
-        """How much the store holds."""
+        """The size of the store."""
 
     def resident_share(self) -> float:
-        """How much of what it holds is in memory, from 0 to 1; of what is in a file, by samples."""
+        """Return the share of the content that is in memory, 0 to 1; for files, from samples."""
 
     def __len__(self) -> int:
-        """The number of records, past states not counted."""
+        """Return the number of records, without past states."""
 
     def row(self, identity: str) -> int | None:
-        """Find a record; None if there is none."""
+        """Return the row of a record; None if there is none."""
 
     def record(self, row: int) -> Record:
         """Read a row that is in use.
@@ -207,35 +207,35 @@ class RecordStore(Protocol):
         """
 
     def identities(self) -> Iterator[tuple[str, int]]:
-        """Every record's identity and row; the store must not change meanwhile."""
+        """Iterate over identity and row of every record; the store must not change meanwhile."""
 
     def make_room(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
-        """Make sure that these can be put, deleted or kept next, one after the other.
+        """Make sure that the store has space to put, delete or keep these next, in sequence.
 
         Args:
-            records: what is to be written.
-            to_delete: it serves deletions, which may use room that is kept for them.
+            records: the records to be written.
+            to_delete: they serve deletions, which may use the space reserved for deletions.
 
         Raises:
-            StoreError: there is no room, or one is too large. Nothing has changed.
+            StoreError: there is no space, or a record is too large. Nothing has changed.
         """
 
     def make_room_for_run(
         self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
     ) -> None:
-        """Make sure that the records of a run can be put next. See `make_room`.
+        """Make sure that the store has space to put the records of a run next. See `make_room`.
 
         Args:
-            topic: theirs.
-            bodies: theirs.
-            correlation_ids: theirs; empty if there are none.
+            topic: the topic of the records.
+            bodies: the bodies of the records.
+            correlation_ids: the correlation ids of the records; empty if there are none.
 
         Raises:
-            StoreError: as there.
+            StoreError: as for `make_room`.
         """
 
     def undisturbed(self) -> AbstractContextManager[None]:
-        """Within this, nothing is written but what is put or deleted: that has the room made."""
+        """Return a context in which only puts and deletions write, into the space made for them."""
 
     def put(self, identity: str, record: Record) -> int:
         """Insert or replace a record.
@@ -244,14 +244,14 @@ class RecordStore(Protocol):
             Its row.
 
         Raises:
-            StoreError: there is no room, or the record is larger than the store takes.
+            StoreError: there is no space, or the record is larger than the store accepts.
         """
 
     def put_run(self, run: RecordRun, start: int) -> PutRun:
-        """Insert or replace the records of a run; what is the matter with one ends it.
+        """Insert or replace the records of a run; the first that cannot be put ends it.
 
         Args:
-            run: the records, of a store that does not hold many logical topics.
+            run: the records, for a store that does not hold many logical topics.
             start: the place of the first of them.
         """
 
@@ -262,11 +262,11 @@ class RecordStore(Protocol):
             The row that it had.
 
         Raises:
-            StoreError: there is no room to write that down.
+            StoreError: there is no space to record the deletion.
         """
 
     def keep(self, past: Superseded) -> int:
-        """Store a past state in a row of its own, which no identity finds.
+        """Store a past state in a row of its own, which no identity maps to.
 
         Raises:
             StoreError: as for `put`.
@@ -276,43 +276,43 @@ class RecordStore(Protocol):
         """Remove a past state.
 
         Raises:
-            StoreError: there is no room to write that down.
+            StoreError: there is no space to record the removal.
         """
 
     def past(self) -> Iterator[tuple[int, Superseded]]:
-        """Every past state with its row."""
+        """Iterate over the past states, each with its row."""
 
     def earlier(self, sequence: int) -> Earlier:
-        """What the records were, of those changed since by entries of the log, at some sequence.
+        """Return the states, at a sequence, of records that entries of the log changed since.
 
-        Called before anything has been changed since the store was opened.
+        Call it before any change is made after the store was opened.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: the states cannot be read.
         """
 
     def commit(self, then: Settled | None = None) -> None:
-        """Ask for all changes so far to be put on stable storage; does not wait.
+        """Request that all changes so far are put on stable storage; does not wait.
 
-        What could not be put there is part of the next commit.
+        Changes that could not be put there are part of the next commit.
 
         Args:
-            then: called on the engine's thread when it has been tried.
+            then: called on the engine's thread after the attempt.
         """
 
     def compact(self) -> Iterator[None]:
-        """Give unused space back, in slices between which records may change.
+        """Free unused space, in slices between which records may change.
 
         Raises:
-            StoreError: there is no room to work in.
+            StoreError: there is no space to work in.
         """
 
     def close(self) -> None:
-        """Commit, wait for that, and let go of all resources."""
+        """Commit, wait for the commit, and release all resources."""
 
 
 def identity_of(record: Record, *, pattern: bool) -> str:
-    """What tells a record apart within its store.
+    """Return the text that identifies a record within its store.
 
     Args:
         record: the record.

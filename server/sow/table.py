@@ -1,4 +1,4 @@
-"""Records with their indexes, open to queries: for SOW topics, views, conflated topics."""
+"""Records with their indexes, for queries: of SOW topics, views and conflated topics."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PAST: Final = 2
 _ROW: Final = 200
 _FILED: Final = 250
 _VALUE: Final = 16
-"""About how many bytes a record takes beside its own, in a hash index, in a memo index."""
+"""Approximate bytes of a record besides its own: base, per hash index, per memo index."""
 
 _KEPT_EXTRACTORS: Final = 256
 _TRIMMED_AT_ONCE: Final = 100
@@ -46,16 +46,16 @@ _READ_AT_ONCE: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """What a table does beyond keeping records.
+    """The functions of a table beyond storing records.
 
     Attributes:
         hash_indexes: the fields of each hash index.
-        memo_fields: fields that are indexed before anybody asks for them.
+        memo_fields: fields that are indexed before any query uses them.
         key_fields: the fields that SOW keys are made from, if queries may find records by them.
         key_domain: the key domain, where there are `key_fields`.
         pattern: the table holds records of many logical topics.
         expiration: records expire at their stamps.
-        window: how long past states are kept, in nanoseconds; None for no history.
+        window: retention of past states, in nanoseconds; None for no history.
         granularity: the least time between past states, in nanoseconds.
         functions: implementations of the functions that expressions call.
     """
@@ -72,7 +72,7 @@ class TableOptions:
 
 
 class RecordTable:
-    """A store, and everything that has to follow its changes.
+    """A store, with everything that follows its changes.
 
     Args:
         store: the records.
@@ -80,11 +80,11 @@ class RecordTable:
         options: see `TableOptions`.
 
     Attributes:
-        key_hash: makes SOW keys of what the fields of a `Key` have to be; None where records are
-            not to be found so.
+        key_hash: makes SOW keys from the values of the `Key` fields; None if records are not to be
+            found that way.
         updates: records that have been replaced.
         deletes: records that have been deleted.
-        queries: queries of clients.
+        queries: queries by clients.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class RecordTable:
         self._fill(self.hash_indexes)
 
     def _finish_changes(self) -> None:
-        """Complete or undo the changes of which a crash left past states alone."""
+        """Complete or undo changes of which a crash left only the past states."""
         unfinished = find_unfinished(self.store, self.store.past())
         for identity, sequence in unfinished.deletions.items():
             self.store.delete(identity, sequence)
@@ -140,7 +140,7 @@ class RecordTable:
         return None if window is None else History(self.store, window, self.options.granularity)
 
     def _fill(self, indexes: Sequence[HashIndex]) -> None:
-        """File all records in new indexes."""
+        """Add all records to new indexes."""
         rows = (row for _, row in self.store.identities())
         while indexes and (some := list(islice(rows, _READ_AT_ONCE))):
             bodies = self.store.bodies(some)
@@ -148,7 +148,7 @@ class RecordTable:
                 index.put_all(some, bodies)
 
     def hash_index(self, fields: tuple[Path, ...]) -> HashIndex:
-        """The index over some fields, which is made if there is none."""
+        """Return the index over some fields; create it if there is none."""
         for index in self.hash_indexes:
             if index.fields == fields:
                 return index
@@ -158,12 +158,12 @@ class RecordTable:
         return index
 
     def __len__(self) -> int:
-        """How many records there are."""
+        """Return the number of records."""
         return len(self.store)
 
     @property
     def memory(self) -> int:
-        """About how many bytes it takes: records as they are stored, and what finds them.
+        """Approximate size in bytes: records as they are stored, and the indexes.
 
         Source: AMPS User Guide, Estimating AMPS Instance Memory Usage.
         """
@@ -171,25 +171,25 @@ class RecordTable:
         return self.store.statistics.allocated_bytes + each * len(self.states)
 
     def extractor(self, fields: tuple[Path, ...]) -> Extractor:
-        """A function that reads fields of bodies; the last ones made are kept."""
+        """Return a function that reads fields of bodies; the latest ones are cached."""
         return self._extractors(fields)
 
     # ---- single records
 
     def identity(self, key: str, topic: str) -> str:
-        """What tells a record apart, from its key and logical topic."""
+        """Return the text that identifies a record, from its key and logical topic."""
         return f"{topic}\0{key}" if self.options.pattern else key
 
     def get(self, identity: str) -> Record | None:
-        """Find a record."""
+        """Return a record; None if it does not exist."""
         row = self.store.row(identity)
         return None if row is None else self.store.record(row)
 
     def make_room(self, records: Iterable[Record]) -> None:
-        """Make sure that records can be put next, one after the other.
+        """Make sure that the store has space to put records next, in sequence.
 
         Raises:
-            StoreError: there is no room; nothing has changed.
+            StoreError: there is no space; nothing has changed.
         """
         if self.history is None:
             self.store.make_room(records)
@@ -203,23 +203,23 @@ class RecordTable:
     def make_room_for_run(
         self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
     ) -> None:
-        """Make sure that the records of a run can be put next, without a history. See `make_room`.
+        """Make sure that the store has space for a run, without a history. See `make_room`.
 
         Args:
-            topic: theirs.
-            bodies: theirs.
-            correlation_ids: theirs; empty if there are none.
+            topic: the topic of the records.
+            bodies: the bodies of the records.
+            correlation_ids: the correlation ids of the records; empty if there are none.
 
         Raises:
-            StoreError: there is no room; nothing has changed.
+            StoreError: there is no space; nothing has changed.
         """
         self.store.make_room_for_run(topic, bodies, correlation_ids)
 
     def make_room_to_remove(self, records: Sequence[Record]) -> None:
-        """Make sure that records can be removed next, one after the other.
+        """Make sure that the store has space to remove records next, in sequence.
 
         Raises:
-            StoreError: there is no room; nothing has changed.
+            StoreError: there is no space; nothing has changed.
         """
         entries: list[Record] = []
         for record in records:
@@ -231,7 +231,7 @@ class RecordTable:
         """Insert or replace a record.
 
         Raises:
-            StoreError: it cannot be stored; nothing has changed.
+            StoreError: the record cannot be stored; nothing has changed.
         """
         store = self.store
         identity = identity_of(record, pattern=self.options.pattern)
@@ -260,15 +260,15 @@ class RecordTable:
         return Change(record.key, record.topic, previous, record)
 
     def put_run(self, run: RecordRun, start: int) -> tuple[int, StoreError | None]:
-        """Insert or replace the records of a run, without a history, as far as that goes.
+        """Insert or replace the records of a run, without a history, up to the first that fails.
 
         Args:
             run: the records.
             start: the place of the first of them.
 
         Returns:
-            The place of the first that has not been put, and why it cannot be; the number of
-            records and None if all have been.
+            The place of the first record that has not been put, and the reason; the number of
+            records and None if all have been put.
         """
         try:
             saved = self._states_before(run, start) if self._snapshots else []
@@ -295,7 +295,7 @@ class RecordTable:
         return put.end, put.problem
 
     def _states_before(self, run: RecordRun, start: int) -> list[tuple[int, Record]]:
-        """The records that a run replaces, with their rows."""
+        """Return the records that a run replaces, with their rows."""
         store = self.store
         rows = [store.row(str(key)) for key in run.keys[start:]]
         return [(row, store.record(row)) for row in dict.fromkeys(rows) if row is not None]
@@ -304,12 +304,12 @@ class RecordTable:
         """Delete a record.
 
         Args:
-            identity: which one.
+            identity: identifies the record.
             sequence: the deletion's place in the instance's order of changes.
-            moment: when, in nanoseconds since 1970.
+            moment: the time of the deletion, in nanoseconds since 1970.
 
         Returns:
-            None if there is no such record.
+            The change; None if there is no such record.
 
         Raises:
             StoreError: the deletion cannot be stored; nothing has changed.
@@ -339,13 +339,13 @@ class RecordTable:
     def _keep_ended(
         self, identity: str, previous: Record | None, successor: Record, *, deleted: bool
     ) -> list[tuple[int, Superseded]]:
-        """Store the past states that a change is about to make.
+        """Store the past states that a change is about to create.
 
         Returns:
             These states, with their rows.
 
         Raises:
-            StoreError: one cannot be stored; nothing has changed.
+            StoreError: a state cannot be stored; nothing has changed.
         """
         made: list[tuple[int, Superseded]] = []
         if self.history is None or previous is None:
@@ -365,7 +365,7 @@ class RecordTable:
         """Drop the past states of a change that could not be stored, the last one first."""
         for row, _ in reversed(list(made)):
             self.states[row] = FREE
-            with suppress(StoreError):  # the next start finds it
+            with suppress(StoreError):  # the next start drops it
                 self.store.drop(row)
 
     def set_back(
@@ -374,20 +374,20 @@ class RecordTable:
         sequence: int,
         is_lost: Callable[[Superseded], bool],
     ) -> int:
-        """Let records be what they were, as if nothing had followed: no past state tells of it.
+        """Restore earlier states of records, and drop all past states that reflect later changes.
 
         Args:
-            records: what records are to be, by identity; None for one that is not to be.
-            sequence: the place of this in the instance's order of changes.
-            is_lost: which past states there have never been.
+            records: the states to restore, by identity; None for a record that is not to exist.
+            sequence: the place of the restoration in the instance's order of changes.
+            is_lost: tests whether a past state comes from a change that was lost.
 
         Returns:
-            How many past states were dropped.
+            The number of past states dropped.
 
         Raises:
-            StoreError: the store has no room; calling this again goes on.
+            StoreError: the store has no space; another call continues.
         """
-        self.history = None  # what follows is no history
+        self.history = None  # these changes create no past states
         dropped = 0
         for row, past in list(self.store.past()):
             record = records.get(past.identity)
@@ -405,17 +405,17 @@ class RecordTable:
         return dropped
 
     def move_all(self, moves: Iterable[tuple[str, Record]]) -> None:
-        """Move records to other SOW keys, with their past states; subscribers are not notified.
+        """Move records to other SOW keys, with their past states; do not notify subscribers.
 
         Args:
-            moves: the identity of each, and the record with its new key. The next one is asked for
+            moves: the identity of each, and the record with its new key. The next one is requested
                 when the one before has been made. If a record of the same sequence is there
                 already, the rest of the move is made.
 
         Raises:
-            StoreError: the store has no room; calling this again goes on.
+            StoreError: the store has no space; another call continues.
         """
-        self.history = None  # what follows is no history
+        self.history = None  # these changes create no past states
         deletes = self.deletes
         past: dict[str, list[tuple[int, Superseded]]] = {}
         for row, one in self.store.past():
@@ -465,7 +465,7 @@ class RecordTable:
     # ---- time
 
     def next_expiry(self) -> int | None:
-        """When `due` or `trim` have something to do next, in nanoseconds since 1970."""
+        """Return the next time at which `due` or `trim` have work, in nanoseconds since 1970."""
         moments = [
             moment
             for moment in (
@@ -491,7 +491,8 @@ class RecordTable:
         Args:
             now: the time in nanoseconds since 1970.
             default_lifetime: nanoseconds.
-            steps: where the wall clock was set: behind which sequences, by how many nanoseconds.
+            steps: for each step of the wall clock, the sequence below which changes precede it,
+                and its nanoseconds.
         """
         if self.history is not None:
             for sequence, step in steps:
@@ -509,19 +510,19 @@ class RecordTable:
         expiry.move(corrected)
 
     def due(self, now: int) -> Record | None:
-        """A record that has expired, None if there is none."""
+        """Return a record that has expired, None if there is none."""
         row = self._expiry.due(now) if self._expiry is not None else None
         return None if row is None else self.store.record(row)
 
     def trim(self, now: int) -> None:
-        """Drop past states that are older than the window, as many as take little time."""
+        """Drop past states that are older than the window, a limited number per call."""
         if self.history is not None:
             for row in self.history.trim(now, _TRIMMED_AT_ONCE):
                 self._changed(row, self.store.record(row))
                 self.states[row] = FREE
 
     def build_indexes(self) -> Iterator[None]:
-        """Make the configured memo indexes of the records that there are, in slices."""
+        """Build the configured memo indexes of the existing records, in slices."""
         if self.options.memo_fields:
             for block in range((self.store.rows + BLOCK - 1) // BLOCK):
                 self.memo.columns(block, self.options.memo_fields)
@@ -531,29 +532,29 @@ class RecordTable:
 
     @property
     def key_hashes(self) -> KeyHashes:
-        """The hashes of keys, by rows; kept from the first query on that asks for them."""
+        """The hashes of keys, by rows; kept from the first query that uses them."""
         if self._key_hashes is None:
             self._key_hashes = KeyHashes(self.store)
         return self._key_hashes
 
     def open_snapshot(self, *, keep_all: bool) -> Snapshot:
-        """Begin to save what changes."""
+        """Open a snapshot that saves records before they change."""
         snapshot = Snapshot(self.store.rows, keep_all=keep_all)
         self._snapshots.append(snapshot)
         return snapshot
 
     def close_snapshot(self, snapshot: Snapshot) -> None:
-        """Stop saving; harmless if that has been done."""
+        """Close a snapshot; harmless if it is closed already."""
         if snapshot in self._snapshots:
             self._snapshots.remove(snapshot)
 
     def mask(
         self, chosen: Callable[[str], bool] | None, point: PastPoint | None, now: int
     ) -> NDArray[np.bool_]:
-        """For each row whether it is a record of some topics, now or as of a past point.
+        """Return for each row whether it is a record of some topics, now or as of a past point.
 
         Args:
-            chosen: whether a logical topic is asked for; None for all.
+            chosen: tests whether a logical topic is queried; None for all.
             point: the past point; None for now.
             now: the time of the query, in nanoseconds since 1970.
         """
@@ -571,7 +572,7 @@ class RecordTable:
     def identities(
         self, keys: Iterable[str], chosen: Callable[[str], bool] | None
     ) -> Sequence[str]:
-        """The identities that records of some keys, and some logical topics, would have."""
+        """Return the identities that records of some keys, and some logical topics, would have."""
         if not self.options.pattern:
             return list(dict.fromkeys(keys))
         topics = self.topics if chosen is None else [name for name in self.topics if chosen(name)]

@@ -1,4 +1,4 @@
-"""A SOW topic as the engine sees it: what publishing to it and deleting from it come to.
+"""A SOW topic as the engine uses it: drafting, applying and deleting its records.
 
 A publish goes through these steps (AMPS User Guide, SOW Update and Enrichment Processing):
 
@@ -6,7 +6,7 @@ A publish goes through these steps (AMPS User Guide, SOW Update and Enrichment P
     the engine writes the result to the journal
     -> the record store and all indexes                        `apply`
 
-What is stored, journalled and sent on is the result, not the message as it came.
+The result is stored, journaled and sent on, not the message as received.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from server.sow.store import RecordStore
 from server.sow.table import RecordTable, TableOptions
 
 _KEPT_SOURCES: Final = 1024
-"""Key domains of logical topics that are kept prepared."""
+"""Maximum number of key domains of logical topics with a cached key source."""
 
 
 def _path(text: str) -> Path:
@@ -46,7 +46,7 @@ def _path(text: str) -> Path:
 
 
 def table_options(spec: TopicSpec, functions: Functions) -> TableOptions:
-    """How a topic's records are indexed and how long they live."""
+    """Return how a topic's records are indexed, and their lifetimes."""
     keys = tuple(_path(text) for text in spec.keys)
     enriched = {
         parse_field(text, Kind.ENRICHMENT, functions).destination for text in spec.enrichment
@@ -85,7 +85,7 @@ class SowTopic:
 
     Attributes:
         table: its records and indexes.
-        key_fields: the fields that its SOW keys are made from; none if they are made otherwise.
+        key_fields: the fields that its SOW keys are made from; empty if they are made otherwise.
     """
 
     def __init__(
@@ -126,22 +126,22 @@ class SowTopic:
 
     @property
     def is_container(self) -> bool:
-        """Whether it has the records of many logical topics."""
+        """True if it holds the records of many logical topics."""
         return self.spec.pattern is not None
 
     def keeps(self, name: str) -> bool:
-        """Whether it has the records of a topic."""
+        """Return whether it holds the records of a topic."""
         pattern = self.spec.pattern
         return name == self.spec.name if pattern is None else matches(pattern, name)
 
     @property
     def asks_for_context(self) -> bool:
-        """Whether drafting uses what functions may ask about the publisher."""
+        """True if drafting uses the context that functions can read, such as the publisher."""
         return self._preprocessing is not None or self._enrichment is not None
 
     @property
     def keeps_messages_plainly(self) -> bool:
-        """Whether a publish comes to its own body under a number, whatever has come before.
+        """True if a publish is stored as its own body under a number, regardless of earlier ones.
 
         See `record_run.py`.
         """
@@ -156,12 +156,12 @@ class SowTopic:
 
     @property
     def takes_runs(self) -> bool:
-        """Whether records can be put together here; see `RecordTable.put_run`."""
+        """True if it accepts runs of records; see `RecordTable.put_run`."""
         return not self.is_container and self.spec.history is None
 
     @property
     def ages(self) -> bool:
-        """Whether time changes anything here, so that `next_expiry` is worth asking."""
+        """True if time changes its records, so that `next_expiry` is worth calling."""
         return self.spec.expiration_enabled or self.spec.history is not None
 
     # ---- publishing
@@ -180,27 +180,27 @@ class SowTopic:
         correlation_id: str = "",
         context: MessageContext | None = None,
     ) -> Record:
-        """Work out what a publish comes to. Nothing is changed, but that a chain learns new ids.
+        """Return the record of a publish. This changes nothing, except that a chain learns new ids.
 
         Args:
             body: the message.
             now: the time in nanoseconds since 1970.
-            sequence: the publish's place in the instance's order of changes, if known already.
-            bookmark: its bookmark, if known already.
+            sequence: the publish's place in the instance's order of changes, if already known.
+            bookmark: its bookmark, if already known.
             topic: the topic published to, for a topic with a Pattern.
-            key: the SOW key that the publisher gave.
+            key: the SOW key that the publisher provided.
             delta: the message holds only the fields that change.
             expiration: seconds that the message lives, 0 for ever; None for the topic's default.
             correlation_id: the publisher's correlation id; a delta without one keeps the record's.
-            context: what functions may ask about the publisher; SOW key and topic are filled in.
+            context: the context that functions can read; SOW key and topic are filled in.
 
         Returns:
             The record to be stored.
 
         Raises:
-            BodyError: the message has to be rewritten, and cannot be parsed.
+            BodyError: the message has to be rewritten, but cannot be parsed.
             KeyRefusedError: the message has no SOW key.
-            StoreError: the key cannot be kept, or the record before cannot be read.
+            StoreError: the key cannot be stored, or the earlier record cannot be read.
         """
         topic = topic or self.spec.name
         if self._preprocessing is not None or self._enrichment is not None:
@@ -226,7 +226,7 @@ class SowTopic:
         *,
         delta: bool,
     ) -> bytes:
-        """A message enriched, and merged with the record that it updates."""
+        """Return a message enriched, and merged with the record that it updates."""
         if self._enrichment is not None:
             context.sow_key, context.sow_key_hash = key, key_hash(key)
             body = self._enrichment.apply(body, previous.body if previous else None, context)
@@ -238,7 +238,7 @@ class SowTopic:
         """Merge a delta into the record that it updates.
 
         Raises:
-            BodyError: one of them cannot be parsed; the text says which.
+            BodyError: one of them cannot be parsed; the text names it.
         """
         try:
             return self._type.merge(stored, delta)
@@ -250,18 +250,18 @@ class SowTopic:
             ) from None
 
     def key_numbers(self, bodies: Sequence[bytes], topic: str) -> Sequence[int]:
-        """The SOW keys of messages that it keeps plainly.
+        """Return the SOW keys of messages that it stores as they are, as numbers.
 
         Args:
             bodies: the messages, at least one.
             topic: the topic published to.
         """
         source = self.key_source(topic)
-        assert isinstance(source, FieldKeys)  # noqa: S101 - that is what keeping plainly says
+        assert isinstance(source, FieldKeys)  # noqa: S101 - implied by `keeps_messages_plainly`
         return source.numbers(bodies)
 
     def expires(self, expiration: int | None, now: int) -> int:
-        """When a message expires, in nanoseconds since 1970; 0 for never.
+        """Return when a message expires, in nanoseconds since 1970; 0 for never.
 
         Args:
             expiration: seconds that it lives, 0 for ever; None for the topic's default.
@@ -274,7 +274,7 @@ class SowTopic:
         return 0
 
     def apply(self, record: Record) -> Change:
-        """Store a record: one that was drafted, journalled, or received over replication as it is.
+        """Store a record: drafted, journaled, or received over replication, unchanged.
 
         Args:
             record: the record with its sequence and bookmark.
@@ -286,14 +286,14 @@ class SowTopic:
 
     @property
     def learns_keys(self) -> bool:
-        """Whether `learn` does anything."""
+        """True if `learn` does anything."""
         return self._learner is not None
 
     def learn(self, body: bytes, key: str) -> None:
-        """Take note of the SOW key that a message got at another instance.
+        """Learn the SOW key that a message got at another instance.
 
         Raises:
-            StoreError: that cannot be stored.
+            StoreError: the key cannot be stored.
         """
         if self._learner is not None:
             self._learner.learn(body, key)
@@ -312,10 +312,10 @@ class SowTopic:
         correlation_id: str = "",
         context: MessageContext | None = None,
     ) -> Change:
-        """Draft and apply at once, for a topic that is not journalled. See `draft`.
+        """Draft and apply at once, for a topic that is not journaled. See `draft`.
 
         Raises:
-            BodyError: the message has to be rewritten, and cannot be parsed.
+            BodyError: the message has to be rewritten, but cannot be parsed.
             KeyRefusedError: the message has no SOW key.
             StoreError: it cannot be stored; nothing has changed.
         """
@@ -334,7 +334,7 @@ class SowTopic:
         return self.apply(record)
 
     def key_source(self, topic: str) -> KeySource:
-        """Where the keys of a topic come from; by default the key domain is the logical topic."""
+        """Return a topic's key source; the default key domain is the logical topic."""
         domain = topic if self.spec.key_domain == self.spec.name else self.spec.key_domain
         source = self._key_sources.get(domain)
         if source is None:
@@ -357,22 +357,22 @@ class SowTopic:
     def find_keys(
         self, keys: Sequence[str], topics: Callable[[str], bool] | None = None
     ) -> list[Record]:
-        """The records of some SOW keys.
+        """Return the records of some SOW keys.
 
         Args:
             keys: the keys.
-            topics: which logical topics are meant, for a topic with a Pattern; None for all.
+            topics: tests whether a logical topic counts, for a topic with a Pattern; None for all.
         """
         found = map(self.table.get, self.table.identities(keys, topics))
         return [record for record in found if record is not None]
 
     def find_body(self, body: bytes, topic: str | None = None) -> list[Record]:
-        """The record that a publish of `body` would update, if there is one.
+        """Return the record that a publish of `body` would update, if there is one.
 
         Raises:
-            BodyError: the message has to be preprocessed, and cannot be parsed.
+            BodyError: the message has to be preprocessed, but cannot be parsed.
             KeyRefusedError: the message has no SOW key.
-            StoreError: the key cannot be kept, or the record not be read.
+            StoreError: the key cannot be stored, or the record cannot be read.
         """
         topic = topic or self.spec.name
         if self._preprocessing is not None:
@@ -385,12 +385,12 @@ class SowTopic:
         """Delete a record.
 
         Args:
-            record: which one.
+            record: the record.
             sequence: the deletion's place in the instance's order of changes.
             now: the time in nanoseconds since 1970.
 
         Returns:
-            None if it is gone already.
+            The change; None if the record does not exist any more.
 
         Raises:
             StoreError: the deletion cannot be stored; nothing has changed.
@@ -398,7 +398,7 @@ class SowTopic:
         return self.table.remove(self.table.identity(record.key, record.topic), sequence, now)
 
     def in_states(self, states: Iterable[tuple[str, int]], topic: str) -> list[Record]:
-        """Records that are as they were found, without those that have changed since.
+        """Return the records that have not changed since they were found.
 
         Args:
             states: their SOW keys, each with the sequence of the state that was found.
@@ -417,7 +417,7 @@ class SowTopic:
     # ---- time
 
     def next_expiry(self) -> int | None:
-        """When `expire` has something to do next, in nanoseconds since 1970; None for never."""
+        """Return the next time for `expire`, in nanoseconds since 1970; None for never."""
         return self.table.next_expiry()
 
     def clock_was_set(self, step: int) -> None:
@@ -429,14 +429,15 @@ class SowTopic:
         self.table.settle_clock(now, self.spec.expiration or 0, steps)
 
     def expire(self, now: int, sequence: int) -> Change | None:
-        """Remove one record that has expired. Called at the start too, for what expired meanwhile.
+        """Remove one expired record. Also called at the start, for records that expired meanwhile.
 
         Args:
             now: the time in nanoseconds since 1970.
             sequence: the removal's place in the instance's order of changes.
 
         Returns:
-            None if no record is due; some of the history that is too old has been dropped then.
+            The change; None if no record is due: then some past states that are too old have been
+            dropped.
 
         Raises:
             StoreError: the removal cannot be stored; nothing has changed.
@@ -453,16 +454,16 @@ class SowTopic:
         """Begin a query of the state at this moment.
 
         Args:
-            spec: what is asked.
+            spec: the query's parameters.
             now: the time in nanoseconds since 1970.
         """
         return Query(self.table, spec, now)
 
     def compact(self) -> Iterator[None]:
-        """Give unused space back, in slices between which the topic can be used.
+        """Free unused space, in slices between which the topic can be used.
 
         Raises:
-            StoreError: there is no room to work in.
+            StoreError: there is no space to work in.
         """
         return self.table.store.compact()
 
