@@ -1,1 +1,1 @@
-"""Who may log on, and what they may do."""
+"""Authentication and entitlement: which clients may log on, and their permissions."""

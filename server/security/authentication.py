@@ -1,7 +1,7 @@
-"""Authentication modules: whether a connection may log on, and as whom.
+"""Authentication modules: decide whether a connection may log on, and as which user.
 
-A logon is an `Exchange`: credentials go to the module, which accepts them, refuses them, or answers
-with a challenge, upon which the client shows further ones. Each step may take a while.
+A logon is an `Exchange`: the module accepts credentials, refuses them, or returns a challenge. The
+client answers a challenge with further credentials. Each step may be asynchronous.
 
 Source: AMPS User Guide, Authentication; Provided Authentication Modules.
 """
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 MOST_CHALLENGES: Final = 10
-"""Challenges in one logon. Kerberos and its like need two or three."""
+"""Limit of the challenges in one logon. Kerberos and the like need two or three."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a logon comes from.
+    """The origin of a logon.
 
     Attributes:
         transport: the transport's name.
-        address: the peer's.
+        address: the peer's address.
         client_name: the name that the client gives itself.
         correlation_id: that of the logon.
-        certificate_user: whom the certificate of the connection names; empty without one.
-        connection_name: what the connection is called here.
+        certificate_user: the user that the client's certificate names; empty without one.
+        connection_name: the server's name for the connection.
         message_type: that of the logon.
     """
 
@@ -43,7 +43,7 @@ class Origin:
 
     @property
     def host(self) -> str:
-        """The address without the port, which is another one for each connection."""
+        """The address without the port, which differs between connections."""
         host, colon, port = self.address.rpartition(":")
         return host if colon and port.isdigit() else self.address
 
@@ -53,13 +53,13 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a client shows.
+    """The credentials of a client.
 
     Attributes:
         user: the name of the user.
-        password: the password, or whatever stands in its place.
+        password: the password, or a token in its place.
         explicit: False when it sent a command without logging on first.
-        origin: where it comes from.
+        origin: the origin of the logon.
     """
 
     user: str
@@ -68,17 +68,17 @@ class Credentials:
     origin: Origin = Origin()
 
     def __repr__(self) -> str:
-        """Without the password: this may end up in a log."""
+        """Omit the password: this may end up in a log."""
         return f"Credentials({self.user!r})"
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """What a client has to answer to before it may log on.
+    """A challenge that a client must answer before it may log on.
 
     Attributes:
         user: the name of the user, for its next logon.
-        password: what it answers to.
+        password: the data of the challenge.
     """
 
     user: str
@@ -87,18 +87,18 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The answer of an authentication module.
+    """The decision of an authentication module.
 
     Attributes:
         granted: whether the connection may log on.
         user: the authenticated user name, empty where the module does not vouch for one.
-        reason: said to the client, and written to the log.
-        challenge: what the client has to answer to; None if it is decided.
-        token: proves to the client who has decided; empty for nothing. It stands where the client's
-            password stood.
-        detail: said in the log alone.
-        undecided: it does not count as a failed logon: the module could not tell, through no fault
-            of who logs on, or what it was shown is nothing that anybody could guess.
+        reason: sent to the client, and written to the log.
+        challenge: the challenge for the client; None if the logon is decided.
+        token: proves the server's identity to the client; empty for none. It replaces the client's
+            password in the answer.
+        detail: written to the log only.
+        undecided: it does not count as a failed logon: either the module could not decide, through
+            no fault of the client, or the credentials cannot be guessed.
         is_proven: False if the name is a claim of the client, and nothing has been checked.
     """
 
@@ -116,11 +116,11 @@ class Exchange(Protocol):
     """One logon, from the first credentials on."""
 
     def step(self, credentials: Credentials) -> Later[Admission]:
-        """Decide on credentials; after a challenge, on those that answer to it."""
+        """Decide on credentials; after a challenge, on the answer to it."""
 
 
 class Limited:
-    """A logon that ends, whatever the module says: after so many challenges it is refused.
+    """Refuses a logon after too many challenges, so that it ends with any module.
 
     Args:
         exchange: the logon.
@@ -150,11 +150,11 @@ class Authenticator(Protocol):
         """Begin a logon."""
 
     def forget(self) -> None:
-        """Decide every logon afresh."""
+        """Clear cached decisions, so that every logon is decided again."""
 
 
 class AtOnce:
-    """A module that decides on what it is shown, without waiting or challenges."""
+    """A module that decides immediately, without waiting or challenges."""
 
     __slots__ = ()
 
@@ -172,7 +172,7 @@ class AtOnce:
 
 @dataclass(frozen=True, slots=True)
 class AcceptAll(AtOnce):
-    """Accepts whoever comes, with the few conditions that its options make."""
+    """Accepts every logon that meets the few conditions of its options."""
 
     require_logon: bool
     require_user_name: bool
@@ -197,7 +197,7 @@ class AcceptAll(AtOnce):
 
 @dataclass(frozen=True, slots=True)
 class RefuseAll(AtOnce):
-    """Refuses whoever comes."""
+    """Refuses every logon."""
 
     def step(self, credentials: Credentials) -> Admission:
         """See `Exchange`."""

@@ -1,9 +1,10 @@
-"""Permits bound to who has them.
+"""Permits bound to the client that holds them.
 
-The filter of a permission may ask `USER()`, `CLIENT_NAME()` and the like. There these mean whoever
-the permission is for, and not, as they do in other filters, whoever published the message: "what is
-theirs" (`/owner = USER()`) would else be theirs who wrote it. So these calls are replaced by what
-they come to, once for each permit of a client, and what is done with permits knows nothing of it.
+The filter of a permission may call `USER()`, `CLIENT_NAME()` and the like. In other filters these
+mean the publisher of the message. Here they mean the holder of the permission: otherwise a filter
+for a user's own messages (`/owner = USER()`) would compare with the publisher. So these calls are
+replaced by their values, once for each permit of a client, and code that uses permits does not need
+to know.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from server.security.permissions import Permit
 
 _MOST_KEPT: Final = 1_000
-"""Permits with filters that are kept for a client; of more, all are bound again."""
+"""Limit of a client's cache of permits with filters; beyond it, the cache is cleared."""
 
 
 class Holder(Protocol):
-    """Who has a permit; the attributes are those of a session."""
+    """The holder of a permit; the attributes are those of a session."""
 
     user: str
     client_name: str
@@ -33,10 +34,10 @@ class Holder(Protocol):
 
 
 class BoundPermits:
-    """The permits of one client, bound to it.
+    """Binds permits to one client, and caches the results.
 
     Args:
-        holder: the client. Who it is may change until it has logged on.
+        holder: the client. Its names may change until it has logged on.
     """
 
     __slots__ = ("_bound", "_holder")
@@ -46,7 +47,7 @@ class BoundPermits:
         self._bound: Final[dict[tuple[int, str, str, str], tuple[Permit, Permit]]] = {}
 
     def bind(self, permit: Permit) -> Permit:
-        """A permit as it is for the client; itself, if its filter asks nothing about that."""
+        """Return a permit for the client; the same object if its filter needs no binding."""
         if permit.filter is None:
             return permit
         holder = self._holder
@@ -55,7 +56,7 @@ class BoundPermits:
         if known is None:
             if len(self._bound) >= _MOST_KEPT:
                 self._bound.clear()
-            # With the permit itself, which nothing else then has the id of.
+            # Keeps the permit alive, so that its id is not used again.
             known = self._bound[key] = permit, _bound(permit, permit.filter, holder)
         return known[1]
 

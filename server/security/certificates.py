@@ -1,7 +1,7 @@
-"""Whom a certificate names, and how long it is good.
+"""The user that a certificate names, and its expiry.
 
-Source: RFC 5280. AMPS verifies certificates, and takes no name from them: which name that is here
-is ours.
+Source: RFC 5280. AMPS verifies certificates, and takes no name from them: the choice of the name is
+Amperage's own.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias, cast
 
 Decoded: TypeAlias = Mapping[str, object]
-"""A certificate as `ssl.SSLObject.getpeercert` gives it; without entries if it is not verified."""
+"""A certificate as `ssl.SSLObject.getpeercert` returns it; empty if it is not verified."""
 
 _Names: TypeAlias = Iterable[tuple[str, str]]
 
 _ALTERNATIVES: Final = ("email", "DNS", "URI")
-"""The kinds of alternative names that may stand for a user, the ones that people know first."""
+"""The kinds of alternative names that may identify a user, the most familiar ones first."""
 
 _END: Final = "-----END CERTIFICATE-----"
 
 _SEQUENCE: Final = 0x30
 _UTC_TIME: Final = 0x17
 _GENERALIZED_TIME: Final = 0x18
-_MANY_OCTETS: Final = 0x80  # from here on, the first octet of a length counts those that follow
+_MANY_OCTETS: Final = 0x80  # from here on, the first octet counts the length octets that follow
 
 
 def user_of(certificate: Decoded) -> str:
-    """Whom the certificate of a client names: the common name, or else an alternative one.
+    """Return the user that a client's certificate names.
 
     Returns:
-        The name; empty if there is none, or none that can be a user's.
+        The common name, or else an alternative name; empty without one, or if it is not printable.
     """
     subject = cast("Iterable[_Names]", certificate.get("subject", ()))
     alternatives = list(cast("_Names", certificate.get("subjectAltName", ())))
@@ -43,9 +43,9 @@ def user_of(certificate: Decoded) -> str:
 
 
 def ends_of(text: str) -> list[datetime]:
-    """Until when the certificates of a PEM file are good, in their order.
+    """Return the expiry times of the certificates of a PEM file, in their order.
 
-    Those that cannot be read are left out.
+    Certificates that cannot be parsed are left out.
     """
     found = []
     for piece in text.split(_END)[:-1]:
@@ -54,20 +54,20 @@ def ends_of(text: str) -> list[datetime]:
             continue
         try:
             found.append(_end_of(ssl.PEM_cert_to_DER_cert(piece[begin:] + _END)))
-        except (ValueError, IndexError):  # it is none, or cut off
+        except (ValueError, IndexError):  # malformed or truncated
             continue
     return found
 
 
 def _end_of(der: bytes) -> datetime:
-    """Until when a certificate is good.
+    """Return the expiry time of a certificate.
 
     Certificate: SEQUENCE of (to be signed: SEQUENCE of ([version], serial number, algorithm,
     issuer, validity: SEQUENCE of (from, until), ...), ...)
 
     Raises:
-        ValueError: it is none.
-        IndexError: it is cut off.
+        ValueError: it is malformed.
+        IndexError: it is truncated.
     """
     _, certificate = _elements(der)[0]
     _, signed = _elements(certificate)[0]
@@ -78,7 +78,7 @@ def _end_of(der: bytes) -> datetime:
 
 
 def _elements(data: bytes) -> list[tuple[int, bytes]]:
-    """The elements of a DER encoding: their tags and contents."""
+    """Return the elements of a DER encoding: their tags and contents."""
     found, at = [], 0
     while at < len(data):
         tag, length = data[at], data[at + 1]

@@ -1,4 +1,4 @@
-"""Cookies of the admin interface, which stand for credentials that have been shown there.
+"""Session cookies of the admin interface, which replace credentials that a client has sent before.
 
 The transports of a Protocol with TrustedAdmin accept them, too.
 """
@@ -17,10 +17,10 @@ from typing import Final
 COOKIE: Final = "amps_session"
 
 DEFAULT_SECONDS: Final = 86_400.0
-"""How long a cookie is good for, where SessionOptions do not say."""
+"""Lifetime of a session where SessionOptions do not set it."""
 
 _MOST_SESSIONS: Final = 1_000
-"""Of more, the one goes that has not been used for longest."""
+"""Beyond it, the least recently used session is dropped."""
 
 
 @dataclass(slots=True)
@@ -31,15 +31,15 @@ class _Session:
 
 
 class Sessions:
-    """Cookies, and whom they stand for. Any thread may ask.
+    """Sessions, by cookie. Thread-safe.
 
     Args:
-        seconds: how long one is good for.
+        seconds: lifetime of a session.
 
     Attributes:
         seconds: see above.
-        times_ended: how often any have been ended; what is sent by and by ends then, and begins
-            anew for those who still may have it.
+        times_ended: how often sessions have been ended. A change of it ends streaming responses;
+            clients that still have access start them again.
     """
 
     def __init__(self, seconds: float = DEFAULT_SECONDS) -> None:
@@ -50,7 +50,7 @@ class Sessions:
         self._lock = threading.RLock()
 
     def begin(self, user: str, credentials: str) -> str:
-        """Give the cookie that stands for credentials; the same as long as it is good."""
+        """Begin a session and return its cookie; equal credentials have one while it is valid."""
         shown = _digest(credentials)
         with self._lock:
             known = self._shown.get(shown)
@@ -64,13 +64,13 @@ class Sessions:
             return token
 
     def has(self, user: str, credentials: str) -> bool:
-        """Whether there is a cookie already that stands for credentials."""
+        """Return whether there is a valid cookie for credentials."""
         with self._lock:
             known = self._shown.get(_digest(credentials))
             return known is not None and self.user_of(known) == user
 
     def user_of(self, token: str) -> str | None:
-        """The user whom a cookie stands for; None if it is not good."""
+        """Return the user of a cookie; None if the cookie is not valid."""
         key = _digest(token)
         with self._lock:
             session = self._sessions.get(key)
@@ -83,14 +83,14 @@ class Sessions:
             return session.user
 
     def end_all(self) -> None:
-        """Let no cookie stand for anybody any more."""
+        """End all sessions."""
         with self._lock:
             self.times_ended += 1
             self._sessions.clear()
             self._shown.clear()
 
     def end(self, users: Collection[str]) -> None:
-        """Let no cookie stand for some users any more."""
+        """End the sessions of some users."""
         with self._lock:
             self.times_ended += 1
             for key in [key for key, session in self._sessions.items() if session.user in users]:
@@ -102,7 +102,7 @@ class Sessions:
 
 
 def cookies_in(header: str) -> list[str]:
-    """The sessions that the header Cookie of a request names."""
+    """Return the session cookies in the Cookie header of a request."""
     parts = (part.strip() for part in header.split(";"))
     return [part.removeprefix(f"{COOKIE}=") for part in parts if part.startswith(f"{COOKIE}=")]
 

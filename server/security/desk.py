@@ -1,13 +1,13 @@
-"""Where decisions are made that wait for others: a thread with an event loop of its own.
+"""Makes slow decisions outside the engine: one thread with an event loop of its own.
 
     the engine's thread  --ask-->  Desk: a coroutine per question  --the answer-->  Pending
 
-The engine goes on meanwhile. At most `MOST_UNDER_WAY` questions are worked on at a time, further
-ones wait; each has a limit of time, after which it is answered by what its asker says then. So is a
-question that fails, or that comes while too many wait: nobody waits for ever, and whatever goes
-wrong is a refusal. What decides is cancelled then, and may not heed that: the answer does not wait
-for it, but its place among those that are worked on is not free before it ends. Nor does the
-process wait for it in the end, or for threads that it waits for.
+The engine continues meanwhile. At most `MOST_UNDER_WAY` questions are in progress at a time; others
+wait. Each has a timeout, after which the fallback of its caller is the answer. The fallback also
+answers a question that fails, or that comes while too many wait: no caller waits for ever, and
+every error is a refusal. On a timeout the coroutine is cancelled, and may ignore that: the answer
+does not wait for it, but its slot is not released before it ends. Process exit waits neither for
+it, nor for the threads that it waits for.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from server.security.later import Pending
 Answer = TypeVar("Answer")
 
 MOST_UNDER_WAY: Final = 2_000
-"""A question costs little while it waits; whatever must not be asked by too many at a time has to
-be spared by who asks it."""
+"""Limit of concurrent questions. A waiting question costs little; a caller that must limit the
+concurrency of a resource does so itself."""
 MOST_WAITING: Final = 10_000
 LIMIT_SECONDS: Final = 30.0
-"""How long a decision may take, the time that it waits for its turn included (AMPS User Guide,
-Authentication, recommends no more)."""
+"""Timeout of a decision, its time in the queue included (AMPS User Guide, Authentication,
+recommends no more)."""
 
 _MOST_THREADS: Final = 32
-"""That decisions wait for at a time, for instance while a file is read, or a name looked up."""
+"""Limit of the threads for blocking calls, such as file reads and name look-ups."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """A decision has failed.
+    """A failed decision.
 
     Attributes:
-        problem: how, for people.
+        problem: the reason, for people.
     """
 
     problem: str
 
 
 class Desk:
-    """Makes decisions beside the engine. Asked on the engine's thread, while its loop runs."""
+    """Makes decisions outside the engine. Called on the engine's thread, while its loop runs."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -60,14 +60,14 @@ class Desk:
         make: Callable[[], Coroutine[None, None, Answer]],
         otherwise: Callable[[str], Answer],
     ) -> Pending[Answer]:
-        """Have something decided.
+        """Run a decision on the desk's thread.
 
         Args:
-            make: makes what decides; it runs on the desk's thread.
-            otherwise: the answer if there is none, by the reason for that.
+            make: creates the coroutine that decides; called on the desk's thread.
+            otherwise: makes the fallback answer from the reason for it.
 
         Returns:
-            What gets the answer, on the engine's thread. Given up, it makes room for another
+            Receives the answer on the engine's thread. Giving it up releases its place for another
             question.
         """
         pending: Pending[Answer] = Pending()
@@ -109,7 +109,7 @@ class Desk:
         working = asyncio.ensure_future(self._work(make))
         try:
             await asyncio.wait({working}, timeout=LIMIT_SECONDS)
-        finally:  # which is also where it goes on if nobody waits any more
+        finally:  # also runs on cancellation, when the caller has given up
             if not working.done():
                 working.cancel()
         if not working.done():
@@ -127,11 +127,11 @@ class Desk:
                 return await make()
             except asyncio.CancelledError:
                 raise
-            except BaseException as error:  # a module need not be ours: the desk must outlive it
+            except BaseException as error:  # third-party code may raise anything
                 return _Failure(explain(error))
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        """The desk's loop; its thread starts with the first question, and ends with the process."""
+        """Return the desk's loop; its thread starts on first use, and ends with the process."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._loop.set_default_executor(DaemonThreads(_MOST_THREADS, "security"))

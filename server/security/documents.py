@@ -1,13 +1,13 @@
-"""Permission documents: what a user may do, written in JSON.
+"""Permission documents: the permissions of a user, in JSON.
 
     {"logon": true, "replication-logon": false,
      "topic": [{"topic": "^orders", "read": "/desk = 7", "write": false, "select": "-/,+/id"}, ...],
      "admin": [{"topic": "^/amps", "read": true, "write": false}, ...],
-     "replicated-topics": ["^orders"], "instances": ["^hub"], "user_name": "somebody else"}
+     "replicated-topics": ["^orders"], "instances": ["^hub"], "user_name": "other name"}
 
-Of a list the first entry counts whose topic is meant; whatever no entry speaks of is refused. A
-name with characters of regular expressions is one, and matches anywhere. Fields that nobody knows
-are refused, as is a filter that cannot be parsed: half a document would be a wrong one.
+In a list, the first entry that matches the topic applies; without one, access is refused. A name
+with characters of regular expressions is a regular expression, and matches anywhere. Unknown fields
+and filters that cannot be parsed are refused: half a document would be a wrong one.
 
 Source: AMPS User Guide, RESTful Authentication and Entitlements, Permissions Document Format.
 """
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from server.expressions.functions.registry import Functions
 
 _MOST_REMEMBERED: Final = 10_000
-"""Decisions on topics that are kept, so that a list is not gone through for each command."""
+"""Limit of the cache of decisions on topics, which saves a search of the list for each command."""
 
 MOST_ENTRIES: Final = 5_000
-"""Entries of a list of a document: each is looked at for every topic that its user comes to, and
-its filters are parsed."""
+"""Limit of the entries of a list: each is tested for every topic that the user accesses, and its
+filters are parsed."""
 
 KNOWN_FIELDS: Final = frozenset(
     {"logon", "replication-logon", "topic", "admin", "replicated-topics", "instances", "user_name"}
@@ -40,11 +40,11 @@ KNOWN_OF_RULE: Final = frozenset({"topic", "read", "write", "select"})
 
 
 Place: TypeAlias = tuple[str | int, ...]
-"""Where something stands in a document: names, and the numbers of entries from 0 on."""
+"""A position in a document: names, and the numbers of entries from 0 on."""
 
 
 def name_place(place: Place) -> str:
-    """A place in words: `topic, entry 1: read`."""
+    """Return a position as text: `topic, entry 1: read`."""
     words = ""
     for step in place:
         if isinstance(step, int):
@@ -55,11 +55,11 @@ def name_place(place: Place) -> str:
 
 
 class DocumentError(ValueError):
-    """A document cannot be used. The text says what is wrong where.
+    """A document cannot be used. The text gives the problem and its position.
 
     Attributes:
-        place: where.
-        problem: what.
+        place: the position.
+        problem: the problem.
     """
 
     def __init__(self, problem: str, place: Place = ()) -> None:
@@ -73,9 +73,9 @@ class Rule:
     """One entry of a list.
 
     Attributes:
-        topics: what it is about.
-        read: what is said to those who want to read.
-        write: what is said to those who want to write.
+        topics: the topics that it applies to.
+        read: the permit for reading.
+        write: the permit for writing.
     """
 
     topics: TopicSelector
@@ -84,11 +84,11 @@ class Rule:
 
 
 NO_RULE: Final = Permit(False, rule="no entry is about it")
-"""What is said where a document says nothing."""
+"""The permit where no entry of a document applies."""
 
 
 class Remembering:
-    """Permissions that are found out once for each topic: lists are long, and commands many."""
+    """Caches the permit of each topic, since lists are long and commands frequent."""
 
     def __init__(self) -> None:
         self._decided: dict[tuple[Permission, str], Permit] = {}
@@ -111,21 +111,21 @@ class Remembering:
         raise NotImplementedError
 
     def find(self, permission: Permission, resource: str) -> Permit | None:
-        """What is said to somebody who wants to do something; None for nothing."""
+        """Return the permit for an operation, uncached; None if no rule applies."""
         raise NotImplementedError
 
 
 class PermissionDocument(Remembering):
-    """What a user may do, as a document says.
+    """The permissions of a user, from a document.
 
     Args:
-        logon: what is said to those who log on as clients; None for nothing.
-        replication: what is said to other instances; None for nothing.
+        logon: the permit for logons of clients; None if the document has none.
+        replication: the permit for logons of other instances; None if the document has none.
         topics: the rules for topics.
         paths: the rules for paths of the admin interface.
         replicated: the topics that may be replicated here.
-        instances: the names of the instances that log on as the user; None if nothing says which.
-        user_name: as whom the user counts; None for the name that was given.
+        instances: the names of the instances that log on as the user; None if not specified.
+        user_name: the user name that applies instead of the given one; None for the given one.
     """
 
     def __init__(
@@ -173,9 +173,9 @@ class PermissionDocument(Remembering):
 
 
 def _first(rules: Iterable[Rule], resource: str, says: Callable[[Rule], Permit]) -> Permit | None:
-    """What the first rule says that is about a resource; None if none is.
+    """Return the permit of the first rule that matches a resource; None if none does.
 
-    Where it cannot be told of a rule, those behind it do not count: it may be there to refuse.
+    Where a match cannot be decided, later rules do not apply: the undecided one may be a refusal.
     """
     for rule in rules:
         is_about = rule.topics.decide_alone(resource)
@@ -187,7 +187,7 @@ def _first(rules: Iterable[Rule], resource: str, says: Callable[[Rule], Permit])
 
 
 def _whole(permit: Permit) -> Permit:
-    """A permit for the admin interface: what is shown there has no fields, so it has no limits."""
+    """Return a permit for the admin interface; refuse a limited one, since pages have no fields."""
     if not permit.is_limited:
         return permit
     return Permit(False, rule=f"{permit.rule}, and pages have no fields that could be limited")
@@ -196,12 +196,12 @@ def _whole(permit: Permit) -> Permit:
 def make_document(
     content: dict[str, Any], functions: Functions, say: Callable[[Place], str] = name_place
 ) -> PermissionDocument:
-    """Read a document that has been parsed.
+    """Make permissions from a document that has been parsed as JSON.
 
     Args:
         content: the document.
-        functions: what its filters may call.
-        say: how a place of it is called in what is said to users.
+        functions: the functions that its filters may call.
+        say: formats a position in the document for texts that users see.
 
     Raises:
         DocumentError: it cannot be used.
@@ -252,8 +252,8 @@ class _Reading:
     """Reads the parts of a document.
 
     Attributes:
-        functions: what its filters may call.
-        say: how a place of it is called.
+        functions: the functions that its filters may call.
+        say: formats a position in the document.
     """
 
     functions: Functions

@@ -1,8 +1,8 @@
-"""Entitlement modules: what the users of a transport may do.
+"""Entitlement modules: the permissions of the users of a transport.
 
-A module is asked once per logon. It says what the user may do (`Permissions`), which is asked from
-then on, or that this will take a while. Permissions are told when the connection has ended: a
-module may forget users who have gone.
+A module is called once per logon. It returns the user's `Permissions`, which answer all further
+questions, or a pending answer. Permissions are notified at the end of the connection, so that a
+module may forget users without connections.
 
 Source: AMPS User Guide, Entitlement; Provided Entitlement Modules.
 """
@@ -21,15 +21,15 @@ class Entitlement(Protocol):
     """One entitlement module, configured for an instance, a transport or the admin interface."""
 
     def enter(self, user: str) -> Later[Permissions]:
-        """What a user may do who comes in."""
+        """Return the permissions of a user for a new connection."""
 
     def forget(self, user: str | None = None) -> None:
-        """Find out anew what a user may do, or everybody."""
+        """Forget the permissions of a user, or of all users, so that they are determined again."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedEntitlement:
-    """Says the same to everybody."""
+    """Returns the same permissions for every user."""
 
     permissions: Permissions
 

@@ -1,16 +1,17 @@
-"""Slows down who guesses passwords, whichever module is asked for them.
+"""Throttles password guessing, for any authentication module.
 
-Failures are counted for a user from an address, and for an address. Beyond a number of them logons
-are refused for a moment, without asking the module; with each further failure the moment doubles,
-up to a limit. What is refused in this way does not count. A user who logs on is forgiven there; an
-address is not, else somebody with one account could guess those of others. Failures are not counted
-for a user from anywhere: that would let anybody lock somebody out. Nor are those of nobody in
-particular, who show a token that says who they are: those of one address may be many.
+Failures are counted per user and address, and per address. Beyond a number of failures, logons are
+refused for a moment, without asking the module; the back-off doubles with each further failure, up
+to a limit. Logons refused in this way do not count. A successful logon resets the count of the user
+at that address, but not that of the address: otherwise the owner of one account could guess the
+passwords of others. Failures are not counted per user across addresses: that would let a client
+lock out a user. Logons without a user name, with a token that identifies the user, are not counted
+per user: those of one address may be many users.
 
-Logons of one address that wait for a decision are limited as well: what they wait for is shared.
+The logons of one address that wait for a decision are limited as well: they share resources.
 
-A module that cannot decide is no failure, nor is a challenge, nor is a logon without a password.
-The default modules ask for none and are not concerned.
+These are no failures: a module that cannot decide, a challenge, and a logon without a password.
+The default modules need no passwords and are not wrapped.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
     from server.security.later import Later
 
 MOST_REMEMBERED: Final = 10_000
-"""Users and addresses each; of more, those go that have failed least recently."""
+"""Limit of users and addresses each; beyond it, the one whose last failure is oldest is dropped."""
 
 MOST_UNDER_WAY: Final = 1_500
-"""Logons of one address that may wait for a decision; fewer than a desk works on at a time."""
+"""Limit of one address's logons that wait for a decision; less than the concurrency of a desk."""
 
 FORGIVEN_AFTER: Final = 600.0
 """Seconds without a failure after which all earlier ones are forgotten."""
@@ -41,18 +42,18 @@ FORGIVEN_AFTER: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How many failures there may be.
+    """Limits of failures.
 
     Attributes:
-        failures: so many have no consequence.
-        longest: seconds for which logons are refused at most; at first it is one.
+        failures: the number that has no consequence.
+        longest: the maximum back-off in seconds; the first one is one second.
     """
 
     failures: int
     longest: float
 
     def pause(self, count: int) -> float:
-        """Seconds for which logons are refused after a number of failures."""
+        """Return the back-off in seconds after a number of failures."""
         beyond = count - self.failures
         return 0.0 if beyond <= 0 else min(2.0 ** min(beyond - 1, 32), self.longest)
 
@@ -75,14 +76,14 @@ class _Counts:
         self._known: OrderedDict[Hashable, _Failures] = OrderedDict()
 
     def wait(self, key: Hashable, now: float) -> float:
-        """Seconds for which logons are still refused."""
+        """Return the seconds for which logons are still refused."""
         known = self._known.get(key)
         if known is None:
             return 0.0
         return max(0.0, known.last + self._patience.pause(known.count) - now)
 
     def add(self, key: Hashable, now: float) -> tuple[int, float]:
-        """Count a failure; how many there are, and for how many seconds logons are refused now."""
+        """Count a failure; return the number of failures and the back-off in seconds."""
         known = self._known.pop(key, None)
         if known is None or now - known.last > FORGIVEN_AFTER:
             known = _Failures(0, now)
@@ -94,18 +95,18 @@ class _Counts:
         return known.count, self._patience.pause(known.count)
 
     def forgive(self, key: Hashable) -> None:
-        """Count from the beginning."""
+        """Reset the count."""
         self._known.pop(key, None)
 
 
 class FailedLogons:
-    """What is known of failed logons on all transports of an instance. On the engine's thread.
+    """Failed logons on all transports of an instance. Runs on the engine's thread.
 
     Args:
-        now: the time in seconds, from any moment on.
+        now: a monotonic clock, in seconds.
 
     Attributes:
-        under_way: how many logons wait for a decision, by address.
+        under_way: the number of logons that wait for a decision, by address.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -115,7 +116,7 @@ class FailedLogons:
         self.under_way: Final[Counter[str]] = Counter()
 
     def wait(self, address: str, user: str) -> float:
-        """Seconds for which logons of a user from an address are refused."""
+        """Return the seconds for which logons of a user from an address are refused."""
         now = self._now()
         return max(self._users.wait((address, user), now), self._addresses.wait(address, now))
 
@@ -123,7 +124,8 @@ class FailedLogons:
         """Count a failure.
 
         Returns:
-            How many there are of whom it makes wait, and how many seconds; 0 for not at all.
+            The number of failures of the user or of the address, by the longer back-off, and that
+            back-off in seconds; 0 for none.
         """
         now = self._now()
         of_address = self._addresses.add(address, now)
@@ -132,18 +134,18 @@ class FailedLogons:
         return max(self._users.add((address, user), now), of_address, key=lambda each: each[1])
 
     def succeeded(self, address: str, user: str) -> None:
-        """Somebody has logged on."""
+        """Reset the failures of a user that has logged on."""
         self._users.forgive((address, user))
 
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A module that is asked for passwords, and not too often.
+    """Wraps an authentication module and throttles failed logons.
 
     Attributes:
         module: the module.
-        failures: counts.
-        log: told when logons are refused.
+        failures: the counts.
+        log: records refused logons.
     """
 
     module: Authenticator

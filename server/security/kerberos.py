@@ -1,8 +1,8 @@
-"""Kerberos tokens: who shows one, and what proves to them that this is the service they want.
+"""Kerberos tokens: identify the user of a token, and prove this service's identity to the user.
 
-A user is called what the Kerberos configuration of this machine makes of the principal
-(`auth_to_local` in krb5.conf): without rules that is the name alone in the default realm. A
-principal that it makes nothing of keeps its full name, `ann@ELSEWHERE.ORG`.
+The name of a user is the result of mapping the principal by this machine's Kerberos configuration
+(`auth_to_local` in krb5.conf): without rules, the bare name in the default realm. A principal
+without a mapping keeps its full name, `ann@ELSEWHERE.ORG`.
 
 Source: AMPS User Guide, Multimethod Authentication Module, Kerberos Options; RFC 4559.
 """
@@ -35,26 +35,26 @@ from server.base.regular_files import check_regular
 
 _MOST_KEYTAB_BYTES: Final = 1_048_576
 _INITIAL_TOKEN: Final = 0x60
-"""What every first token of the GSS-API begins with (RFC 2743, section 3.1)."""
+"""The first byte of every initial token of the GSS-API (RFC 2743, section 3.1)."""
 _LATER_TOKEN: Final = 0xA1
-"""What further tokens of SPNEGO begin with (RFC 4178, section 4.2)."""
+"""The first byte of later SPNEGO tokens (RFC 4178, section 4.2)."""
 _MECHANISMS: Final = tuple(
     bytes((0x06, len(mechanism))) + mechanism for mechanism in (KERBEROS.elements, SPNEGO.elements)
 )
 _LONGEST_PREFIX: Final = 24
-"""Bytes at the beginning of a first token among which its mechanism is named."""
+"""Length of the prefix of an initial token that contains its mechanism, in bytes."""
 _NTLM: Final = b"NTLMSSP\x00"
 
 
 class TokenError(ValueError):
-    """What was shown is no token of Kerberos. The text says what it is."""
+    """A password is not a Kerberos token. The text gives the reason."""
 
 
 def read_token(text: str) -> bytes:
-    """The token that stands in place of a password, encoded as base64.
+    """Decode the base64 token that a client sends as its password.
 
     Raises:
-        TokenError: there is none.
+        TokenError: it is not a Kerberos token.
     """
     try:
         token = base64.b64decode(text, validate=True)
@@ -71,7 +71,7 @@ def read_token(text: str) -> bytes:
 
 
 def begins_logon(text: str) -> bool:
-    """Whether a password is the first token of a logon by Kerberos, and so nobody's password."""
+    """Return whether a password is the first token of a Kerberos logon, so no user's password."""
     try:
         token = read_token(text)
     except TokenError:
@@ -80,10 +80,10 @@ def begins_logon(text: str) -> bool:
 
 
 def check_keytab(keytab: str) -> None:
-    """See that the library of Kerberos, which opens whatever it is given, need not wait for it.
+    """Check a keytab, so that the Kerberos library, which opens any path, does not block on it.
 
     Args:
-        keytab: the file; if there is none, the library says so.
+        keytab: the file; if it does not exist, the library reports that.
 
     Raises:
         GssError: it is no regular file.
@@ -98,7 +98,7 @@ def check_keytab(keytab: str) -> None:
 
 
 class Service:
-    """What tokens are meant for.
+    """The service that tokens are issued for.
 
     Args:
         spn: the name of the service, such as `AMPS/host.domain.com`; the default realm if it names
@@ -111,18 +111,18 @@ class Service:
         self._keytab: Final = keytab
 
     def check(self) -> None:
-        """See that tokens can be accepted.
+        """Check that tokens can be accepted.
 
         Raises:
-            GssError: they cannot: there is no Kerberos, or the keytab has no key for the service.
+            GssError: there is no Kerberos, or the keytab has no key for the service.
         """
         self._acquire()
 
     def begin(self) -> Acceptance:
-        """Begin to accept a user. The keytab is read anew.
+        """Begin to accept a user, with the current content of the keytab.
 
         Raises:
-            GssError: nobody can be accepted.
+            GssError: no user can be accepted.
         """
         return Acceptance(self._acquire())
 
@@ -140,10 +140,10 @@ class Acceptance:
     """A logon by tokens.
 
     Args:
-        credential: what the service proves its identity with.
+        credential: proves the identity of the service.
 
     Attributes:
-        is_complete: whether it is known who the user is.
+        is_complete: whether the user is known.
     """
 
     def __init__(self, credential: Handle) -> None:
@@ -154,11 +154,11 @@ class Acceptance:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it is known who the user is."""
+        """True if the user is known."""
         return self._context.is_complete
 
     def step(self, token: bytes) -> bytes:
-        """Take a token, and give what to answer; it may be empty.
+        """Process a token, and return the answer to it, which may be empty.
 
         Raises:
             GssError: it is not accepted.
@@ -170,15 +170,15 @@ class Acceptance:
 
     @property
     def user(self) -> str:
-        """Who has logged on.
+        """The name of the user that has logged on.
 
         Raises:
-            GssError: nobody knows, or they have a name that nobody can read.
+            GssError: it is unknown, or not printable.
         """
         local = Buffer()
         try:
             call("gss_localname", self._name.pointer, byref(KERBEROS), byref(local))
-        except GssError:  # no rule concerns this principal
+        except GssError:  # no rule matches this principal
             found = shown(self._name)
         else:
             found = local.take().decode(errors="replace")

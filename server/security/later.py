@@ -1,8 +1,8 @@
-"""Answers that may come later: of a web service, a directory, a helper thread.
+"""Answers that may be asynchronous: of a web service, a directory, a helper thread.
 
-Whoever decides gives either the answer, or a `Pending` that gets it. Asking, answering and waiting
-all happen on the engine's thread, which does other work meanwhile: a session that waits obeys
-nothing, and holds nobody else up.
+A function returns either the answer, or a `Pending` that will have it. Calls, answers and callbacks
+all run on the engine's thread, which does other work meanwhile: a session that waits executes no
+commands, and blocks no other session.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Pending(Generic[Answer]):
 
     @property
     def answer(self) -> Answer:
-        """The answer. It has come."""
+        """The answer, which must have come."""
         return self._answer[0]
 
     def give(self, answer: Answer) -> None:
-        """It has come; whoever waits goes on. What comes after that is ignored."""
+        """Set the answer and run the callbacks that wait for it. Further answers are ignored."""
         if self.is_there:
             return
         self.is_there = True
@@ -45,22 +45,22 @@ class Pending(Generic[Answer]):
             then(answer)
 
     def when_there(self, then: Callable[[Answer], None]) -> None:
-        """Call a function with the answer: at once, or when it comes."""
+        """Call a function with the answer: immediately, or when it comes."""
         if self.is_there:
             then(self.answer)
         else:
             self._waiting.append(then)
 
     def give_up(self) -> None:
-        """Nobody waits for it any more: it may never come.
+        """Abandon the answer, which may never come then.
 
-        That is for whoever waits alone. One that several wait for has nothing to be called.
+        Only for the sole waiter of an answer: one with several waiters has no function for this.
         """
         if not self.is_there and self._if_given_up is not None:
             self._if_given_up()
 
     def if_given_up(self, then: Callable[[], None]) -> None:
-        """Have a function called in that case."""
+        """Set the function to call when the answer is abandoned."""
         self._if_given_up = then
 
 
@@ -69,7 +69,7 @@ Later: TypeAlias = Answer | Pending[Answer]
 
 
 def when_decided(later: Later[Answer], then: Callable[[Answer], None]) -> None:
-    """Call a function with an answer: at once, or when it comes."""
+    """Call a function with an answer: immediately, or when it comes."""
     if isinstance(later, Pending):
         later.when_there(then)
     else:
@@ -77,7 +77,7 @@ def when_decided(later: Later[Answer], then: Callable[[Answer], None]) -> None:
 
 
 def mapped(later: Later[Answer], make: Callable[[Answer], Other]) -> Later[Other]:
-    """What is made of an answer: at once, or when it comes."""
+    """Apply a function to an answer: immediately, or when it comes."""
     if not isinstance(later, Pending):
         return make(later)
     made: Pending[Other] = Pending()
@@ -87,9 +87,9 @@ def mapped(later: Later[Answer], make: Callable[[Answer], Other]) -> Later[Other
 
 
 def decided(later: Later[Answer]) -> Generator[Pending[Answer], None, Answer]:
-    """Wait for an answer in a command that is carried out step by step.
+    """Wait for an answer in a command that is executed in steps; return the answer.
 
-    If that is not done to its end, the answer is given up.
+    Closing the generator early abandons the answer.
     """
     if not isinstance(later, Pending):
         return later

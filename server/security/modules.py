@@ -1,7 +1,6 @@
-"""Which modules there are, and how those are made that a configuration asks for.
+"""The registry of authentication and entitlement modules, and their factories.
 
-The options of a module that is loaded (`Modules`) apply wherever it is used, unless they are given
-there as well.
+The options of a loaded module (`Modules`) are the defaults of all its uses.
 """
 
 from __future__ import annotations
@@ -42,24 +41,24 @@ if TYPE_CHECKING:
 
 
 class SecurityError(ValueError):
-    """A module cannot be made as configured. The text says which, where and why."""
+    """A module cannot be made as configured. The text names it, its location and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What modules are made with.
+    """The dependencies of modules.
 
     Attributes:
         modules: those that the configuration loads.
         functions: the functions of filters.
-        log: where they say what happens.
-        desk: where they have decided what takes a while.
-        failed_logons: counts these.
-        users_files: the files of users that are open.
+        log: receives their log entries.
+        desk: runs their slow decisions.
+        failed_logons: counts failed logons.
+        users_files: the open users files.
         transport: the transport that they are made for.
-        web_services: what those that ask web services have in common.
-        reset: ends the connections of a user on the transport, and has everybody forget what they
-            may do.
+        web_services: the state that modules with web services share.
+        reset: disconnects a user from the transport, and makes all modules forget the user's
+            permissions.
     """
 
     modules: Iterable[ModuleSpec]
@@ -76,7 +75,7 @@ class Surroundings:
 AuthenticationFactory: TypeAlias = Callable[[Options, Surroundings], Authenticator]
 EntitlementFactory: TypeAlias = Callable[[Options, Surroundings], Entitlement]
 NamedAuthenticationFactory: TypeAlias = Callable[[str, Options, Surroundings], Authenticator]
-"""The same for one that is loaded, and so has a name of its own."""
+"""A factory of a loaded module, which has a name of its own."""
 
 
 def _accept(options: Options, _surroundings: Surroundings) -> Authenticator:
@@ -122,17 +121,17 @@ def _entitle_users(options: Options, around: Surroundings) -> Entitlement:
 
 
 OPEN: Final = AcceptAll(require_logon=True, require_user_name=False, trust_user_name=False)
-"""What decides on logons where nothing is configured."""
+"""Decides on logons where no module is configured."""
 
 DEFAULT: Final = "amps-default-authentication-module"
-"""Its name."""
+"""The name of the default authentication module."""
 
 AUTHENTICATION_MODULES: Final[Mapping[str, AuthenticationFactory]] = {
     DEFAULT: _accept,
     "amps-implicit-authentication-module": _accept_implicitly,
     "amps-default-no-authentication-module": lambda _options, _surroundings: RefuseAll(),
 }
-"""The modules that need no Modules entry, by the name that a configuration uses."""
+"""The modules that need no Modules entry, by the name in a configuration."""
 
 
 def _ask_web_service(_name: str, options: Options, about: Surroundings) -> Authenticator:
@@ -153,32 +152,32 @@ AUTHENTICATION_LIBRARIES: Final[Mapping[str, NamedAuthenticationFactory]] = {
     oauth.LIBRARY: lambda _name, options, about: oauth.make_oauth(options, about.desk, about.log),
     users_module.LIBRARY: lambda _name, options, about: _authenticate_users(options, about),
 }
-"""Those that a configuration loads, by the base name of their library."""
+"""The modules that a configuration loads, by the base name of their library."""
 
 ENTITLEMENT_MODULES: Final[Mapping[str, EntitlementFactory]] = {
     "amps-default-entitlement-module": lambda _options, _about: FixedEntitlement(EVERYTHING),
     "amps-default-no-entitlement-module": lambda _options, _about: FixedEntitlement(NOTHING),
 }
-"""The modules that need no Modules entry, by the name that a configuration uses."""
+"""The modules that need no Modules entry, by the name in a configuration."""
 
 ENTITLEMENT_LIBRARIES: Final[Mapping[str, EntitlementFactory]] = {
     simple_access.LIBRARY: lambda options, _about: simple_access.simple_access(options),
     HTTP_LIBRARY: _keep_what_web_service_says,
     users_module.LIBRARY: _entitle_users,
 }
-"""Those that a configuration loads, by the base name of their library."""
+"""The modules that a configuration loads, by the base name of their library."""
 
 _WITHOUT_OPTIONS_OF_LOADING: Final = frozenset({multi.LIBRARY})
-"""Libraries that pass over options that they are given where they are loaded, as AMPS has it."""
+"""Libraries that ignore the options of their Modules entry, as in AMPS."""
 
 _ONLY_WHERE_LOADED: Final = frozenset({"ReuseConnections"})
-"""Options that a use does not have of its own."""
+"""Options that a use cannot override."""
 
 
 def make_authenticator(use: ModuleUse | None, surroundings: Surroundings) -> Authenticator:
-    """Make the module that a configuration asks for; without one, the default module.
+    """Make the authentication module of a configuration; without one, the default module.
 
-    One that is loaded is asked for passwords, so failed logons have their limits.
+    Loaded modules receive passwords, so failed logons are throttled there.
 
     Raises:
         SecurityError: its options cannot be used.
@@ -205,7 +204,7 @@ def _load_authenticator(use: ModuleUse, surroundings: Surroundings) -> Authentic
 
 
 def make_entitlement(use: ModuleUse | None, surroundings: Surroundings) -> Entitlement:
-    """Make the module that a configuration asks for; without one, the default module.
+    """Make the entitlement module of a configuration; without one, the default module.
 
     Raises:
         SecurityError: its options cannot be used.
@@ -233,7 +232,7 @@ def _loaded(use: ModuleUse, surroundings: Surroundings) -> ModuleSpec:
 
 
 def _options(module: ModuleSpec, use: ModuleUse) -> Options:
-    """The options of a use, and those of the module that it does not give."""
+    """Return the options of a use, with the defaults of the loaded module."""
     if module.library_name in _WITHOUT_OPTIONS_OF_LOADING:
         return use.options
     options = [option for option in use.options if option.name not in _ONLY_WHERE_LOADED]

@@ -1,4 +1,4 @@
-"""What answers to credentials that came in an Authorization header.
+"""The response to credentials from an Authorization header.
 
 Source: RFC 4559, section 5 (Negotiate).
 """
@@ -9,11 +9,11 @@ from server.security.authentication import Admission
 
 
 def proof(challenge: str | None, admission: Admission) -> tuple[tuple[str, str], ...]:
-    """The headers by which a server proves who it is to whom it has let in.
+    """Return the headers that prove the server's identity to a client that it has admitted.
 
     Args:
-        challenge: the challenge that the credentials answered to (WWWAuthenticate).
-        admission: what has come of them.
+        challenge: the challenge that the credentials answered (WWWAuthenticate).
+        admission: the decision on the credentials.
     """
     if challenge is None or challenge.lower() != "negotiate" or not admission.token:
         return ()

@@ -1,6 +1,6 @@
-"""What a user may do: a permit for each thing that somebody wants to do.
+"""Permissions of a user: a permit for each operation on a resource.
 
-A permit that is limited says to which messages (`filter`) and which of their fields (`select`).
+A limited permit has the messages (`filter`) and the fields (`select`) that it covers.
 
 Source: AMPS User Guide, Entitlement Resource and Permission Types; Content Filtered Entitlements;
 Entitlement Select Lists.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Permission(Enum):
-    """What somebody wants to do."""
+    """An operation that needs a permit."""
 
     LOGON = "log on"
     REPLICATION_LOGON = "replicate to"
@@ -30,16 +30,16 @@ class Permission(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """What is said to somebody who wants to do something.
+    """The decision on an operation.
 
     Attributes:
-        allowed: whether they may.
-        filter: what messages have to match; None for all.
-        filter_text: the same as it was written.
-        select: which of their fields may be seen; None for all.
-        select_text: the same as it was written.
-        rule: what says so, for people.
-        is_undecided: whether it is refused since it cannot be told whether a rule is about it.
+        allowed: whether the operation is allowed.
+        filter: the filter that messages must match; None for all messages.
+        filter_text: its source text.
+        select: the fields that are visible; None for all.
+        select_text: its source text.
+        rule: the rule that decided, for people.
+        is_undecided: whether it is refused because a match with a rule cannot be decided.
     """
 
     allowed: bool
@@ -52,7 +52,7 @@ class Permit:
 
     @property
     def is_limited(self) -> bool:
-        """Whether it is for some messages only, or some of their fields."""
+        """True if it covers only some messages, or some of their fields."""
         return self.filter is not None or self.select is not None
 
 
@@ -60,13 +60,13 @@ UNLIMITED: Final = Permit(True)
 
 
 def undecided(pattern: str, where: str = "") -> Permit:
-    """What is said if it takes too many steps to tell whether a rule is about a resource.
+    """Return the permit where matching a rule with a resource takes too many steps.
 
-    The rule might have refused it, so it is refused: names are for clients to choose.
+    It is a refusal, since the rule might be one, and clients choose the names of resources.
 
     Args:
         pattern: the rule's regular expression.
-        where: where it is written.
+        where: the location of the rule.
     """
     place = f"{where}: " if where else ""
     problem = f"it takes too many steps to tell whether {pattern} matches"
@@ -74,30 +74,30 @@ def undecided(pattern: str, where: str = "") -> Permit:
 
 
 class Permissions(Protocol):
-    """What a user may do on a connection."""
+    """The permissions of a user on a connection."""
 
     def permit(self, permission: Permission, resource: str) -> Permit:
-        """What is said to the user.
+        """Return the permit for an operation.
 
         Args:
-            permission: what they want to do.
+            permission: the operation.
             resource: the topic, or the path of the admin interface; empty for logons.
         """
 
     def is_instance(self, name: str) -> bool | None:
-        """Return whether the user is the instance of a name; None if nothing says which it is.
+        """Return whether the user is the instance of a name; None if no rule lists the instances.
 
         Args:
             name: the Name of an instance that logs on as the user.
         """
 
     def leave(self) -> None:
-        """The connection has ended."""
+        """Release the permissions at the end of the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Same:
-    """Says the same to everything."""
+    """Returns the same permit for every operation."""
 
     answer: Permit
 
@@ -105,7 +105,7 @@ class Same:
         """See `Permissions`."""
         return self.answer
 
-    def is_instance(self, name: str) -> bool | None:  # noqa: ARG002 - nothing is said of any
+    def is_instance(self, name: str) -> bool | None:  # noqa: ARG002 - no rule lists instances
         """See `Permissions`."""
         return None
 
@@ -114,7 +114,7 @@ class Same:
 
 
 STRANGER: Final = Permit(False, rule="no logon has said what the user may do")
-"""What is said to somebody who may have more to say: they have to log on, or to do it again."""
+"""The permit while the permissions of a user are unknown: a new logon may provide them."""
 
 EVERYTHING: Final = Same(UNLIMITED)
 NOTHING: Final = Same(Permit(False))

@@ -1,6 +1,6 @@
-"""libamps_simple_access_entitlement: the same for all users, by the names of topics and paths.
+"""libamps_simple_access_entitlement: permissions by names of topics and paths, equal for all users.
 
-Logons are not its business, and are let through.
+Logons are not restricted.
 
 Source: AMPS User Guide, Simple Access Entitlements Module.
 """
@@ -26,11 +26,11 @@ _LOGONS: Final = (Permission.LOGON, Permission.REPLICATION_LOGON)
 
 @dataclass(frozen=True, slots=True)
 class SimpleAccess:
-    """What everybody may do.
+    """The permissions of all users.
 
     Attributes:
-        allowed: matches the names of what may be used.
-        denied: matches those of what may not be used all the same; None for nothing.
+        allowed: matches the names of allowed resources.
+        denied: matches the names of denied resources, with precedence; None for none.
         granted: `read`, `write`, or empty for both.
     """
 
@@ -58,7 +58,7 @@ class SimpleAccess:
             return Permit(False, rule=f"GrantedPermissions is {self.granted}")
         return Permit(True, rule=f"AllowedTopics {self.allowed} matches it")
 
-    def is_instance(self, name: str) -> bool | None:  # noqa: ARG002 - nothing is said of any
+    def is_instance(self, name: str) -> bool | None:  # noqa: ARG002 - no rule lists instances
         """See `Permissions`."""
         return None
 

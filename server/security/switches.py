@@ -1,10 +1,9 @@
-"""Authentication and entitlement, switched off and on while an instance runs.
+"""Switches for authentication and entitlement while an instance runs.
 
-The modules that a transport was configured with stay what they are; these stand before them. With
-authentication switched off, logons are decided by the default module, which vouches for no user
-name. With entitlement switched off everybody may do everything, and modules are not asked; when it
-is on again, those who have logged on meanwhile may do what their module says as soon as that is
-known, and nothing before.
+The configured modules of a transport do not change; wrappers stand before them. With authentication
+off, the default module decides on logons, and vouches for no user name. With entitlement off, every
+user may do everything, and modules are not asked. When entitlement is on again, users that logged
+on meanwhile get the permissions of their module as soon as these are known, and none before.
 
 Source: AMPS User Guide, Manage Security; Disabling Entitlement.
 """
@@ -35,28 +34,28 @@ if TYPE_CHECKING:
 
 
 class Forgetful(Protocol):
-    """Who keeps what users may do."""
+    """A cache of users' permissions."""
 
     def forget(self, user: str | None = None) -> None:
-        """Find out anew what a user may do, or everybody."""
+        """Forget the permissions of a user, or of all users, so that they are determined again."""
 
 
 @dataclass(slots=True)
 class Switches:
-    """Which of the two is on, for all transports of an instance, and who decides there.
+    """The state of both switches, for all transports of an instance, and the modules behind them.
 
     Attributes:
         authentication: whether authentication is on.
         entitlement: whether entitlement is on.
-        authenticators: who decides on logons, with the name of the transport.
-        entitlements: who knows what users may do, likewise.
-        desk: where modules have decided what takes a while.
-        failed_logons: counts these.
-        users_files: the files of users that are open.
-        sessions: who has logged on to the admin interface.
-        web_services: what modules have in common that ask web services.
-        reset: ends connections, and has everybody forget what their users may do; takes the name of
-            a transport and of a user.
+        authenticators: the authentication modules, with the name of the transport.
+        entitlements: the entitlement modules, likewise.
+        desk: runs the slow decisions of modules.
+        failed_logons: counts failed logons.
+        users_files: the open users files.
+        sessions: the sessions of the admin interface.
+        web_services: the state that modules with web services share.
+        reset: ends connections, and makes all modules forget their users' permissions; takes the
+            name of a transport and of a user.
     """
 
     authentication: bool = True
@@ -73,13 +72,13 @@ class Switches:
     def surroundings(
         self, transport: str, modules: Iterable[ModuleSpec], functions: Functions, log: Log
     ) -> Surroundings:
-        """What the modules of a transport are made with.
+        """Return the dependencies of the modules of a transport.
 
         Args:
             transport: its name.
             modules: those that the configuration loads.
             functions: the functions of filters.
-            log: where they say what happens.
+            log: receives their log entries.
         """
         return Surroundings(
             modules,
@@ -96,7 +95,7 @@ class Switches:
     def switched(
         self, transport: str, authenticator: Authenticator, entitlement: Entitlement
     ) -> tuple[SwitchedAuthenticator, SwitchedEntitlement]:
-        """Stand before the modules of a transport."""
+        """Return wrappers for the modules of a transport, and register them."""
         standing = (
             SwitchedAuthenticator(authenticator, self),
             SwitchedEntitlement(entitlement, self),
@@ -106,17 +105,17 @@ class Switches:
         return standing
 
     def forget_logons(self) -> None:
-        """Have every logon decided afresh."""
+        """Reset authentication: every logon is decided again, and admin sessions end."""
         for _, authenticator in self.authenticators:
             authenticator.forget()
         self.sessions.end_all()
 
     def forget_permissions(self, transport: str | None, user: str | None) -> None:
-        """Find out anew what users may do.
+        """Reset entitlement: permissions are determined again.
 
         Args:
-            transport: on which transport; None for any.
-            user: who; None for everybody.
+            transport: the transport; None for all.
+            user: the user; None for all.
         """
         for name, entitlement in self.entitlements:
             if transport in (None, name):
@@ -125,7 +124,7 @@ class Switches:
 
 @dataclass(frozen=True, slots=True)
 class SwitchedAuthenticator:
-    """Asks a module while authentication is on."""
+    """Delegates to a module while authentication is on."""
 
     module: Authenticator
     switches: Switches
@@ -140,11 +139,11 @@ class SwitchedAuthenticator:
 
 
 class SwitchedEntitlement:
-    """Asks a module while entitlement is on.
+    """Delegates to a module while entitlement is on.
 
     Args:
         module: the module.
-        switches: says whether it is.
+        switches: has the state of the switch.
     """
 
     def __init__(self, module: Entitlement, switches: Switches) -> None:
@@ -166,13 +165,13 @@ class SwitchedEntitlement:
 
 
 class _Switched:
-    """What a user may do while entitlement is on, and everything while it is off.
+    """The permissions of a user: those of the module while entitlement is on, all while it is off.
 
     Args:
         user: the user.
-        module: is asked if it has not been.
-        switches: says whether it is on.
-        inner: what the module has said; None if it has not been asked.
+        module: asked on first need, if it has not been asked.
+        switches: has the state of the switch.
+        inner: the permissions from the module; None if it has not been asked.
     """
 
     def __init__(

@@ -1,9 +1,8 @@
-"""A client for HTTP, for modules that ask web services: one request, one answer.
+"""An HTTP client for modules that send requests to web services: one request, one response.
 
-Everything about an answer is limited: how long it takes and how large it is. What a service says is
-believed only as far as HTTP goes: redirections are answers like any other and are not followed,
-bodies have to come as they are and not compressed. An error says which service it was, without the
-path and what follows it, which may be nobody's business.
+The time and the size of every response are limited. Redirections are not followed; they are
+responses like any other. Bodies must not be compressed. An error names the service without the path
+and query of the URL, which may be confidential.
 """
 
 from __future__ import annotations
@@ -24,27 +23,27 @@ import h11
 from server.base.regular_files import MOST_OF_CERTIFICATES, check_regular
 
 MOST_HEADER_BYTES: Final = 65_536
-"""Bytes that the header of an answer may have."""
+"""Limit of the header of a response, in bytes."""
 
 _PORTS: Final = {"http": 80, "https": 443}
 _CHUNK: Final = 65_536
 _SELF_SIGNED: Final = 18
-"""What OpenSSL calls a certificate that nobody but its owner has signed."""
+"""The verify code of OpenSSL for a self-signed certificate."""
 
 
 class WebError(Exception):
-    """A service gives no answer that can be used. The text names it, and says what is wrong."""
+    """A service gives no usable response. The text names the service and the problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a request goes.
+    """The destination of a request.
 
     Attributes:
         scheme: http or https.
         host: the name or address, without brackets.
         port: the port.
-        target: path and query, as the request has them.
+        target: path and query, as in the request line.
     """
 
     scheme: str
@@ -57,16 +56,16 @@ class Endpoint:
 
     @property
     def authority(self) -> str:
-        """Host and port, as the request has them."""
+        """Host and port, as in the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 def parse_endpoint(url: str) -> Endpoint:
-    """Read a URL.
+    """Parse a URL.
 
     Raises:
-        ValueError: it cannot be used; the text says why, without the URL.
+        ValueError: it cannot be used; the text gives the reason, without the URL.
     """
     expected = "expected a URL such as https://host.example:8443/path"
     if not url.isascii() or not url.isprintable() or " " in url:
@@ -88,16 +87,15 @@ def parse_endpoint(url: str) -> Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class WebTls:
-    """How https is spoken.
+    """TLS settings for https.
 
     Attributes:
-        certificate: file with the certificate that is shown to services that ask for one; None
-            for none.
+        certificate: file with the client certificate, for services that request one; None for none.
         key: file with its key; None where the certificate's file has it.
-        authorities: file with the certificates of the authorities that services are checked with;
-            None for those of the system.
-        allow_unverified: whether a service is believed to be who it is without any check.
-        allow_self_signed: whether a certificate that is signed by its own key will do.
+        authorities: file with the CA certificates that services are verified with; None for those
+            of the system.
+        allow_unverified: whether to skip the verification of a service's identity.
+        allow_self_signed: whether to accept a certificate that is signed by its own key.
     """
 
     certificate: str | None = None
@@ -107,22 +105,22 @@ class WebTls:
     allow_self_signed: bool = False
 
     def context(self) -> ssl.SSLContext:
-        """What secures connections: made anew when one of its files has changed.
+        """Return the TLS context of connections, from a cache; a changed file gives a new one.
 
         Raises:
-            WebError: a file cannot be used; the text says which.
+            WebError: a file cannot be used; the text names it.
         """
         files = (self.certificate, self.key, self.authorities)
         return _context(self, tuple(_stamp(path) for path in files if path is not None))
 
     def make_context(self, trusted: bytes | None = None) -> ssl.SSLContext:
-        """Make what secures connections.
+        """Create a TLS context for connections.
 
         Args:
-            trusted: a certificate that is trusted besides the authorities, in DER form.
+            trusted: a certificate to trust in addition to the authorities, in DER form.
 
         Raises:
-            WebError: a file cannot be used; the text says which.
+            WebError: a file cannot be used; the text names it.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -148,6 +146,7 @@ class WebTls:
         if self.key is not None:
             _check_file("Key", self.key)
         try:
+            # Without a password, OpenSSL would prompt for one on the terminal.
             context.load_cert_chain(certificate, self.key, password=lambda: "")
         except (OSError, ValueError) as error:
             files = f"{certificate} and {self.key}" if self.key else certificate
@@ -158,10 +157,10 @@ class WebTls:
 
 
 def _check_file(option: str, path: str) -> None:
-    """See that OpenSSL does not have to wait for a file.
+    """Check that OpenSSL will not block on a file.
 
     Raises:
-        WebError: it is none that can be read.
+        WebError: it is not a readable regular file.
     """
     try:
         check_regular(path, MOST_OF_CERTIFICATES)
@@ -178,7 +177,7 @@ def _context(tls: WebTls, _stamps: tuple[object, ...]) -> ssl.SSLContext:
 
 
 def _stamp(path: str) -> object:
-    """Something that is different when a file is."""
+    """Return a value that changes when the file does."""
     try:
         found = os.stat(path)
     except OSError as error:
@@ -188,12 +187,12 @@ def _stamp(path: str) -> object:
 
 @dataclass(frozen=True, slots=True)
 class WebAnswer:
-    """What a service says.
+    """The response of a service.
 
     Attributes:
         status: such as 200.
         headers: names, in lower case, and values.
-        body: what follows them.
+        body: the bytes after the headers.
     """
 
     status: int
@@ -201,23 +200,23 @@ class WebAnswer:
     body: bytes
 
     def header(self, name: str) -> str | None:
-        """The first header with a name, which is in lower case."""
+        """Return the first header of a name, which is given in lower case; None without one."""
         return next(iter(self.all(name)), None)
 
     def all(self, name: str) -> list[str]:
-        """All headers with a name, which is in lower case."""
+        """Return all headers of a name, which is given in lower case."""
         return [value for known, value in self.headers if known == name]
 
 
 @dataclass(frozen=True, slots=True)
 class WebClient:
-    """Asks services.
+    """Sends requests to services.
 
     Attributes:
-        tls: how https is spoken.
-        connect_seconds: how long a connection may take to be made, its TLS included.
-        request_seconds: how long an answer may take from then on.
-        most_bytes: how large the body of an answer may be.
+        tls: the TLS settings for https.
+        connect_seconds: timeout of a connection attempt, its TLS handshake included.
+        request_seconds: timeout of the response, from then on.
+        most_bytes: size limit of the body of a response.
     """
 
     tls: WebTls
@@ -232,16 +231,16 @@ class WebClient:
         headers: Sequence[tuple[str, str | bytes]] = (),
         body: bytes = b"",
     ) -> WebAnswer:
-        """Ask a service something, over a connection of its own.
+        """Send one request over a connection of its own, and return the response.
 
         Args:
             method: such as GET.
-            endpoint: the service, and what is asked for.
-            headers: besides host, length and the like.
-            body: what is sent with it.
+            endpoint: the service and the resource.
+            headers: in addition to host, length and the like.
+            body: the body of the request.
 
         Raises:
-            WebError: there is no answer, or none that can be used.
+            WebError: there is no response, or none that can be used.
         """
         connection = await self.connect(endpoint)
         try:
@@ -250,10 +249,10 @@ class WebClient:
             connection.close()
 
     async def connect(self, endpoint: Endpoint) -> WebConnection:
-        """Connect to a service, to ask it one thing after the other.
+        """Connect to a service, for several requests, one after the other.
 
         Raises:
-            WebError: there is no connection.
+            WebError: the connection failed.
         """
         try:
             async with asyncio.timeout(self.connect_seconds):
@@ -276,7 +275,7 @@ class WebClient:
         except ssl.SSLCertVerificationError as error:
             if error.verify_code != _SELF_SIGNED or not self.tls.allow_self_signed:
                 raise
-        # Trusted for its own sake: it has to be good in every other respect.
+        # The certificate itself becomes trusted; all other checks still apply to it.
         shown = await self._shown_certificate(endpoint)
         return await self._secured(endpoint, self.tls.make_context(shown))
 
@@ -300,11 +299,11 @@ class WebConnection:
 
     Args:
         client: has the limits.
-        reader: what comes.
-        writer: what leaves.
+        reader: the incoming bytes.
+        writer: the outgoing bytes.
 
     Attributes:
-        is_heard: whether anything has come since the last question.
+        is_heard: whether bytes have been received since the last request.
     """
 
     def __init__(
@@ -318,13 +317,13 @@ class WebConnection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it can be asked something more."""
+        """True if another request can be sent."""
         states = self._http.our_state, self._http.their_state
         is_idle = states in ((h11.IDLE, h11.IDLE), (h11.DONE, h11.DONE))
         return is_idle and not self._reader.at_eof() and not self._http.trailing_data[0]
 
     def close(self) -> None:
-        """End it."""
+        """Abort the connection."""
         self._writer.transport.abort()
 
     async def ask(
@@ -334,12 +333,12 @@ class WebConnection:
         headers: Sequence[tuple[str, str | bytes]] = (),
         body: bytes = b"",
     ) -> WebAnswer:
-        """Ask the service something; see `WebClient.ask`."""
+        """Send a request and return the response; see `WebClient.ask`."""
         seconds = self._client.request_seconds
         try:
             async with asyncio.timeout(seconds):
                 self._send(method, endpoint, headers, body)
-                with suppress(ConnectionError):  # it may have answered before it has read all
+                with suppress(ConnectionError):  # it may have responded before it has read all
                     await self._writer.drain()
                 return await self._receive(endpoint)
         except TimeoutError:
@@ -414,13 +413,13 @@ def _answer(endpoint: Endpoint, response: h11.Response, body: bytes) -> WebAnswe
 
 
 def _words(error: Exception) -> str:
-    """What is wrong, in words."""
+    """Return a readable description of an error."""
     match error:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not trusted: {error.verify_message.rstrip('.')}"
         case ssl.SSLError():
             if error.reason is None and error.args and isinstance(error.args[0], int):
-                return "it is damaged, or cut off"  # a file: it is its PEM that went wrong
+                return "it is damaged, or cut off"  # a file: its PEM is malformed
             reason = error.reason or str(error.args[-1])
             return f"TLS failed: {reason.replace('_', ' ').lower()}"
         case socket.gaierror():

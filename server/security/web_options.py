@@ -1,4 +1,4 @@
-"""Options of modules that ask web services: the headers that are sent, and how https is spoken."""
+"""Options of modules that use web services: the headers to send, and the TLS settings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OWN_HEADERS: Final = frozenset(
     {"connection", "content-length", "expect", "te", "trailer", "transfer-encoding", "upgrade"}
 )
-"""Those that say where a request ends and what becomes of the connection."""
+"""Headers of message framing and connection management, which a configuration must not set."""
 
 
 def split_header(text: str) -> tuple[str, str]:
     """Split an HTTPHeader into its name and its value.
 
     Raises:
-        ValueError: it is none; the text says why, without the value, which may be a secret.
+        ValueError: it is malformed; the text says why, without the value, which may be a secret.
     """
     name, colon, value = text.partition(":")
     name, value = name.strip(), value.strip()
@@ -33,7 +33,7 @@ def split_header(text: str) -> tuple[str, str]:
 
 
 def read_tls(options: Options) -> WebTls:
-    """Read those that are about https.
+    """Read the options about https.
 
     Raises:
         UnitError: one is neither true nor false.

@@ -1,1 +1,1 @@
-"""Modules of one's own, written in Python."""
+"""Custom modules, written in Python."""

@@ -1,4 +1,4 @@
-"""Authentication modules of one's own. See `library`.
+"""Custom authentication modules. See `library`.
 
 The library has a function
 
@@ -8,9 +8,9 @@ which returns an object with
 
     async def authenticate(self, credentials: Credentials, previous: Admission | None) -> Admission
 
-`previous` is what it has said before in the same logon, if that was a challenge. If it takes longer
-than 30 seconds, raises, or gives anything else, the logon is refused. A function `forget`, if there
-is one, is called when logons are to be decided afresh.
+`previous` is its last answer in the same logon, if that was a challenge. If the call takes longer
+than 30 seconds, raises, or returns anything else, the logon is refused. The optional function
+`forget` is called when all logons are to be decided again.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from server.security.later import Later
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-"""Characters that are none, which nothing can be told with."""
+"""Lone surrogates, which cannot be encoded as UTF-8."""
 
 ENTRY_POINT: Final = "create_authentication"
 
 
 class AuthenticationModule(Protocol):
-    """What a library makes."""
+    """The object that a library makes."""
 
     async def authenticate(self, credentials: Credentials, previous: Admission | None) -> Admission:
         """Decide on credentials; see above."""
@@ -44,16 +44,16 @@ class AuthenticationModule(Protocol):
 def load_authentication(
     module: ModuleSpec, options: Options, desk: Desk, log: Log
 ) -> CustomAuthenticator:
-    """Load a library and let it make a module.
+    """Load a library and make its authentication module.
 
     Args:
         module: the module as the configuration loads it.
         options: its options, where it is used.
-        desk: has it decide.
-        log: told when that fails.
+        desk: runs its decisions.
+        log: receives an entry when one fails.
 
     Raises:
-        CustomError: the library cannot be loaded, or what it makes cannot be used.
+        CustomError: the library cannot be loaded, or the made object cannot be used.
         LibraryError: likewise.
     """
     made = make_module(module, options, ENTRY_POINT, "authenticate")
@@ -61,13 +61,13 @@ def load_authentication(
 
 
 class CustomAuthenticator:
-    """A module of a library, as the engine sees it.
+    """Adapts a module of a library to the engine.
 
     Args:
-        name: what the configuration calls it.
+        name: its name in the configuration.
         module: the module.
-        desk: has it decide.
-        log: told when that fails.
+        desk: runs its decisions.
+        log: receives an entry when one fails.
     """
 
     def __init__(self, name: str, module: AuthenticationModule, desk: Desk, log: Log) -> None:
@@ -86,7 +86,7 @@ class CustomAuthenticator:
 
 
 def _problem(given: object) -> str:
-    """What is wrong with an answer; empty if it can be used."""
+    """Return the reason why an answer of a module cannot be used; empty if there is none."""
     if not isinstance(given, Admission):
         return f"expected an Admission, not {type(given).__name__}"
     texts = {"user": given.user, "reason": given.reason, "token": given.token}

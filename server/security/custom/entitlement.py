@@ -1,4 +1,4 @@
-"""Entitlement modules of one's own. See `library`.
+"""Custom entitlement modules. See `library`.
 
 The library has a function
 
@@ -8,14 +8,14 @@ which returns an object with
 
     async def permissions(self, user: str) -> Mapping[str, Any]
 
-What it returns is a permission document (`documents.py`), as a dict. `user` is the name that
-authentication vouches for, empty for nobody in particular; `user_name` of the document has no
-effect, since that has been decided. If it takes longer than 30 seconds, raises, or gives anything
-else, the user may do nothing.
+The result is a permission document (`documents.py`), as a dict. `user` is the name that
+authentication vouches for, empty without one; `user_name` of the document has no effect, since the
+name is already decided. If the call takes longer than 30 seconds, raises, or returns anything else,
+the user may do nothing.
 
-A user is asked for once, however many log on at a time. What is said counts until entitlement is
-reset; that nothing can be said at the moment counts for those who wait. A function `forget(user)`,
-if there is one, is called at a reset, with None for all users.
+Concurrent logons of a user share one call. Its result is cached until entitlement is reset; a
+failure applies only to the logons that wait for it. The optional function `forget(user)` is called
+at a reset, with None for all users.
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ if TYPE_CHECKING:
 ENTRY_POINT: Final = "create_entitlement"
 
 _MOST_USERS: Final = 10_000
-"""Of more, the one is asked for again who has not come for longest."""
+"""Limit of the cache; beyond it, the least recently used entry is dropped, and requested again."""
 
 
 class EntitlementModule(Protocol):
-    """What a library makes."""
+    """The object that a library makes."""
 
     async def permissions(self, user: str) -> Mapping[str, Any]:
-        """The permission document of a user; see above."""
+        """Return the permission document of a user; see above."""
 
 
 def load_entitlement(
     module: ModuleSpec, options: Options, functions: Functions, desk: Desk, log: Log
 ) -> CustomEntitlement:
-    """Load a library and let it make a module.
+    """Load a library and make its entitlement module.
 
     Args:
         module: the module as the configuration loads it.
         options: its options, where it is used.
-        functions: what filters of its documents may call.
-        desk: has it say what users may do.
-        log: told when that fails.
+        functions: the functions that filters of its documents may call.
+        desk: runs its calls.
+        log: receives an entry when one fails.
 
     Raises:
-        CustomError: the library cannot be loaded, or what it makes cannot be used.
+        CustomError: the library cannot be loaded, or the made object cannot be used.
         LibraryError: likewise.
     """
     made = make_module(module, options, ENTRY_POINT, "permissions")
@@ -72,14 +72,14 @@ def load_entitlement(
 
 
 class CustomEntitlement:
-    """A module of a library, as the engine sees it.
+    """Adapts a module of a library to the engine.
 
     Args:
-        name: what the configuration calls it.
+        name: its name in the configuration.
         module: the module.
-        functions: what filters of its documents may call.
-        desk: has it say what users may do.
-        log: told when that fails.
+        functions: the functions that filters of its documents may call.
+        desk: runs its calls.
+        log: receives an entry when one fails.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class CustomEntitlement:
         return asked
 
     def _take(self, user: str, asked: Pending[Permissions], answer: Permissions) -> None:
-        if self._asked.get(user) is not asked:  # forgotten meanwhile: that is an old answer
+        if self._asked.get(user) is not asked:  # forgotten meanwhile: the answer is stale
             when_decided(self.enter(user), asked.give)
             return
         del self._asked[user]

@@ -1,9 +1,9 @@
-"""Modules of one's own: Python modules named by a configuration's `<Library>`.
+"""Loads custom modules: Python modules that a configuration's `<Library>` names.
 
 A library may be for authentication (`authentication.py`), for entitlement (`entitlement.py`), or
-for both. What it is for is made by a function of its own, which gets the name of the module and its
-options, and raises `ValueError` for options that it does not understand. What it makes runs on a
-thread of its own, beside the engine; while one question waits, others are answered.
+for both. Each purpose has its own factory function, which receives the name of the module and its
+options, and raises `ValueError` for options that it does not understand. Modules run on a thread
+of their own, outside the engine; while one call waits, others are processed.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class CustomError(ValueError):
 
 
 def make_module(module: ModuleSpec, options: Options, entry_point: str, method: str) -> object:
-    """Load a library and let it make a module.
+    """Load a library and make a module with its factory function.
 
     Args:
         module: the module as the configuration loads it.
         options: its options, where it is used.
-        entry_point: the function that makes it.
-        method: what it has to have.
+        entry_point: the name of the factory function.
+        method: a method that the made object must have.
 
     Raises:
-        CustomError: the library cannot be loaded, or what it makes cannot be used.
+        CustomError: the library cannot be loaded, or the made object cannot be used.
         LibraryError: likewise.
     """
     create = load_entry_point(module.library, entry_point, "name, options")
@@ -43,7 +43,7 @@ def make_module(module: ModuleSpec, options: Options, entry_point: str, method: 
         made: object = create(module.name, given)
     except ValueError as error:
         raise CustomError(f"{module.name}: {error}") from error
-    except Exception as error:  # the library is not ours, it may raise anything
+    except Exception as error:  # third-party code may raise anything
         raise CustomError(f"{module.name}: {entry_point} failed: {explain(error)}") from error
     if not callable(getattr(made, method, None)):
         raise CustomError(
@@ -53,18 +53,18 @@ def make_module(module: ModuleSpec, options: Options, entry_point: str, method: 
 
 
 def have_forget(module: object, name: str, log: Log, *about: object) -> None:
-    """Have a module forget what it keeps, if it has a function `forget`.
+    """Call a module's function `forget`, if it has one.
 
     Args:
-        module: what a library has made.
-        name: what the configuration calls it.
-        log: told when it fails.
-        about: whom it is about.
+        module: the object that a library has made.
+        name: its name in the configuration.
+        log: receives an entry on failure.
+        about: the arguments: the user concerned, where there is one.
     """
     forget = getattr(module, "forget", None)
     if not callable(forget):
         return
     try:
         forget(*about)
-    except Exception as error:  # the library is not ours, it may raise anything
+    except Exception as error:  # third-party code may raise anything
         log.emit("25-0041", module=name, problem=explain(error))

@@ -1,7 +1,7 @@
-"""Answers to what a web service asks for before it says anything: Basic and Digest.
+"""Answers to the authentication challenges of a web service: Basic and Digest.
 
-Digest is preferred, and of its algorithms the strongest; passwords leave in the clear only where a
-service takes nothing else.
+Digest is preferred, with the strongest of its algorithms; passwords are sent in the clear only if a
+service accepts nothing else.
 
 Source: RFC 7235 (challenges), RFC 7616 (Digest), RFC 7617 (Basic).
 """
@@ -27,16 +27,16 @@ Hash: TypeAlias = Callable[[str], str]
 
 
 class Unanswerable(ValueError):
-    """There is no answer to a challenge. The text says why."""
+    """A challenge cannot be answered. The text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpChallenge:
-    """What a service asks for.
+    """A challenge of a service.
 
     Attributes:
-        scheme: how credentials are to be shown, in lower case.
-        parameters: what is said besides; names in lower case.
+        scheme: the authentication scheme, in lower case.
+        parameters: its parameters; names in lower case.
     """
 
     scheme: str
@@ -44,12 +44,12 @@ class HttpChallenge:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the credentials were good, and only have to be shown in another way."""
+        """True if the credentials were good, and only the nonce has expired."""
         return self.parameters.get("stale", "").lower() == "true"
 
 
 def read_challenges(headers: Iterable[str]) -> list[HttpChallenge]:
-    """Read `WWW-Authenticate` headers, as far as they can be read; each may have several."""
+    """Parse `WWW-Authenticate` headers, as far as valid; each may have several challenges."""
     return [challenge for header in headers for challenge in _read(header)]
 
 
@@ -81,10 +81,10 @@ def answer(challenges: Iterable[HttpChallenge], user: str, password: str, target
     """Answer the best of some challenges.
 
     Args:
-        challenges: what a service asks for.
-        user: who asks.
-        password: what proves it.
-        target: what is asked for with GET, as the request has it.
+        challenges: the challenges of a service.
+        user: the name of the user.
+        password: the user's password.
+        target: the target of the GET request, as in the request line.
 
     Returns:
         The `Authorization` header.
@@ -112,7 +112,7 @@ def _basic(user: str, password: str) -> str:
 
 def _md5(text: str) -> str:
     data = text.encode("utf-8", "surrogatepass")
-    return hashlib.md5(data, usedforsecurity=False).hexdigest()  # what the service wants
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()  # required by the service
 
 
 def _sha256(text: str) -> str:
@@ -154,7 +154,7 @@ def _digest(challenge: HttpChallenge, user: str, password: str, target: str) -> 
     if _qualities(challenge):
         proof = digest(f"{secret}:{nonce}:00000001:{own_nonce}:auth:{asked}")
         fields += ["qop=auth", "nc=00000001", f'cnonce="{own_nonce}"']
-    else:  # as it was before RFC 2617
+    else:  # as before RFC 2617
         proof = digest(f"{secret}:{nonce}:{asked}")
     fields.append(f'response="{proof}"')
     if "algorithm" in given:
@@ -165,7 +165,7 @@ def _digest(challenge: HttpChallenge, user: str, password: str, target: str) -> 
 
 
 def _name(given: Mapping[str, str], digest: Hash, user: str, realm: str) -> list[str]:
-    """How the user is named: in the clear or not, in letters that a header can have."""
+    """Return the fields for the user: the name hashed or in the clear, encoded for a header."""
     if given.get("userhash", "").lower() == "true":
         return [f'username="{digest(f"{user}:{realm}")}"', "userhash=true"]
     if not user.isascii() and given.get("charset", "").lower() == "utf-8":

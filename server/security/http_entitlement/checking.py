@@ -1,7 +1,7 @@
-"""What is wrong with the options, found when a configuration is verified.
+"""Validates the options when a configuration is verified.
 
-Files are looked into, but what is wrong with them is a warning: a configuration may be verified on
-another machine than the instance will run on.
+Files are read, but their problems are warnings: a configuration may be verified on a machine other
+than the one that the instance will run on.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _START_FAILS = "a start would fail, if this is the machine that it is for"
 
 
 def check_uri(text: str) -> str | None:
-    """What is wrong with a ResourceURI."""
+    """Return the problem of a ResourceURI; None if there is none."""
     problem = problem_of_uri(text)
     return None if problem is None else f"cannot be used: {problem}"
 
 
 def check_header(text: str) -> str | None:
-    """What is wrong with an HTTPHeader."""
+    """Return the problem of an HTTPHeader; None if there is none."""
     try:
         split_header(text)
     except ValueError as error:
@@ -46,19 +46,19 @@ def check_header(text: str) -> str | None:
 
 
 def check_timeout(text: str) -> str | None:
-    """What is wrong with a number of milliseconds."""
+    """Return the problem of a number of milliseconds; None if there is none."""
     return _problem(lambda: parse_count(text)) or (
         None if parse_count(text) else "has to be 1 at least: nothing is there at once"
     )
 
 
 def check_validity(text: str) -> str | None:
-    """What is wrong with an EntitlementTimeout."""
+    """Return the problem of an EntitlementTimeout; None if there is none."""
     return _problem(lambda: parse_interval(text, "ms"))
 
 
 def check_switch(text: str) -> str | None:
-    """What is wrong with EntitlementOnly, whose mere presence is enough."""
+    """Return the problem of EntitlementOnly, which may be empty; None if there is none."""
     return _problem(lambda: parse_bool(text)) if text.strip() else None
 
 
@@ -71,7 +71,7 @@ def _problem(read: Callable[[], object]) -> str | None:
 
 
 def check_authentication(given: Options, inherited: Options) -> Iterator[OptionProblem]:
-    """What is wrong with the options of a use for authentication."""
+    """Yield the problems of the options of a use for authentication."""
     options = _together(given, inherited)
     if _is_entitlement_only(options):
         yield OptionProblem(
@@ -83,7 +83,7 @@ def check_authentication(given: Options, inherited: Options) -> Iterator[OptionP
 
 
 def check_entitlement(given: Options, inherited: Options) -> Iterator[OptionProblem]:
-    """What is wrong with the options of a use for entitlement."""
+    """Yield the problems of the options of a use for entitlement."""
     options = _together(given, inherited)
     if not _is_entitlement_only(options):
         return
@@ -120,17 +120,17 @@ def _check_files(options: Options) -> Iterator[OptionProblem]:
     except WebError as error:
         yield OptionProblem("ResourceURI", f"cannot be asked: {error}", _START_FAILS, True)
     except UnitError:
-        return  # told already
+        return  # reported already
 
 
 def _is_entitlement_only(options: Options) -> bool:
     try:
         return is_entitlement_only(options)
     except UnitError:
-        return False  # told already
+        return False  # reported already
 
 
 def _together(given: Options, inherited: Options) -> Options:
-    """The options of a use."""
+    """Return the options of a use, with the defaults of the loaded module."""
     names = {option.name for option in given}
     return Options((*given, *(option for option in inherited if option.name not in names)))

@@ -1,9 +1,9 @@
-"""Connections to a service: a new one for each request, or those that were used before.
+"""Connections to a service: a new one for each request, or reused ones.
 
-A connection that was kept may have been closed by the service at any time: if nothing is heard of
-it, the request goes over a new one.
+The service may close an idle connection at any time: if nothing is received on it, the request is
+sent again on a new one.
 
-Everything happens on the desk's thread.
+Everything runs on the desk's thread.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from server.security.web import Endpoint, WebAnswer, WebClient, WebConnection
 
 _KEPT_SECONDS: Final = 10.0
-"""For how long a connection is kept that nobody uses."""
+"""Idle timeout of a connection."""
 
 _REQUEST_TIMEOUT: Final = 408
-"""What some services say when a connection was not used for long."""
+"""The status of some services on a connection that was idle for long."""
 
 
 class Connections:
@@ -31,7 +31,7 @@ class Connections:
 
     Args:
         client: makes them.
-        are_kept: whether they are used more than once.
+        are_kept: whether they are reused.
     """
 
     def __init__(self, client: WebClient, *, are_kept: bool) -> None:
@@ -43,10 +43,10 @@ class Connections:
     async def get(
         self, endpoint: Endpoint, headers: Sequence[tuple[str, str | bytes]]
     ) -> WebAnswer:
-        """Ask the service with GET.
+        """Send a GET request to the service, and return the response.
 
         Raises:
-            WebError: there is no answer, or none that can be used.
+            WebError: there is no response, or none that can be used.
         """
         kept = self._take()
         if kept is not None:
@@ -79,7 +79,7 @@ class Connections:
         return found
 
     def _take(self) -> WebConnection | None:
-        """The connection that was used last, of those that can be used still."""
+        """Return the most recently used connection that is still usable; None without one."""
         while self._kept:
             connection, _ = self._kept.pop()
             if connection.is_usable:
@@ -92,7 +92,7 @@ class Connections:
         self._watch()
 
     def _watch(self) -> None:
-        """Close in time what nobody uses."""
+        """Schedule the closing of idle connections."""
         if self._kept and not self._is_watched:
             self._is_watched = True
             ends = self._kept[0][1] + _KEPT_SECONDS

@@ -1,4 +1,4 @@
-"""What a web service says, as an authentication module and an entitlement module.
+"""The authentication module and the entitlement module of a web service.
 
 Source: AMPS User Guide, RESTful Authentication and Entitlements.
 """
@@ -43,14 +43,14 @@ _NAMELESS: Final = "a user name is required"
 
 @dataclass(slots=True)
 class WebServices:
-    """What the uses of the module in an instance have in common.
+    """The state that all uses of the module in an instance share.
 
     Attributes:
-        services: by how they are asked.
-        stores: what is known of users, by name.
-        found: what is known of users whom others authenticate, by name.
-        documents: reads what services say; None as long as there is no service.
-        complaints: writes entries that anybody can cause; None likewise.
+        services: the services, by their settings.
+        stores: the permissions of users, by name.
+        found: the permissions of users that another module authenticates, by name.
+        documents: parses documents; None as long as there is no service.
+        complaints: the rate-limited log for entries that any client can cause; None likewise.
     """
 
     services: dict[Settings, Service] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class WebServices:
     complaints: Complaints | None = None
 
     def service(self, settings: Settings, functions: Functions, desk: Desk, log: Log) -> Service:
-        """The service that is asked in a way.
+        """Return the service with some settings; make it on first use.
 
         Raises:
             WebError: a file that https needs cannot be used.
@@ -76,30 +76,30 @@ class WebServices:
         return known
 
     def complaints_in(self, log: Log) -> Complaints:
-        """Writes entries that anybody can cause who logs on."""
+        """Return the rate-limited log for entries that any client can cause by logging on."""
         if self.complaints is None:
             self.complaints = Complaints(log, on_running_loop)
         return self.complaints
 
     def store(self, name: str) -> CredentialStore:
-        """The store with a name."""
+        """Return the store of a name."""
         return self.stores.setdefault(name, CredentialStore())
 
     def found_in(self, name: str) -> FoundUsers:
-        """The store with a name, of users whom others authenticate."""
+        """Return the store of a name, for users that another module authenticates."""
         return self.found.setdefault(name, FoundUsers())
 
 
 @dataclass(frozen=True, slots=True)
 class WebAuthenticator:
-    """Has a service decide on logons.
+    """Authenticates by a web service.
 
     Attributes:
         service: the service.
-        store: takes what it says.
-        valid: seconds for which that is valid; None for as long as a user has connections.
+        store: receives the documents.
+        valid: seconds for which a document is valid; None for as long as a user has connections.
         accepts_nameless: whether the service is asked about logons without a user name.
-        log: told of permissions that have changed.
+        log: records changes of permissions.
     """
 
     service: Service
@@ -139,12 +139,12 @@ class WebAuthenticator:
 
 @dataclass(frozen=True, slots=True)
 class WebEntitlement:
-    """Knows what users may do whom the same service has authenticated.
+    """Returns the permissions of users that the same service has authenticated.
 
     Attributes:
-        store: has it.
-        name: what that is called.
-        complaints: told of users whom it has not.
+        store: has the documents.
+        name: its name.
+        complaints: records users that the store does not have.
     """
 
     store: CredentialStore
@@ -166,12 +166,12 @@ class WebEntitlement:
 
 @dataclass(frozen=True, slots=True)
 class UnauthenticatedEntitlement:
-    """Asks a service about users whom somebody else has authenticated.
+    """Asks a service about users that another module has authenticated.
 
     Attributes:
         service: the service.
-        found: takes what it says.
-        accepts_nameless: whether it is asked about users without a name.
+        found: caches the documents.
+        accepts_nameless: whether the service is asked about users without a name.
     """
 
     service: Service
@@ -208,10 +208,10 @@ def make_web_authenticator(
 
     Args:
         options: its options.
-        services: what it has in common with other uses.
-        functions: what filters may call.
-        desk: where the service is asked.
-        log: told what happens.
+        services: the state shared with other uses.
+        functions: the functions that filters may call.
+        desk: runs the requests.
+        log: records events.
 
     Raises:
         WebError: a file that https needs cannot be used.
@@ -238,10 +238,10 @@ def make_web_entitlement(
 
     Args:
         options: its options.
-        services: what it has in common with other uses.
-        functions: what filters may call.
-        desk: where the service is asked, if nobody authenticates with it.
-        log: told what happens.
+        services: the state shared with other uses.
+        functions: the functions that filters may call.
+        desk: runs the requests, if another module authenticates.
+        log: records events.
         reset: ends the connections of a user where the module is used.
 
     Raises:

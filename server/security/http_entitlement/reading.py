@@ -1,8 +1,8 @@
-"""What a service answers, as a permission document.
+"""Parses the responses of a web service as permission documents.
 
-A service may say more than is known here, and say `null` of what it does not want to say. But a
-name that is nearly one that is known is a slip, and the document is refused: with a `selct`, more
-would be seen than was meant.
+A service may send unknown fields, and `null` in place of a value. But a name that is close to a
+known one is taken for a typing error, and the document is refused: with a `selct`, more fields
+would be visible than was intended.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from server.security.documents import Place
 
 MOST_BYTES: Final = 4 * 1024 * 1024
-"""Bytes that a document may have."""
+"""Size limit of a document, in bytes."""
 
 LARGE_BYTES: Final = 65_536
-"""From here on, a document is worth a thread of its own: others are decided on meanwhile."""
+"""Size from which on a document is parsed on another thread: the desk handles others meanwhile."""
 
 
 class Documents:
-    """Reads documents, of which many users may have the same.
+    """Parses documents, and shares those that are equal between users.
 
     Args:
-        functions: what filters may call.
+        functions: the functions that filters may call.
     """
 
     def __init__(self, functions: Functions) -> None:
@@ -48,7 +48,7 @@ class Documents:
         self._read: WeakValueDictionary[bytes, PermissionDocument] = WeakValueDictionary()
 
     def read(self, text: bytes) -> PermissionDocument:
-        """Read a document; equal ones are the same object, as long as somebody has it.
+        """Parse a document; equal ones are the same object, as long as it is referenced.
 
         Raises:
             DocumentError: it cannot be used.
@@ -61,7 +61,7 @@ class Documents:
 
 
 def _content(text: bytes) -> dict[str, Any]:
-    """What is known of what a document says."""
+    """Return the known fields of a document."""
     try:
         content = msgspec.json.decode(text.removeprefix(codecs.BOM_UTF8))
     except (ValueError, RecursionError) as error:
@@ -84,7 +84,7 @@ def _content(text: bytes) -> dict[str, Any]:
 
 
 def _refuse_doubled(text: bytes) -> None:
-    """Of a field that is there twice nobody knows which is meant; JSON is silent about it."""
+    """Refuse duplicate fields: it is ambiguous which one applies, and JSON does not specify it."""
 
     def check(pairs: list[tuple[str, Any]]) -> None:
         names = {name for name, _ in pairs}
@@ -102,7 +102,7 @@ def _refuse_doubled(text: bytes) -> None:
 
 
 def _known(content: dict[str, Any], names: Collection[str], place: Place) -> dict[str, Any]:
-    """The fields with names that are known, and with values."""
+    """Return the fields of known names that have a value."""
     for name in content.keys() - names:
         meant = nearest(name, names)
         if meant is not None:

@@ -1,14 +1,13 @@
-"""A service that is asked for permission documents.
+"""A web service that returns permission documents.
 
-Who asks the same at a time as somebody else gets the same answer: the request with all that it
-shows is the same, the password included. A refusal, and that a service did not answer, is
-remembered for a second, so that a client that tries again and again costs the service nothing.
+Concurrent requests that are equal, the password included, share one answer. A refusal or a missing
+answer is cached for a second, so that a client that retries continuously costs the service nothing.
 At most `MOST_AT_ONCE` requests are at the desk; others wait for them here, so that a slow service
-keeps logons of its own waiting, and nobody else's.
+delays its own logons only.
 
-A service is asked without credentials first. If it answers with a challenge (status 401), it is
-asked again with what that asks for. Redirections are not followed: they would take credentials to
-whom the configuration does not name.
+The first request to a service has no credentials. If the response is a challenge (status 401), a
+second request answers it. Redirections are not followed: they would send credentials to a host that
+the configuration does not name.
 
 Source: AMPS User Guide, RESTful Authentication and Entitlements, Permissions Management and Request
 Flow.
@@ -42,32 +41,32 @@ if TYPE_CHECKING:
     from server.security.later import Later
 
 MOST_AT_ONCE: Final = 100
-"""Requests that one service is asked at a time."""
+"""Limit of the concurrent requests to one service."""
 
 MOST_WAITING: Final = 10_000
-"""Different logons that wait for a service; further ones are refused."""
+"""Limit of the different logons that wait for a service; further ones are refused."""
 
 _WAIT_SECONDS: Final = 30.0
-"""How long they wait for their turn."""
+"""Timeout of a request in the queue."""
 
 _REFUSED_SECONDS: Final = 1.0
-"""For how long it is remembered that a logon was refused."""
+"""How long a refusal or a missing answer is cached."""
 
 _UNAUTHORIZED: Final = 401
 _REFUSALS: Final = (_UNAUTHORIZED, 403)
 
 _KEY: Final = secrets.token_bytes(32)
-"""Nobody can tell from what is remembered which passwords were shown."""
+"""A secret key, so that the cache does not reveal the passwords of clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What has come of a question: a document, a refusal or a problem.
+    """The outcome of a question: a document, a refusal or a problem.
 
     Attributes:
-        document: what the user may do; None if the service has not said.
-        refusal: how the service has refused them; empty if it has not.
-        problem: why there is no answer; empty if there is.
+        document: the permissions of the user; None if the service has not sent any.
+        refusal: how the service has refused the user; empty if it has not.
+        problem: why there is no answer; empty if there is one.
     """
 
     document: PermissionDocument | None = None
@@ -77,13 +76,13 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What is asked.
+    """A question to the service.
 
     Attributes:
-        endpoint: the service, and what is asked for.
+        endpoint: the service and the resource.
         headers: further headers.
-        user: whose permissions.
-        password: what they have shown; None if credentials are nobody's business.
+        user: the user of the requested permissions.
+        password: the user's password; None if the service must not see credentials.
     """
 
     endpoint: Endpoint
@@ -92,7 +91,7 @@ class _Question:
     password: str | None = field(repr=False)
 
     def digest(self) -> bytes:
-        """The same for the same questions."""
+        """Return a digest that is equal for equal questions."""
         parts: list[str | bytes] = [self.endpoint.target, self.user, self.password or ""]
         for name, value in self.headers:
             parts += [name, value]
@@ -106,20 +105,20 @@ class _Question:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A question that waits for its turn, and who waits for its answer."""
+    """A question in the queue, and the pending answer."""
 
     question: _Question
     pending: Pending[Outcome] = field(default_factory=Pending)
 
 
 class Service:
-    """A service that is asked in one way. Asked on the engine's thread.
+    """A service with its settings. Called on the engine's thread.
 
     Args:
-        settings: how.
-        documents: reads what it says.
-        desk: where it is asked.
-        complaints: told of failures.
+        settings: the settings.
+        documents: parses its responses.
+        desk: runs the requests.
+        complaints: records failures.
     """
 
     def __init__(
@@ -139,11 +138,11 @@ class Service:
         self._refused: dict[bytes, tuple[float, Outcome]] = {}
 
     def ask(self, credentials: Credentials, *, shows_them: bool) -> Later[Outcome]:
-        """Ask what a user may do.
+        """Request the permissions of a user.
 
         Args:
-            credentials: who the user is, and what proves it.
-            shows_them: whether the service is to see that.
+            credentials: the user, and the proof of identity.
+            shows_them: whether to send that proof to the service.
         """
         question = self._question(credentials, shows_them)
         if isinstance(question, Outcome):
@@ -159,7 +158,7 @@ class Service:
         return self._begin(key, _Waiting(question)).pending
 
     def forget(self) -> None:
-        """Ask afresh."""
+        """Clear cached answers, so that the service is asked again."""
         self._refused.clear()
         self._under_way.clear()
 
@@ -193,10 +192,10 @@ class Service:
         return waiting
 
     def _go_on(self) -> None:
-        """Hand to the desk what has its turn."""
+        """Move questions from the queue to the desk, up to the limit."""
         while self._waiting and self._at_desk < MOST_AT_ONCE:
             waiting = self._waiting.popleft()
-            if waiting.pending.is_there:  # too late
+            if waiting.pending.is_there:  # timed out
                 continue
             self._at_desk += 1
             asked = self._desk.ask(
@@ -210,7 +209,7 @@ class Service:
         self._go_on()
 
     def _remembered(self, key: bytes) -> Outcome | None:
-        """What was said a moment ago; what is older is thrown away."""
+        """Return a cached outcome; drop expired ones."""
         now = time.monotonic()
         while self._refused:
             first = next(iter(self._refused))
@@ -255,11 +254,11 @@ class Service:
             return Outcome(problem=f"its document cannot be used: {error}")
 
     async def _ask(self, question: _Question) -> WebAnswer:
-        """Ask, and answer what the service asks for; once more if that was good but stale.
+        """Send the question and answer challenges; answer a second one only for a stale nonce.
 
         Raises:
-            WebError: there is no answer.
-            Unanswerable: it asks for what there is not.
+            WebError: there is no response.
+            Unanswerable: a challenge cannot be answered.
         """
         endpoint, headers = question.endpoint, question.headers
         found = await self._connections.get(endpoint, headers)

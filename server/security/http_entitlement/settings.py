@@ -1,4 +1,4 @@
-"""The options of the module: how a service is asked, and what is said to it.
+"""The options of the module: how to reach a service, and the content of requests.
 
 Source: AMPS User Guide, RESTful Authentication and Entitlements, Configuring AMPS to use Web
 Service Authentication and Entitlements; Using HTTPS.
@@ -41,22 +41,22 @@ TOKENS: Final[Mapping[str, Callable[[Credentials], str]]] = {
     "CORRELATION_ID": lambda shown: shown.origin.correlation_id,
     "USER_NAME": lambda shown: shown.user,
 }
-"""What an HTTPHeader may have in it."""
+"""The tokens that an HTTPHeader may contain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a service is asked. Uses of the module that have the same ask together.
+    """The settings of a service. Uses of the module with equal settings share it.
 
     Attributes:
-        endpoint: the service, and what is asked for, with a place for the user's name.
-        shown: the same as it is written in the configuration, without its query.
-        headers: names and values of further headers, with places for tokens.
-        tls: how https is spoken.
-        connect_seconds: how long a connection may take to be made.
-        request_seconds: how long an answer may take.
-        retries: how often it is tried again.
-        keeps_connections: whether connections are used for more than one logon.
+        endpoint: the service and the resource, with a placeholder for the user's name.
+        shown: the URL as written in the configuration, without its query.
+        headers: names and values of further headers, with placeholders for tokens.
+        tls: the TLS settings for https.
+        connect_seconds: timeout of a connection attempt.
+        request_seconds: timeout of a response.
+        retries: the maximum number of retries.
+        keeps_connections: whether connections are reused for several logons.
     """
 
     endpoint: Endpoint
@@ -69,7 +69,7 @@ class Settings:
     keeps_connections: bool
 
     def endpoint_of(self, user: str) -> Endpoint | None:
-        """What is asked for a user; None if their name would make another path of it."""
+        """Return the endpoint for a user; None if the user's name would change the path."""
         target = self.endpoint.target.replace(USER_NAME, quote(user, safe=""))
         path, mark, query = target.partition("?")
         if any(step in (".", "..") for step in path.split("/")):
@@ -77,7 +77,7 @@ class Settings:
         return replace(self.endpoint, target=f"{path}{mark}{query}")
 
     def headers_of(self, credentials: Credentials) -> list[tuple[str, bytes]]:
-        """The further headers for a logon: in one line each, whatever a client says."""
+        """Return the further headers for a logon, each in one line for any input of a client."""
         return [(name, _filled(value, credentials)) for name, value in self.headers]
 
 
@@ -91,10 +91,10 @@ def _filled(template: str, credentials: Credentials) -> bytes:
 
 
 def read_settings(options: Options) -> Settings:
-    """Read the options of a use, those that its module was loaded with included.
+    """Read the options of a use, with the defaults of the loaded module.
 
     Raises:
-        ValueError: one of them cannot be used; the text says which and why.
+        ValueError: one of them cannot be used; the text names it and gives the reason.
     """
     uri = options.get("ResourceURI") or ""
     try:
@@ -116,24 +116,24 @@ def read_settings(options: Options) -> Settings:
 
 
 def store_name(options: Options) -> str:
-    """The store of permissions that a use has a part in."""
+    """Return the name of the store of permissions for a use."""
     return options.get("CredentialStore") or options.get("ResourceURI") or ""
 
 
 def is_entitlement_only(options: Options) -> bool:
-    """Whether others authenticate."""
+    """Return whether another module authenticates."""
     text = options.get("EntitlementOnly")
     return text is not None and (not text.strip() or parse_bool(text))
 
 
 def entitlement_seconds(options: Options) -> float | None:
-    """How long permissions are taken for valid; None for as long as their user is there."""
+    """Return the validity of permissions in seconds; None while the user has connections."""
     text = options.get("EntitlementTimeout")
     return None if text is None else parse_interval(text, "ms") / 1_000_000_000
 
 
 def problem_of_uri(uri: str) -> str | None:
-    """What is wrong with a ResourceURI; None if it can be used."""
+    """Return the problem of a ResourceURI; None if it can be used."""
     try:
         parse_endpoint(uri)
     except ValueError as error:

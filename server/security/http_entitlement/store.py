@@ -1,10 +1,10 @@
-"""What has been found out about users, as long as they are there.
+"""Permissions of users, as long as they have connections.
 
-A document comes with a logon, which is followed by the user's entering; with the user's last
-connection it goes. While there are connections a further logon changes nothing, unless permissions
-are valid for a limited time: then a different document ends these connections.
+A logon stores a document, then its connection enters; the document is dropped with the user's last
+connection. While there are connections, a further logon changes nothing, unless permissions are
+valid for a limited time: then a different document ends these connections.
 
-Everything happens on the engine's thread.
+Everything runs on the engine's thread.
 
 Source: AMPS User Guide, RESTful Authentication and Entitlements, Permissions Management and Request
 Flow; Entitlement Reset.
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from server.security.permissions import Permission, Permit
 
 _PATIENCE: Final = 30.0
-"""Seconds for which a document waits for its user to enter."""
+"""Seconds for which a document waits for the first connection of its user."""
 
 _MOST_USERS: Final = 10_000
-"""Users that are remembered who are authenticated by others; of more, those go first that have been
-there for longest, and are asked for again."""
+"""Limit of the cached users that other modules authenticate; beyond it, the oldest are dropped, and
+requested again."""
 
 Reset = Callable[[str], None]
-"""Ends the connections of a user on a transport, and has everybody forget what they may do."""
+"""Ends the connections of a user on a transport, and makes all modules forget its permissions."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of a user.
+    """The permissions of a user.
 
     Attributes:
-        document: what they may do.
-        since: when that has been found.
-        awaited: until when the user is waited for; a logon puts it off.
-        connections: how many they have.
-        is_watched: whether it is going to be looked whether they have come.
+        document: the permissions.
+        since: when the document was received.
+        awaited: until when it is kept without connections; a logon extends it.
+        connections: the number of the user's connections.
+        is_watched: whether a check for expiry is scheduled.
     """
 
     document: PermissionDocument
@@ -55,7 +55,7 @@ class CredentialStore:
     """The permissions of the users of some transports.
 
     Attributes:
-        resets: for each of these transports, what ends the connections of a user.
+        resets: for each of these transports, the function that ends the connections of a user.
     """
 
     def __init__(self) -> None:
@@ -63,16 +63,16 @@ class CredentialStore:
         self._entries: dict[str, _Entry] = {}
 
     def admit(self, user: str, document: PermissionDocument, valid: float | None) -> bool:
-        """Take note of what a user may do who has just been authenticated.
+        """Store the permissions of a user that has just been authenticated.
 
         Args:
             user: the user.
-            document: what the service says of them now. Equal ones are the same object.
-            valid: seconds for which what was said before is valid; None for as long as the user has
+            document: the current document. Equal ones are the same object.
+            valid: seconds for which an earlier document is valid; None for as long as the user has
                 connections.
 
         Returns:
-            Whether that ends the connections that they have.
+            Whether that ends the connections of the user.
         """
         now = asyncio.get_running_loop().time()
         entry = self._entries.get(user)
@@ -89,24 +89,24 @@ class CredentialStore:
         return has_changed
 
     def enter(self, user: str) -> Entered | None:
-        """What a user may do who comes in; None if nothing is known of them."""
+        """Return the permissions of a user for a new connection; None if they are unknown."""
         entry = self._entries.get(user)
         return None if entry is None else Entered(self, user, entry)
 
     def forget(self, user: str | None) -> None:
-        """Know nothing any more of a user, or of anybody."""
+        """Forget the permissions of a user, or of all users."""
         if user is None:
             self._entries.clear()
         else:
             self._entries.pop(user, None)
 
     def release(self, user: str, entry: _Entry) -> None:
-        """A connection has ended."""
+        """Release a connection that has ended."""
         entry.connections -= 1
         self._watch(user, entry)
 
     def _watch(self, user: str, entry: _Entry) -> None:
-        """Forget a user without connections, if nobody waits for them."""
+        """Drop an entry without connections, now or when its time is over."""
         if entry.connections or entry.is_watched or self._entries.get(user) is not entry:
             return
         loop = asyncio.get_running_loop()
@@ -122,10 +122,10 @@ class CredentialStore:
 
 
 class FoundUsers:
-    """What is known of users whom others authenticate: it lasts until it is forgotten.
+    """The permissions of users that other modules authenticate, until they are forgotten.
 
     Attributes:
-        times_forgotten: how often anything has been.
+        times_forgotten: the number of calls of `forget`.
     """
 
     def __init__(self) -> None:
@@ -133,17 +133,17 @@ class FoundUsers:
         self._documents: dict[str, PermissionDocument] = {}
 
     def get(self, user: str) -> PermissionDocument | None:
-        """What a user may do; None if that is not known."""
+        """Return the permissions of a user; None if they are unknown."""
         return self._documents.get(user)
 
     def keep(self, user: str, document: PermissionDocument, asked_at: int) -> None:
-        """Take note of what a user may do.
+        """Store the permissions of a user.
 
         Args:
             user: the user.
-            document: what has been found.
-            asked_at: `times_forgotten` when it was asked for; what is older than a reset is not
-                kept.
+            document: the permissions.
+            asked_at: `times_forgotten` at the time of the request; an answer from before a reset is
+                not stored.
         """
         if asked_at != self.times_forgotten:
             return
@@ -152,7 +152,7 @@ class FoundUsers:
             del self._documents[next(iter(self._documents))]
 
     def forget(self, user: str | None) -> None:
-        """Know nothing any more of a user, or of anybody."""
+        """Forget the permissions of a user, or of all users."""
         self.times_forgotten += 1
         if user is None:
             self._documents.clear()
@@ -161,7 +161,7 @@ class FoundUsers:
 
 
 class Entered:
-    """What a user may do on a connection."""
+    """The permissions of a user on a connection."""
 
     def __init__(self, store: CredentialStore, user: str, entry: _Entry) -> None:
         self._store = store

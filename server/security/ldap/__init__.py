@@ -1,1 +1,1 @@
-"""Users and passwords that a directory knows."""
+"""Authentication of users by an LDAP directory."""

@@ -18,11 +18,11 @@ _MOST_NUMBER_OCTETS: Final = 4  # RFC 4511 numbers go up to 2 ** 31 - 1
 
 
 class BerError(ValueError):
-    """Bytes are not what was expected. The text says what is wrong."""
+    """Malformed or unexpected bytes. The text has the problem."""
 
 
 def element(tag: int, *parts: bytes) -> bytes:
-    """An element of a tag below 31, with its parts as content."""
+    """Encode an element of a tag below 31, with its parts as content."""
     content = b"".join(parts)
     size = len(content)
     if size < 0x80:
@@ -32,20 +32,20 @@ def element(tag: int, *parts: bytes) -> bytes:
 
 
 def number(value: int, tag: int = INTEGER) -> bytes:
-    """A number that is not negative."""
+    """Encode a number that is not negative."""
     return element(tag, value.to_bytes(value.bit_length() // 8 + 1, "big"))
 
 
 def boolean(value: bool) -> bytes:
-    """A truth value."""
+    """Encode a truth value."""
     return element(0x01, b"\xff" if value else b"\x00")
 
 
 def size_of(octets: bytes) -> int | None:
-    """The size of the element that bytes begin with; None if too few have come to tell.
+    """Return the size of the element at the start of the bytes; None if too few have come to tell.
 
     Raises:
-        BerError: they begin with no element that LDAP has.
+        BerError: it is not valid in LDAP.
     """
     if octets and octets[0] & 0x1F == 0x1F:
         raise BerError("a tag of more than one byte")
@@ -63,7 +63,7 @@ def size_of(octets: bytes) -> int | None:
 
 
 class Reader:
-    """Takes elements from the content of another one, in turn.
+    """Reads the elements in the content of another one, in turn.
 
     Args:
         content: the content.
@@ -74,19 +74,19 @@ class Reader:
 
     @property
     def has_more(self) -> bool:
-        """Whether anything is left."""
+        """True if there are further elements."""
         return bool(self._rest)
 
     @property
     def tag(self) -> int | None:
-        """The tag of the next element; None if nothing is left."""
+        """The tag of the next element; None at the end."""
         return self._rest[0] if self._rest else None
 
     def take(self, tag: int) -> bytes:
-        """The content of the next element.
+        """Return the content of the next element, and advance.
 
         Raises:
-            BerError: it has another tag, or there is not as much as it says.
+            BerError: it has another tag, or is longer than the rest of the content.
         """
         if self.tag != tag:
             found = "nothing" if self.tag is None else f"tag {self.tag:#04x}"
@@ -99,7 +99,7 @@ class Reader:
         return content
 
     def enter(self, tag: int) -> Reader:
-        """A reader of the content of the next element.
+        """Return a reader for the content of the next element, and advance.
 
         Raises:
             BerError: as `take` does.
@@ -107,10 +107,10 @@ class Reader:
         return Reader(self.take(tag))
 
     def number(self, tag: int = INTEGER) -> int:
-        """The next element, a number.
+        """Return the next element, a number, and advance.
 
         Raises:
-            BerError: as `take` does, or it is none that LDAP has.
+            BerError: as `take` does, or the number is longer than LDAP allows.
         """
         content = self.take(tag)
         if not 0 < len(content) <= _MOST_NUMBER_OCTETS:
@@ -118,7 +118,7 @@ class Reader:
         return int.from_bytes(content, "big", signed=True)
 
     def text(self, tag: int = OCTETS) -> str:
-        """The next element, a text; what is not UTF-8 in it is replaced.
+        """Return the next element, a text, and advance; bytes that are not UTF-8 are replaced.
 
         Raises:
             BerError: as `take` does.

@@ -13,15 +13,15 @@ from server.security.ldap.ber import BerError
 from server.security.ldap.messages import Entry, Message, Result
 
 _MOST_BYTES: Final = 2 * messages.MOST_MESSAGE_BYTES
-"""That wait to be read. A directory that sends more unasked is up to no good."""
+"""Limit of the input buffer. A directory that sends more unasked misbehaves."""
 _MOST_ANSWERS: Final = 32
-"""How many messages may come upon a search; two entries are too many already."""
+"""Limit of the messages in the answer to a search; two entries are too many already."""
 _MOST_ENTRIES: Final = 2
 _SEARCH_SECONDS: Final = 10
 
 
 class Connection(asyncio.Protocol):
-    """Requests to a directory. Made by `connected`."""
+    """Sends requests to a directory. Made by `connected`."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -49,16 +49,16 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     async def start_tls(self, context: ssl.SSLContext, host: str) -> Result:
-        """Encrypt what follows, if the directory is ready for that.
+        """Start TLS on the connection, if the directory agrees.
 
         Raises:
-            BerError: it answers with something else.
+            BerError: the answer is not the expected one.
             EOFError, OSError: the connection has ended, or the certificate is not accepted.
         """
         self._send(messages.start_tls(self._next()))
         result = messages.read_result(await self._answer(messages.EXTENDED_RESPONSE))
         if result.code == messages.SUCCESS:
-            if self._octets:  # somebody in between wants it to count as if it had been encrypted
+            if self._octets:  # injected by a man in the middle, as if encrypted
                 raise BerError("bytes behind the answer to StartTLS")
             assert self._transport is not None  # noqa: S101 - it has just answered
             loop = asyncio.get_running_loop()
@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
         """Log on.
 
         Raises:
-            BerError: the directory answers with something else.
+            BerError: the answer is not the expected one.
             EOFError, OSError: the connection has ended.
         """
         self._send(messages.bind(self._next(), version, name, password))
@@ -81,12 +81,12 @@ class Connection(asyncio.Protocol):
     async def search(
         self, base: str, attributes: tuple[str, ...], value: str
     ) -> tuple[list[Entry], Result]:
-        """Search for entries one of whose attributes has a value.
+        """Search for entries with a value in one of several attributes.
 
-        Directories that are referred to are not asked.
+        Referrals to other directories are not followed.
 
         Raises:
-            BerError: the directory answers with something else.
+            BerError: the answer is not the expected one.
             EOFError, OSError: the connection has ended.
         """
         request = messages.search(
@@ -105,7 +105,7 @@ class Connection(asyncio.Protocol):
         raise BerError(f"more than {_MOST_ANSWERS} answers to a search for {_MOST_ENTRIES} entries")
 
     def end(self) -> None:
-        """Say that no more comes."""
+        """Send the end of the session (unbind)."""
         self._send(messages.unbind(self._next()))
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(request)
 
     async def _answer(self, *expected: int) -> Message:
-        """The next message, which has to answer the last request."""
+        """Receive the next message, which must answer the last request."""
         message = messages.read_message(await self._take())
         if message.number == 0:
             raise EOFError(f"it says goodbye, {messages.read_result(message)}")
@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
         return message
 
     async def _take(self) -> bytes:
-        """The bytes of the next message."""
+        """Receive the bytes of the next message."""
         while True:
             size = messages.size_of_message(bytes(self._octets[:6]))
             if size is not None and size <= len(self._octets):
@@ -152,15 +152,15 @@ class Connection(asyncio.Protocol):
 
 @asynccontextmanager
 async def connected(host: str, port: int, tls: ssl.SSLContext | None) -> AsyncIterator[Connection]:
-    """A connection to a directory, closed in the end.
+    """Connect to a directory, and close the connection at the end.
 
     Args:
         host: its host.
         port: its port.
-        tls: encrypts the connection from the beginning on; None if it is not to be.
+        tls: encrypts the connection from the start; None for no encryption.
 
     Raises:
-        OSError: there is none to be had.
+        OSError: the connection failed.
     """
     loop = asyncio.get_running_loop()
     _, connection = await loop.create_connection(Connection, host, port, ssl=tls)

@@ -1,14 +1,14 @@
-"""Whether a directory accepts a user and a password, and what it calls the user.
+"""Checks a user and a password with a directory, and returns the directory's name of the user.
 
     connect, StartTLS    (a)  as configured
-    bind                 (b)  as the service account, or as nobody
+    bind                 (b)  as the service account, or anonymously
     search BaseDN        (c)  for the one entry that has the user's name
     bind                 (d)  as that entry, with the password
 
-All this is one connection for one logon, which is closed in the end. A directory accepts a name
-without a password, and means by it that it does not know who that is (RFC 4513, section 5.1.2):
-such a logon never gets here. The name that a user has from then on is the one that the directory
-has, since to a directory `Ann ` and `ann` are the same, and to entitlement they are not.
+Each logon has a connection of its own, which is closed at the end. A directory accepts a name
+without a password as an anonymous bind (RFC 4513, section 5.1.2): such a logon never gets here. The
+user's name from then on is the one in the directory, since `Ann ` and `ann` are the same to a
+directory, but not to entitlement.
 
 Source: AMPS User Guide, Multimethod Authentication Module, LDAP Options; RFC 4511, RFC 4513.
 """
@@ -30,25 +30,25 @@ from server.security.ldap.connection import Connection, connected
 from server.security.ldap.messages import Entry
 
 SECONDS: Final = 10.0
-"""How long a directory may take for one logon."""
+"""Timeout of the directory for one logon."""
 _MOST_CONNECTIONS: Final = 32
 _MOST_PASSWORD_BYTES: Final = 65_536
-"""Bytes of the file that has the service account's password."""
+"""Size limit of the service account's password file, in bytes."""
 
 _NO_SUCH_USER: Final = frozenset({19, 48, 49, 50, 53})
-"""Answers to a bind that concern the user and not the directory, those of password policies too."""
+"""Result codes of a bind about the user, not the directory; those of password policies included."""
 
 
 class DirectoryError(Exception):
-    """The directory cannot be asked, or gives no answer that can be used. The text says which."""
+    """The directory cannot be asked, or gives no usable answer. The text names it."""
 
 
 class NotAccepted(Exception):
-    """The directory does not accept a user and a password. The text says why, for the log."""
+    """The directory refuses a user and a password. The text gives the reason, for the log."""
 
 
 class Encryption(StrEnum):
-    """How the connection is made secret."""
+    """How the connection is encrypted."""
 
     NONE = "none"
     START_TLS = "starttls"
@@ -57,7 +57,7 @@ class Encryption(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DirectorySpec:
-    """Where a directory is, and how it is asked.
+    """The configuration of a directory.
 
     Attributes:
         host: its host.
@@ -67,8 +67,8 @@ class DirectorySpec:
         account: the distinguished name of the service account; empty for none.
         account_password_file: the file that has its password; empty for none.
         attributes: those of an entry that may have the user's name.
-        encryption: how the connection is made secret.
-        tls: what checks the directory's certificate; None without encryption.
+        encryption: how the connection is encrypted.
+        tls: verifies the directory's certificate; None without encryption.
     """
 
     host: str
@@ -83,38 +83,38 @@ class DirectorySpec:
 
     @property
     def where(self) -> str:
-        """For people."""
+        """Host and port, for people."""
         return f"{self.host}:{self.port}"
 
 
 class Directory:
-    """Asks a directory. Used on one event loop.
+    """Authenticates users by a directory. Used on one event loop.
 
     Args:
-        spec: where it is.
+        spec: its configuration.
     """
 
     def __init__(self, spec: DirectorySpec) -> None:
         self.spec: Final = spec
         self._turns = asyncio.Semaphore(_MOST_CONNECTIONS)
-        # Version 2 knows no references: a directory that has some for others to ask says that its
-        # results are partial (RFC 1777; RFC 3494 has what servers make of it).
+        # Version 2 has no referrals: a directory that would send some returns the code for partial
+        # results instead (RFC 1777; RFC 3494 describes how servers handle it).
         partial = {messages.PARTIAL_RESULTS} if spec.version == 2 else set()
         self._complete: Final = frozenset({messages.SUCCESS} | partial)
 
     async def check(self, user: str, password: str) -> str:
-        """See whether the directory accepts a user with a password.
+        """Check a user and a password with the directory.
 
         Args:
-            user: the name that the user gives, not empty.
+            user: the name from the user, not empty.
             password: the password, not empty.
 
         Returns:
-            The name that the directory has.
+            The user's name in the directory.
 
         Raises:
             NotAccepted: it does not accept them.
-            DirectoryError: it cannot be told.
+            DirectoryError: they cannot be checked.
         """
         where = f"the directory {self.spec.where}"
         async with self._turns:
@@ -135,7 +135,7 @@ class Directory:
                 raise DirectoryError(f"{where} cannot be asked: {self._words(problem)}") from None
 
     def _words(self, problem: Exception) -> str:
-        """Why it cannot be asked, which not every error says."""
+        """Return the reason of a failure, which not every exception contains."""
         said = getattr(problem, "strerror", None) or str(problem) or "it has ended the connection"
         if self.spec.encryption is Encryption.LDAPS and isinstance(
             problem, ssl.SSLError | EOFError | ConnectionError
@@ -163,7 +163,7 @@ class Directory:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:
-        """A connection, encrypted as configured.
+        """Connect, with encryption as configured.
 
         Raises:
             DirectoryError: the directory refuses StartTLS.
@@ -178,10 +178,10 @@ class Directory:
             yield connection
 
     async def _introduce(self, connection: Connection, password: str) -> None:
-        """Log on as whoever may search.
+        """Bind as the service account, or anonymously, for the search.
 
         Raises:
-            DirectoryError: that is not accepted.
+            DirectoryError: the bind is refused.
         """
         spec = self.spec
         result = await connection.bind(spec.version, spec.account, password)
@@ -201,7 +201,7 @@ class Directory:
 
         Raises:
             NotAccepted: there is none, or several.
-            DirectoryError: it cannot be told.
+            DirectoryError: the search failed.
         """
         spec = self.spec
         entries, result = await connection.search(spec.base, spec.attributes, user)
@@ -219,10 +219,10 @@ class Directory:
         return entries[0]
 
     def _name_of(self, entry: Entry, user: str) -> str:
-        """What the directory calls the user whom it has found by a name.
+        """Return the directory's name of the user of an entry.
 
         Raises:
-            NotAccepted: it has found them by a name that is not nearly the one given.
+            NotAccepted: the entry has no name that is nearly the one given.
         """
         if user in entry.values:
             return user
@@ -235,7 +235,7 @@ class Directory:
 
 
 def read_account_password(path: str) -> str:
-    """The password of the service account, which a file has; none without a file.
+    """Return the service account's password from a file; empty without a file.
 
     Raises:
         DirectoryError: the file cannot be read, or is empty.

@@ -1,9 +1,9 @@
-"""The messages of LDAP that a logon needs, as bytes.
+"""Encodes and decodes the LDAP messages of a logon.
 
-Filters are made of elements, never of text: a user's name is a value in them, whatever characters
-it has.
+Filters are built from elements, never from text: a user's name is a value in them, with any
+characters.
 
-Source: RFC 4511 (and RFC 1777, whose messages are the same), RFC 4514.
+Source: RFC 4511 (and RFC 1777, with the same messages), RFC 4514.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PROTOCOL_ERROR: Final = 2
 PARTIAL_RESULTS: Final = 9
 
 MOST_MESSAGE_BYTES: Final = 1 << 20
-"""No answer to what is asked here is nearly as large."""
+"""Size limit of a message; the expected answers are far smaller."""
 
 _BIND: Final = 0x60
 _UNBIND: Final = 0x42
@@ -74,8 +74,8 @@ class Message:
     """A message of the directory.
 
     Attributes:
-        number: that of the request which it answers.
-        tag: which message it is.
+        number: the number of the request that it answers.
+        tag: the kind of the message.
         content: its content.
     """
 
@@ -86,18 +86,18 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a request has ended.
+    """The result of a request.
 
     Attributes:
         code: zero for success.
-        said: what the directory says to it.
+        said: the diagnostic text of the directory.
     """
 
     code: int
     said: str
 
     def __str__(self) -> str:
-        """As the log has it."""
+        """Return the text for the log."""
         name = _NAMES.get(self.code, "an error")
         said = "".join(char if char.isprintable() else " " for char in self.said[:200]).strip()
         return f"{name} ({self.code})" + (f", {said!r}" if said else "")
@@ -109,7 +109,7 @@ class Entry:
 
     Attributes:
         name: its distinguished name.
-        values: the values of the attributes that were asked for.
+        values: the values of the requested attributes.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Entry:
 
 
 def bind(message: int, version: int, name: str, password: str) -> bytes:
-    """Log on to the directory."""
+    """Encode a request to log on to the directory."""
     return _request(
         message,
         element(
@@ -132,15 +132,15 @@ def bind(message: int, version: int, name: str, password: str) -> bytes:
 def search(
     message: int, base: str, attributes: Collection[str], value: str, most: int, seconds: int
 ) -> bytes:
-    """Search for entries one of whose attributes has a value.
+    """Encode a search for entries with a value in one of several attributes.
 
     Args:
         message: the number of the message.
         base: the distinguished name of the entry below which to search.
-        attributes: the attributes, whose values are asked for as well.
+        attributes: the attributes; their values are requested as well.
         value: the value.
-        most: how many entries are of interest.
-        seconds: how long the directory may search.
+        most: the maximum number of entries.
+        seconds: time limit of the search.
     """
     wanted = value.encode()
     equal = [
@@ -164,12 +164,12 @@ def search(
 
 
 def start_tls(message: int) -> bytes:
-    """Ask for TLS on a connection (RFC 4511, section 4.14)."""
+    """Encode a request for TLS on a connection (RFC 4511, section 4.14)."""
     return _request(message, element(_EXTENDED, element(0x80, _START_TLS_NAME)))
 
 
 def unbind(message: int) -> bytes:
-    """Say that no more comes."""
+    """Encode the end of a session."""
     return _request(message, element(_UNBIND))
 
 
@@ -178,10 +178,10 @@ def _request(message: int, operation: bytes) -> bytes:
 
 
 def size_of_message(octets: bytes) -> int | None:
-    """The size of the message that bytes begin with, of which 6 tell; None if too few have come.
+    """Return the size of a message from its first 6 bytes; None if too few have come.
 
     Raises:
-        BerError: they begin with none, or it is too large.
+        BerError: they begin no message, or it is too large.
     """
     if octets and octets[0] != SEQUENCE:
         raise BerError(f"tag {octets[0]:#04x} where a message was expected")
@@ -192,10 +192,10 @@ def size_of_message(octets: bytes) -> int | None:
 
 
 def read_message(octets: bytes) -> Message:
-    """Read a message that has come as a whole.
+    """Parse a complete message.
 
     Raises:
-        BerError: it is none.
+        BerError: it is malformed.
     """
     reader = Reader(octets).enter(SEQUENCE)
     answered = reader.number()
@@ -206,19 +206,19 @@ def read_message(octets: bytes) -> Message:
 
 
 def read_result(message: Message) -> Result:
-    """Read how a request has ended.
+    """Parse the result of a request.
 
     Raises:
-        BerError: the message does not say.
+        BerError: the message has none.
     """
     reader = Reader(message.content)
     code = reader.number(ENUMERATED)
-    reader.take(OCTETS)  # the part of the name that was found
+    reader.take(OCTETS)  # the matched part of the name
     return Result(code, reader.text())
 
 
 def read_entry(message: Message) -> Entry:
-    """Read an entry.
+    """Parse an entry.
 
     Raises:
         BerError: the message has none.

@@ -1,1 +1,1 @@
-"""libamps_multi_authentication.so: users whom a directory or a Kerberos realm knows."""
+"""libamps_multi_authentication.so: users of a directory or of a Kerberos realm."""

@@ -1,8 +1,8 @@
-"""libamps_multi_authentication: users whom a directory or a Kerberos realm knows.
+"""libamps_multi_authentication: users of a directory or of a Kerberos realm.
 
-One module is for one of the two. If it took both, a Kerberos token that it did not recognise would
-go to the directory as if it were a password; that is why AMPS does not allow it either. For users
-of both there are two transports.
+A module supports one of the two. With both, a Kerberos token that it did not recognise would be
+sent to the directory as a password; that is why AMPS does not allow it either. Users of both need
+two transports.
 
     credentials -> is there a password? -> what kind is it? -> LDAP: on the desk, over the network
                    no: AllowAnonymous      a token or not     Kerberos: on a helper thread of it
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 LIBRARY: Final = "libamps_multi_authentication.so"
 
 _MOST_CHARACTERS: Final = 1024
-"""Of a user's name or a password; what is longer costs a directory time for nothing."""
+"""Limit of a user's name and of a password; longer ones would only cost the directory time."""
 _THREADS: Final = 4
-"""That check tokens, which takes a millisecond, and reads the keytab and the replay cache."""
+"""Threads that verify tokens: it takes a millisecond, and reads the keytab and the replay cache."""
 
 _NO_PASSWORD: Final = "a user name and a password are required"  # noqa: S105 - a sentence
 _NOT_ACCEPTED: Final = "the credentials are not accepted"
@@ -55,36 +55,36 @@ _UNDECIDED: Final = "the credentials cannot be checked at the moment"
 
 
 class _Undecided(Exception):
-    """Whether credentials are good cannot be told. The text says why."""
+    """Credentials cannot be checked. The text gives the reason."""
 
 
 class _Refused(Exception):
-    """Credentials are not good. The text says why, for the log."""
+    """Credentials are not accepted. The text gives the reason, for the log."""
 
 
 class Mechanism(Protocol):
-    """One of the ways to find out who somebody is.
+    """A way to authenticate a user.
 
     Attributes:
-        takes_passwords: whether somebody could log on by guessing.
+        takes_passwords: whether guessing could succeed.
     """
 
     takes_passwords: bool
 
     async def decide(self, credentials: Credentials, exchange: MultiExchange) -> Admission:
-        """Decide on credentials that have a password, on the desk.
+        """Decide on credentials with a password, on the desk.
 
         Raises:
-            _Refused: they are not good.
-            _Undecided: it cannot be told.
+            _Refused: they are not accepted.
+            _Undecided: they cannot be checked.
         """
 
 
 class ByDirectory:
-    """Asks a directory.
+    """Authenticates by a directory.
 
     Args:
-        spec: where it is.
+        spec: the configuration of the directory.
     """
 
     takes_passwords = True
@@ -107,7 +107,7 @@ class ByDirectory:
 
 
 def _unfit(user: str, password: str) -> str:
-    """Why a directory is not asked; empty if it is."""
+    """Return the reason not to ask a directory; empty if there is none."""
     if not user:
         return "there is no user name"
     if len(user) > _MOST_CHARACTERS or len(password) > _MOST_CHARACTERS:
@@ -127,10 +127,10 @@ def _unfit(user: str, password: str) -> str:
 
 
 class ByTicket:
-    """Accepts Kerberos tokens.
+    """Authenticates by Kerberos tokens.
 
     Args:
-        service: what they have to be meant for.
+        service: the service that tokens must be issued for.
     """
 
     takes_passwords = False
@@ -172,11 +172,11 @@ class MultiAuthenticator:
     """The module, as the engine sees it.
 
     Args:
-        name: what the configuration calls it.
-        mechanism: finds out who somebody is.
-        allows_anonymous: whether nobody in particular may log on without a password.
-        desk: where that is decided.
-        log: told when it cannot be decided.
+        name: its name in the configuration.
+        mechanism: authenticates users.
+        allows_anonymous: whether clients may log on anonymously, without a password.
+        desk: runs its decisions.
+        log: receives an entry when credentials cannot be checked.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class MultiAuthenticator:
         return MultiExchange(self)
 
     def forget(self) -> None:
-        """See `Authenticator`; every logon is decided afresh anyway."""
+        """See `Authenticator`; no decisions are cached."""
 
 
 class MultiExchange:
@@ -203,7 +203,7 @@ class MultiExchange:
         module: decides on it.
 
     Attributes:
-        acceptance: what has come of the tokens that were shown; None before the first.
+        acceptance: the state of the exchange of tokens; None before the first.
     """
 
     def __init__(self, module: MultiAuthenticator) -> None:
@@ -239,10 +239,10 @@ def make(name: str, options: Options, desk: Desk, log: Log) -> MultiAuthenticato
     """Make the module.
 
     Args:
-        name: what the configuration calls it.
+        name: its name in the configuration.
         options: its options, where it is used.
-        desk: where it decides.
-        log: told when it cannot be decided.
+        desk: runs its decisions.
+        log: receives an entry when credentials cannot be checked.
 
     Raises:
         OptionsError: they cannot be used.

@@ -1,7 +1,7 @@
-"""The options of libamps_multi_authentication: what they mean, and what is wrong with them.
+"""The options of libamps_multi_authentication: parsing and validation.
 
-What is wrong with files is a warning when a configuration is verified, which may be on another
-machine than the instance will run on, and an error when it starts.
+Problems of files are warnings when a configuration is verified, since the instance may run on
+another machine, and errors when an instance starts.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ DEFAULT_PORT: Final = "389"
 DEFAULT_PORT_LDAPS: Final = "636"
 DEFAULT_VERSION: Final = "2"
 DEFAULT_USER_ATTRIBUTES: Final = ("uid", "sAMAccountName")
-"""What the name of a user is called in most directories, and in Active Directory."""
+"""The attributes that have the user's name in most directories, and in Active Directory."""
 
 _HOST: Final = re.compile(r"[^\s/\[\]@]+")
 _ATTRIBUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]*|\d+(\.\d+)+")
-"""What an attribute is called (RFC 4512, section 2.5): a name, or the number of an object."""
+"""The syntax of an attribute (RFC 4512, section 2.5): a name, or a numeric object identifier."""
 
 _OWN_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 _MECHANISM: Final = "DefaultAuthenticationMechanism"
@@ -44,18 +44,18 @@ _PASSWORD_FILE: Final = "LDAP.ServiceAccountPasswordFile"  # noqa: S105 - the na
 
 
 class Kind(StrEnum):
-    """Who is asked about users."""
+    """The kind of service that authenticates users."""
 
     LDAP = "LDAP"
     KERBEROS = "Kerberos"
 
 
 class OptionsError(ValueError):
-    """Options cannot be used. The text says which and why.
+    """Options cannot be used. The text names them and gives the reason.
 
     Attributes:
-        option: the one that is at fault.
-        problem: what is wrong with it.
+        option: the option with the problem.
+        problem: the problem.
     """
 
     def __init__(self, option: str, problem: str) -> None:
@@ -65,10 +65,10 @@ class OptionsError(ValueError):
 
 
 def read_kind(options: Options) -> Kind:
-    """Who is asked about users.
+    """Return the kind of service that authenticates users.
 
     Raises:
-        OptionsError: it is not one of the two.
+        OptionsError: it is ambiguous or missing, or a required option is missing.
     """
     kinds = [kind for kind in Kind if any(option.name.startswith(f"{kind}.") for option in options)]
     if len(kinds) != 1:
@@ -85,7 +85,7 @@ def read_kind(options: Options) -> Kind:
 
 
 def read_directory(options: Options) -> DirectorySpec:
-    """Where the directory is; without what checks its certificate.
+    """Return the configuration of the directory, without its TLS context.
 
     Raises:
         OptionsError: some of them cannot be used.
@@ -129,7 +129,7 @@ def _number(options: Options, name: str, default: str, least: int, most: int) ->
 
 
 def read_tls(options: Options) -> ssl.SSLContext | None:
-    """What checks the directory's certificate; None without encryption.
+    """Return the TLS context that verifies the directory's certificate; None without encryption.
 
     Raises:
         OptionsError: the file cannot be used.
@@ -148,7 +148,7 @@ def read_tls(options: Options) -> ssl.SSLContext | None:
 
 
 def open_service(options: Options) -> Service:
-    """What Kerberos tokens have to be meant for.
+    """Return the service that Kerberos tokens must be issued for.
 
     Raises:
         OptionsError: it has no keys.
@@ -164,7 +164,7 @@ def open_service(options: Options) -> Service:
 
 
 def check(given: Options, _inherited: Options) -> Iterator[OptionProblem]:
-    """What is wrong with the options of a use; those of loading have no effect."""
+    """Yield the problems of a use's options; options of the Modules entry have no effect."""
     try:
         if read_kind(given) is Kind.KERBEROS:
             yield from _look_into(lambda: open_service(given))
@@ -190,7 +190,7 @@ def check(given: Options, _inherited: Options) -> Iterator[OptionProblem]:
 
 
 def _misspelt(directory: DirectorySpec) -> Iterator[OptionProblem]:
-    """What no directory can make anything of."""
+    """Yield values that are invalid for every directory."""
     if not _HOST.fullmatch(directory.host):
         expected = "expected a name or an address alone; LDAP.Port and LDAP.Encryption say the rest"
         yield OptionProblem("LDAP.Host", f"is {directory.host}: {expected}")
@@ -207,7 +207,7 @@ def _misspelt(directory: DirectorySpec) -> Iterator[OptionProblem]:
 
 
 def _look_into(read: Callable[[], object]) -> Iterator[OptionProblem]:
-    """What is wrong with files."""
+    """Yield the problem of an option's file, as a warning."""
     try:
         read()
     except OptionsError as error:

@@ -1,1 +1,1 @@
-"""libamps_oauth_authentication.so: who logs on shows what an authorization server gave them."""
+"""libamps_oauth_authentication.so: logons with codes or tokens of an authorization server."""

@@ -1,17 +1,17 @@
-"""Bearer tokens: JSON Web Tokens, checked with the keys of who issues them, without asking them.
+"""Bearer tokens: JSON Web Tokens, verified with the issuer's keys, without a request to the issuer.
 
-A token counts if one of the issuer's public keys has signed it, it is from that issuer, meant for
-us, and in force. Which algorithms may have signed it, the configuration says, never the token:
-`none` and those with a common secret, for which a public key would do as the secret, do not exist
-here. A key is used for its own kind of algorithm only.
+A token is valid if one of the issuer's public keys has signed it, it is from that issuer, it is for
+our audience, and it is in force. The configuration selects the accepted algorithms, never the
+token. `none` and the algorithms with a shared secret, where a public key could serve as the secret,
+are not supported. A key is used for its own kind of algorithm only.
 
 The keys (a JSON Web Key Set) come from a URL or a file. They are read again when they are old, and
-when a token names a key that is not among them, as after the issuer has changed keys. However many
-tokens come, that happens once at a time, and not again before a pause is over, so that nobody can
-have us ask for keys by showing made-up tokens. If keys cannot be read, the last ones are used
-for some time; after that nobody is let in.
+when a token names an unknown key, as after a key rotation. Regardless of the number of tokens,
+there is one read at a time, and a pause after it, so that made-up tokens cannot cause a flood of
+requests. If keys cannot be read, the last ones are used for some time; after that, no token is
+accepted.
 
-What is wrong with a token is for the log, and never has a part of the token in it.
+The reason why a token is refused goes to the log, and never has a part of the token in it.
 
 Source: RFC 7515, RFC 7517, RFC 7519; RFC 8725, JSON Web Token Best Current Practices; RFC 9068.
 """
@@ -39,11 +39,11 @@ from server.security.web import Endpoint, WebClient, WebError
 if TYPE_CHECKING:
     from server.base.log import Log
 
-# Which algorithms are good enough, the configuration says.
+# The configuration decides which algorithms are secure enough.
 warnings.filterwarnings("ignore", category=SecurityWarning)
 
 LARGEST_TOKEN: Final = 16_384
-"""Bytes of a token."""
+"""Size limit of a token, in bytes."""
 
 _MOST_KEYS: Final = 100
 _LONGEST_NAME: Final = 255
@@ -56,27 +56,26 @@ _FITTING: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "ES512": ("EC", ("P-521",)),
     **dict.fromkeys(("EdDSA", "Ed25519"), ("OKP", ("Ed25519",))),
 }
-"""The kind of key that an algorithm takes, and the curves."""
+"""The kind of key that an algorithm needs, and the curves."""
 
 _TYPES: Final = (None, "jwt", "at+jwt", "application/jwt", "application/at+jwt")
-"""What tokens call themselves, in lower case; others, as those that say somebody logs out, are for
-other purposes."""
+"""Accepted values of `typ`, in lower case. Others, such as logout tokens, have other purposes."""
 
 
 class _Registry(jws.JWSRegistry):
-    """How the library reads tokens: issuers write more into headers than the standard names."""
+    """Settings of the JWS library: issuers put more into headers than the standard defines."""
 
     max_header_length = LARGEST_TOKEN
     max_payload_length = LARGEST_TOKEN
 
 
 class KeySource(Protocol):
-    """Where keys come from.
+    """A source of keys.
 
     Attributes:
-        fresh_seconds: for how long keys need not be read again.
-        pause_seconds: how long to wait at least before they are.
-        last_seconds: for how long they are used if they cannot be.
+        fresh_seconds: age up to which keys are not read again.
+        pause_seconds: minimum time between two reads.
+        last_seconds: age up to which keys are used if they cannot be read again.
     """
 
     fresh_seconds: float
@@ -92,11 +91,11 @@ class KeySource(Protocol):
 
 
 class KeysOfUrl:
-    """Keys that the issuer publishes.
+    """Keys that the issuer publishes at a URL.
 
     Args:
-        endpoint: where.
-        client: asks for them.
+        endpoint: the URL.
+        client: sends the requests.
     """
 
     fresh_seconds = 300.0
@@ -151,9 +150,9 @@ class _Key:
     """A public key.
 
     Attributes:
-        kid: what it is called; None if it has no name.
+        kid: its name; None if it has none.
         kind: RSA, EC or OKP.
-        curve: of the latter two.
+        curve: the curve of EC and OKP keys.
         algorithm: the only algorithm that it is for; None for any of its kind.
         key: the key.
     """
@@ -165,7 +164,7 @@ class _Key:
     key: Any
 
     def fits(self, algorithm: str) -> bool:
-        """Whether it may have signed with an algorithm."""
+        """Return whether it can verify signatures of an algorithm."""
         kind, curves = _FITTING[algorithm]
         return (
             self.kind == kind
@@ -175,12 +174,12 @@ class _Key:
 
 
 class Keys:
-    """The keys of an issuer. Used on one event loop.
+    """Caches the keys of an issuer. Used on one event loop.
 
     Args:
-        source: where they come from.
-        log: told when they change, and when they cannot be read.
-        clock: seconds that only grow.
+        source: the source of the keys.
+        log: records changes of the keys, and failures to read them.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -196,15 +195,15 @@ class Keys:
         self._read_at = -math.inf
 
     async def find(self, kid: str | None, algorithm: str) -> Sequence[_Key]:
-        """The keys that may have signed a token.
+        """Return the keys that may have signed a token.
 
         Args:
-            kid: what the token calls its key; None if it does not say.
-            algorithm: with which it is signed.
+            kid: the name of the key in the token; None if it has none.
+            algorithm: the algorithm of the signature.
 
         Raises:
-            KeysError: there are no keys to be had.
-            TokenError: none of them could have.
+            KeysError: no keys are available.
+            TokenError: no key matches.
         """
         asked = self._clock()
         if asked - self._read_at >= self._source.fresh_seconds:
@@ -225,7 +224,7 @@ class Keys:
         ]
 
     async def _read(self, asked: float) -> None:
-        """Read the keys, unless that has been done since, or too short a time ago."""
+        """Read the keys, unless another call has read them since, or the pause is not over."""
         async with self._lock:
             if self._tried >= asked or asked - self._tried < self._source.pause_seconds:
                 return
@@ -244,10 +243,10 @@ class Keys:
 
 
 def _read_keys(text: bytes, source: str) -> Sequence[_Key]:
-    """Read a key set. Keys of other kinds and for other purposes are passed over.
+    """Parse a key set. Keys of other kinds and for other purposes are ignored.
 
     Raises:
-        WebError: it is none, or nothing of it can be used.
+        WebError: it is malformed, or has no usable key.
     """
     try:
         content = json.loads(text)
@@ -276,7 +275,7 @@ def _read_key(entry: object) -> _Key | None:
         key = jwk.import_key(entry)
         if isinstance(key, jwk.RSAKey) and key.public_key.key_size < _FEWEST_RSA_BITS:
             return None
-    except (JoseError, ValueError, TypeError, KeyError):  # whatever a stranger's file makes of it
+    except (JoseError, ValueError, TypeError, KeyError):  # from malformed keys of third parties
         return None
     return _Key(
         kid if isinstance(kid, str) else None,
@@ -288,10 +287,10 @@ def _read_key(entry: object) -> _Key | None:
 
 
 class Verifier:
-    """Tells who a token is about.
+    """Verifies tokens, and identifies their users.
 
     Args:
-        expected: what tokens have to be like.
+        expected: the requirements for tokens.
         keys: the issuer's keys.
         clock: the time of day, in seconds since 1970.
     """
@@ -304,11 +303,11 @@ class Verifier:
         self._clock = clock
 
     async def user_of(self, token: str) -> str:
-        """The name of the user that a token is about.
+        """Return the name of the user that a token identifies.
 
         Raises:
-            TokenError: it does not count.
-            KeysError: that cannot be told at the moment.
+            TokenError: the token is not valid.
+            KeysError: it cannot be verified at the moment.
         """
         header = _read_header(token)
         algorithm = header.get("alg")
@@ -363,10 +362,10 @@ class Verifier:
 
 
 def _read_header(token: str) -> Mapping[str, Any]:
-    """The header of a token, of which nothing is to be believed yet.
+    """Return the header of a token, which is not trustworthy yet.
 
     Raises:
-        TokenError: it is no token that could be checked.
+        TokenError: the token is malformed, or not supported.
     """
     if len(token) > LARGEST_TOKEN:
         raise TokenError(f"it has more than {LARGEST_TOKEN} bytes")

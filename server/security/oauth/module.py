@@ -1,19 +1,19 @@
-"""libamps_oauth_authentication: who logs on shows what an OAuth 2.0 authorization server gave them.
+"""libamps_oauth_authentication: logons with codes or tokens of an OAuth 2.0 authorization server.
 
-It stands where others have their password, and is one of two things:
+The client sends one of these in place of a password:
 
-    an authorization code    goes to the TokenEndpoint, with the secret that shows who we are. If an
-                             access token comes back, the server knows the code, and the logon is
-                             accepted
-    a bearer token           is checked here with the issuer's keys (`bearer.py`). That
-                             is ours, not AMPS's: KeySet, Issuer and what goes with them
+    an authorization code    is sent to the TokenEndpoint, with the secret that authenticates this
+                             instance. If an access token is returned, the code is valid, and the
+                             logon is accepted
+    a bearer token           is verified here with the issuer's keys (`bearer.py`). This is an
+                             extension to AMPS: KeySet, Issuer and the options for them
 
-A code says nothing about who it is for, so the name that the client gives counts. With a KeySet
-besides, the token that came back has to be good as well, and its name counts: of the ID token where
-there is one, else of the access token.
+A code does not identify a user, so the name from the client applies. With a KeySet as well, the
+returned token must also be valid, and its name applies: that of the ID token if there is one, else
+that of the access token.
 
-Codes, tokens and secrets are in no log and no answer; what the authorization server says is not
-either, but for the errors that the standard has.
+Codes, tokens and secrets are never logged or sent to clients; nor is the text of the authorization
+server's responses, except for the error codes of the standard.
 
 Source: AMPS User Guide, OAuth Authentication; RFC 6749, 4.1.3 Access Token Request, 5.1, 5.2.
 """
@@ -60,7 +60,7 @@ DEFAULT_CLOCK_SKEW: Final = "60s"
 DEFAULT_ALGORITHMS: Final = "RS256,PS256,ES256,ES384,EdDSA,Ed25519"
 
 _LARGEST_ANSWER: Final = 1_048_576
-"""Bytes of what a server says."""
+"""Size limit of a server's response, in bytes."""
 _URL: Final = ("http:", "https:")
 _MILLISECONDS: Final = 1000
 _NANOSECONDS: Final = 1_000_000_000
@@ -79,7 +79,7 @@ _KNOWN_ERRORS: Final = frozenset(
     }
 )
 _OUR_FAULT: Final = _KNOWN_ERRORS - {"invalid_grant"}
-"""Errors that are about this instance, and not about who logs on."""
+"""Errors that concern this instance, not the user."""
 
 _UNDECIDED: Final = "the credentials cannot be checked at the moment"
 _NOT_ACCEPTED: Final = "the token is not accepted"
@@ -90,19 +90,19 @@ class OAuthError(ValueError):
 
 
 class _Refused(Exception):
-    """Somebody's code is not accepted. The text says why, to the log."""
+    """A code is not accepted. The text gives the reason, for the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TokenEndpoint:
-    """What exchanges a code for an access token.
+    """Exchanges a code for an access token.
 
     Attributes:
-        endpoint: where.
-        client: asks.
+        endpoint: the URL.
+        client: sends the requests.
         headers: of the request.
-        form: what is sent along with the code.
-        tries: how often it is asked until it answers.
+        form: the form fields besides the code.
+        tries: the maximum number of attempts.
     """
 
     endpoint: Endpoint
@@ -112,14 +112,14 @@ class _TokenEndpoint:
     tries: int
 
     async def exchange(self, code: str) -> Mapping[str, Any]:
-        """Give a code away.
+        """Exchange a code for an access token.
 
         Returns:
-            What comes back, which has an access token.
+            The fields of the response, which has an access token.
 
         Raises:
-            _Refused: none comes back.
-            WebError: there is no answer, or one that makes no sense.
+            _Refused: the response has no access token.
+            WebError: there is no response, or an unusable one.
         """
         body = urlencode({**self.form, "code": code}).encode("ascii")
         form = "application/x-www-form-urlencoded"
@@ -160,10 +160,10 @@ class OAuth:
     """The module: a logon is one step.
 
     Attributes:
-        endpoint: what exchanges codes; None if bearer tokens are shown instead.
-        verifier: what checks tokens; None without keys.
-        desk: where that is done.
-        log: told why a logon is refused.
+        endpoint: exchanges codes; None if clients send bearer tokens.
+        verifier: verifies tokens; None without keys.
+        desk: runs the decisions.
+        log: records why a logon cannot be decided.
     """
 
     endpoint: _TokenEndpoint | None
@@ -176,7 +176,7 @@ class OAuth:
         return self
 
     def forget(self) -> None:
-        """See `Authenticator`: nothing is kept of a logon."""
+        """See `Authenticator`: no state of logons is kept."""
 
     def step(self, credentials: Credentials) -> Later[Admission]:
         """See `Exchange`."""
@@ -214,9 +214,9 @@ def make_oauth(options: Options, desk: Desk, log: Log) -> OAuth:
     """Make the module.
 
     Args:
-        options: its options; which of them go together has been checked.
-        desk: where it waits.
-        log: told why a logon is refused.
+        options: its options, checked to be consistent with each other.
+        desk: runs its decisions.
+        log: records why a logon cannot be decided.
 
     Raises:
         OAuthError: an option has a value that cannot be used.
@@ -266,17 +266,17 @@ def _verifier(options: Options, source: str, client: WebClient, log: Log) -> Ver
 
 
 def check_endpoint(text: str) -> str | None:
-    """What is wrong with a TokenEndpoint; None if nothing is."""
+    """Return the problem of a TokenEndpoint; None if there is none."""
     return _problem(lambda: _endpoint("", text))
 
 
 def check_key_set(text: str) -> str | None:
-    """What is wrong with a KeySet, as far as its text says."""
+    """Return the problem of a KeySet, as far as its text shows."""
     return check_endpoint(text) if text.startswith(_URL) or "://" in text else None
 
 
 def check(given: Options, inherited: Options) -> Iterator[OptionProblem]:
-    """What is wrong with the options of a use; files may be on another machine than this one."""
+    """Yield the problems of a use's options; files may be on a machine other than this one."""
     names = {option.name for option in given}
     options = Options((*given, *(option for option in inherited if option.name not in names)))
     for name in ("Issuer", "Audience"):
@@ -295,11 +295,11 @@ def check(given: Options, inherited: Options) -> Iterator[OptionProblem]:
         option, _, problem = str(error).partition(" ")
         yield OptionProblem(option, problem, _START_FAILS, is_warning=True)
     except UnitError:
-        return  # told already
+        return  # reported already
 
 
 def check_header(text: str) -> str | None:
-    """What is wrong with an HTTPHeader; None if nothing is."""
+    """Return the problem of an HTTPHeader; None if there is none."""
     return _problem(lambda: _header(text))
 
 

@@ -1,4 +1,4 @@
-"""What tokens have to be like, and what can be wrong with them; `bearer` checks them."""
+"""The requirements that tokens must meet, and the errors of those that do not; see `bearer`."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 LARGEST_KEY_SET: Final = 1_048_576
-"""Bytes of a file with keys."""
+"""Size limit of a key set file, in bytes."""
 
 ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA", "Ed25519"),
 )
-"""With which a token may be signed: those where nobody who checks a token can make one."""
+"""Supported signature algorithms: only those where the key to verify a token cannot sign one."""
 
 
 class TokenError(Exception):
-    """A token does not count. The text says why, and has no part of the token in it."""
+    """A token is not valid. The text gives the reason, and has no part of the token in it."""
 
 
 class KeysError(Exception):
-    """There are no keys to check tokens with. The text says whose."""
+    """No keys are available to verify tokens. The text names their source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a token has to be like.
+    """The requirements that a token must meet.
 
     Attributes:
-        issuer: who has to have issued it.
-        audiences: whom it may be meant for; one of them is enough.
-        algorithms: with which of `ALGORITHMS` it may be signed.
-        user_claim: what of it is the name of the user.
-        skew: seconds by which the issuer's clock may differ from ours.
+        issuer: the required issuer.
+        audiences: the accepted audiences; one of them is enough.
+        algorithms: the accepted signature algorithms, out of `ALGORITHMS`.
+        user_claim: the claim that has the name of the user.
+        skew: tolerance for the difference between the issuer's clock and ours, in seconds.
     """
 
     issuer: str
@@ -44,12 +44,12 @@ class Expected:
 
 
 class Verifying(Protocol):
-    """What checks tokens."""
+    """Verifies tokens."""
 
     async def user_of(self, token: str) -> str:
-        """The name of the user that a token is about.
+        """Return the name of the user that a token identifies.
 
         Raises:
-            TokenError: it does not count.
-            KeysError: that cannot be told at the moment.
+            TokenError: the token is not valid.
+            KeysError: it cannot be verified at the moment.
         """

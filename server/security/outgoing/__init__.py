@@ -1,1 +1,1 @@
-"""As whom this instance logs on to others."""
+"""Credentials for logons of this instance to other instances."""

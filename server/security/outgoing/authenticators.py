@@ -1,4 +1,4 @@
-"""Authenticator modules: as whom this instance logs on to another one, and what proves that.
+"""Authenticator modules: the user of this instance's outgoing logons, and the proof of identity.
 
 Source: AMPS User Guide, Providing an Identity for Outbound Connections; Command Execution
 Authenticator; Providing Replication Credentials with the AMPS Multimechanism Authenticator Module.
@@ -30,16 +30,16 @@ DEFAULT_MAX_LENGTH: Final = "1024"
 
 _USER_VARIABLE: Final = re.compile(r"\{\{\s*(AMPS_USER_NAME)\s*\}\}")
 _COMMAND_SECONDS: Final = 10.0
-"""How long a command may take."""
+"""Timeout of a command."""
 _LARGEST_FILE: Final = 65_536
-"""Bytes of a file with a password."""
+"""Size limit of a password file, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredCredentials:
     """A user, and a password from the configuration or the environment; without one, an empty one.
 
-    Without a User it is the one that the process runs as.
+    Without a User, it is the user that runs the process.
     """
 
     user: str | None = None
@@ -61,12 +61,12 @@ class ConfiguredCredentials:
         return password
 
     def __repr__(self) -> str:
-        """Without the password: this may end up in a log."""
+        """Omit the password: this may end up in a log."""
         return f"ConfiguredCredentials({self.user!r})"
 
 
 def _current_user() -> str:
-    """Who the process runs as; if the system cannot say, who the environment says it is."""
+    """Return the user that runs the process, from the system or else from the environment."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -77,12 +77,11 @@ def _current_user() -> str:
 class FileCredentials:
     """A user, and a password from a file.
 
-    The file is read for each connection, and the end of its last line is not a part of the
-    password.
+    The file is read for each connection. Line ends at its end are not part of the password.
 
     Attributes:
-        option: what the configuration calls the file.
-        user: the user; None for the one that the process runs as.
+        option: the name of the configuration option for the file.
+        user: the user; None for the one that runs the process.
         file_name: the file.
     """
 
@@ -101,22 +100,21 @@ class FileCredentials:
 
     def _read(self) -> str:
         password = read_regular(self.file_name, _LARGEST_FILE).decode().rstrip("\r\n")
-        if not password:  # it may be written at the moment; nobody means a logon without a password
+        if not password:  # it may be being written; a logon without a password is never intended
             raise OSError(errno.ENODATA, "it is empty")
         return password
 
 
 class CommandCredentials:
-    """A user, and a command whose output is the password: a token of short life.
+    """A user, and a password from the output of a command: a short-lived token.
 
-    `{{AMPS_USER_NAME}}` in the command stands for the user, whatever characters that has. The
-    command is run for each connection. Line ends at the end of its output are not a part of the
-    password.
+    `{{AMPS_USER_NAME}}` in the command stands for the user, with any characters. The command is
+    run for each connection. Line ends at the end of its output are not part of the password.
 
     Args:
         user: the user.
-        command: what a shell runs.
-        most: how many bytes of its output are read.
+        command: the shell command.
+        most: size limit of its output in bytes; the rest is discarded.
     """
 
     def __init__(self, user: str, command: str, most: int) -> None:
@@ -144,7 +142,7 @@ class CommandCredentials:
         return self._user, token
 
     def _error(self, problem: str) -> CredentialsError:
-        """Say what is wrong, and not what the command is: there may be secrets in it."""
+        """Make an error without the text of the command, which may contain secrets."""
         return CredentialsError(f"the Command that gives the password of {self._user!r} {problem}")
 
     async def _run(self) -> tuple[bytes, int]:
@@ -164,7 +162,7 @@ class CommandCredentials:
                 os.killpg(process.pid, signal.SIGKILL)
 
     async def _read(self, process: asyncio.subprocess.Process) -> bytes:
-        """What the command says, as much of it as is wanted."""
+        """Read the output of the command, and return its first bytes up to the limit."""
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         output = b""
         while chunk := await process.stdout.read(1 << 16):
@@ -201,7 +199,7 @@ def _command(use: ModuleUse) -> CredentialSource:
 
 
 def _several_mechanisms(use: ModuleUse) -> CredentialSource:
-    """The module that knows several ways; the options that are given say which."""
+    """Make the module with several mechanisms; the options that are given select one."""
     options = use.options
     spn = options.get("Kerberos.SPN")
     if spn:
@@ -214,20 +212,20 @@ def _several_mechanisms(use: ModuleUse) -> CredentialSource:
 AUTHENTICATOR_MODULES: Final[Mapping[str, Callable[[ModuleUse], CredentialSource]]] = {
     "amps-default-authenticator-module": _configured,
 }
-"""The modules that need no Modules entry, by the name that a configuration uses."""
+"""The modules that need no Modules entry, by the name in a configuration."""
 
 
 AUTHENTICATOR_LIBRARIES: Final[Mapping[str, Callable[[ModuleUse], CredentialSource]]] = {
     EXEC_LIBRARY: _command,
     MULTI_LIBRARY: _several_mechanisms,
 }
-"""Those that a configuration loads, by the base name of their library."""
+"""The modules that a configuration loads, by the base name of their library."""
 
 
 def make_credential_source(
     use: ModuleUse | None, modules: Iterable[ModuleSpec]
 ) -> CredentialSource:
-    """Make the authenticator that a configuration asks for; without one, the default module.
+    """Make the authenticator of a configuration; without one, the default module.
 
     Args:
         use: the Authenticator element, which has been checked.

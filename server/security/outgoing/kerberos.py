@@ -15,18 +15,18 @@ from server.security.kerberos import check_keytab
 from server.security.outgoing.source import CredentialsError
 
 _KERBEROS_SECONDS: Final = 10.0
-"""How long it may take to get a ticket."""
+"""Timeout of a request for a ticket."""
 
 
 class KerberosCredentials:
-    """A token made with a keytab, for each connection.
+    """Makes a token from a keytab, for each connection.
 
-    The library of Kerberos waits for a KDC that is slow, and cannot be told to stop: who needs
-    credentials meanwhile does not get any, so that there is one thread that waits.
+    The Kerberos library blocks on a slow KDC and cannot be interrupted. Meanwhile, further requests
+    for credentials fail immediately, so that at most one thread waits.
 
     Args:
         spn: the service to log on to.
-        keytab: the file with the keys of whom to log on as.
+        keytab: the file with the keys of the user to log on as.
     """
 
     def __init__(self, spn: str, keytab: str) -> None:
@@ -59,7 +59,7 @@ class KerberosCredentials:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(settle, found)
 
-        # A daemon, since the process need not wait for the KDC in order to end.
+        # A daemon thread, so that process exit does not wait for the KDC.
         threading.Thread(target=work, name="kerberos", daemon=True).start()
         try:
             async with asyncio.timeout(_KERBEROS_SECONDS):
@@ -74,10 +74,10 @@ class KerberosCredentials:
             ) from None
 
     def _make(self) -> tuple[str, str]:
-        """Whose the token is, and the token.
+        """Return the owner of the token, and the token.
 
         Raises:
-            GssError: there is none to be had.
+            GssError: there is no ticket.
         """
         check_keytab(self._keytab)
         credential = self._identity.acquire()

@@ -1,4 +1,4 @@
-"""What all authenticator modules have in common."""
+"""The interface of all authenticator modules."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Protocol
 
 
 class CredentialsError(Exception):
-    """Credentials are not to be had at the moment. The text says which, and why."""
+    """Credentials are not available at the moment. The text says which, and why."""
 
 
 class CredentialSource(Protocol):
     """One authenticator module, configured for a transport of a destination."""
 
     async def credentials(self) -> tuple[str, str]:
-        """The user and the password to log on with.
+        """Return the user and the password for a logon.
 
         Raises:
-            CredentialsError: they are not to be had.
+            CredentialsError: they are not available.
         """

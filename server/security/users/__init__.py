@@ -1,1 +1,1 @@
-"""libamperage_users.so: users and what they may do, in one file."""
+"""libamperage_users.so: users and their permissions, in one file."""

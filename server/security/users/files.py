@@ -1,13 +1,12 @@
-"""The files of users that an instance has: read at the start, and again when they change.
+"""The users files of an instance: read at the start, and again when they change.
 
-One file serves all transports that name it. A file that has changed is read on a helper thread. If
-it cannot be used, what it said before stays in force, and the log says what is wrong. Otherwise it
-takes effect at once: users whose permissions are others now, and users who have gone, are
-disconnected as by a reset of entitlement, and find the new ones when they come back. A password
-that has changed disconnects nobody, just as a reset of authentication does not; but cookies end
-that stand for the one before.
+One file serves all transports that name it. A changed file is read on a helper thread. If it cannot
+be used, its last content stays in force, and the log has the reason. Otherwise it takes effect at
+once: users with changed permissions and removed users are disconnected, as by a reset of
+entitlement, and get the new permissions when they log on again. A changed password disconnects no
+client, as with a reset of authentication; but sessions (cookies) of the old password end.
 
-Everything here is done on the engine's thread, except for the reading.
+Everything runs on the engine's thread, except for the reading.
 """
 
 from __future__ import annotations
@@ -34,30 +33,30 @@ Disconnect: TypeAlias = Callable[[Collection[str], Collection[str]], None]
 
 
 class Watcher(Protocol):
-    """Tells of files that change."""
+    """Notifies of changes of files."""
 
     def watch(
         self, path: Path, told: Callable[[str], None], *, with_mode: bool = False
     ) -> Callable[[], None]:
-        """Have a function called when a file, or who may read it, has changed."""
+        """Call a function when a file, or with `with_mode` its mode, has changed."""
 
 
 class UsersFileError(ValueError):
-    """A file cannot be used. The text says what is wrong in which line."""
+    """A file cannot be used. The text has the problem and its line."""
 
 
 class UsersFile:
-    """A file of users, as it was when it was read last, if it was good then.
+    """A users file, with the content of the last successful read.
 
     Args:
         path: the file.
-        functions: what its filters may call.
-        desk: has it read.
-        log: told what happens to it.
+        functions: the functions that its filters may call.
+        desk: runs the reading.
+        log: records its events.
 
     Attributes:
-        authenticates: the transports whose logons it decides on.
-        entitles: the transports on which it says who may do what.
+        authenticates: the transports that it authenticates users for.
+        entitles: the transports that it has permissions for.
         checks: checks passwords.
 
     Raises:
@@ -83,12 +82,12 @@ class UsersFile:
         self._take(users)
 
     def find(self, name: str) -> User | None:
-        """A user; None if there is none of this name."""
+        """Return a user; None if there is none of this name."""
         return self._users.users.get(name)
 
     @property
     def nobody(self) -> PasswordHash:
-        """What passwords of users are compared with whom it does not have."""
+        """The hash to compare with for users that are unknown or have no password."""
         return self._nobody
 
     def watch(self, watcher: Watcher, disconnect: Disconnect) -> None:
@@ -97,7 +96,7 @@ class UsersFile:
         watcher.watch(Path(self.path), lambda _change: self.look_again(), with_mode=True)
 
     def look_again(self) -> None:
-        """Read the file again; if that is under way, once more after it."""
+        """Read the file again; during a read, once more after it."""
         self._has_changed = True
         if self._is_reading:
             return
@@ -157,13 +156,13 @@ class UsersFile:
 
 
 class UsersFiles:
-    """The files of an instance: each is read once, however many transports name it."""
+    """The users files of an instance: each is read once for all transports that name it."""
 
     def __init__(self) -> None:
         self._files: dict[str, UsersFile] = {}
 
     def open(self, path: str, functions: Functions, desk: Desk, log: Log) -> UsersFile:
-        """Read a file, unless it has been read.
+        """Return a file, and read it first unless it has been read.
 
         Raises:
             UsersFileError: it cannot be used.
@@ -177,15 +176,15 @@ class UsersFiles:
         """Read files again when they change.
 
         Args:
-            watcher: tells when that is.
-            disconnect: called for users who may do something else than before.
+            watcher: notifies of changes.
+            disconnect: called for users with changed permissions.
         """
         for file in self._files.values():
             file.watch(watcher, disconnect)
 
 
 def _words(problems: Problems) -> str:
-    """What is wrong, in one sentence."""
+    """Return the first error, and the number of the others, as one sentence."""
     errors = [problem for problem in problems if problem.severity is Severity.ERROR]
     more = len(errors) - 1
     others = f" (and {more} more: amps-users check tells all)" if more else ""
@@ -193,7 +192,7 @@ def _words(problems: Problems) -> str:
 
 
 def _plain(problem: Problem) -> str:
-    """A problem without its severity, which the log has."""
+    """Return a problem as text without its severity, which the log has."""
     subject = f"{problem.element}: " if problem.element else ""
     advice = f"; {problem.hint}" if problem.hint else ""
     return f"{problem.location}: {subject}{problem.message}{advice}"

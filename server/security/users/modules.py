@@ -1,8 +1,8 @@
-"""libamperage_users.so: authentication and entitlement by a file of users. It is ours, not AMPS's.
+"""libamperage_users.so: authentication and entitlement by a users file. An extension to AMPS.
 
-As authentication it takes a name and a password. A user that the file does not have costs whoever
-tries the same time as a wrong password, and is told the same. As entitlement it says what its users
-may do, also if another module has found out who they are.
+Authentication takes a name and a password. For an unknown user, the time and the reply are the same
+as for a wrong password. Entitlement has the permissions of its users, also where another module
+authenticates them.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _UNDECIDED: Final = Admission(
 
 @dataclass(frozen=True, slots=True)
 class UsersAuthenticator:
-    """Takes the passwords of a file.
+    """Authenticates by the passwords of a file.
 
     Attributes:
         file: the file.
-        log: told when passwords cannot be checked.
+        log: receives an entry when a password cannot be checked.
     """
 
     file: UsersFile
@@ -76,7 +76,7 @@ class UsersAuthenticator:
         return mapped(right, decide)
 
     def explain(self, user: str) -> tuple[bool, str, str]:
-        """Whether a user can log on, as whom, and why."""
+        """Return whether a user can log on, the user name of the logon, and the reason."""
         known = self.file.find(user)
         if known is None:
             return False, "", f"{self.file.path} has no user {user!r}"
@@ -90,7 +90,7 @@ class UsersAuthenticator:
 
 @dataclass(frozen=True, slots=True)
 class UsersEntitlement:
-    """Says what the users of a file may do.
+    """Returns the permissions of the users of a file.
 
     Attributes:
         file: the file.

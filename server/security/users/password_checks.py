@@ -2,13 +2,13 @@
 
     the engine's thread  --check-->  Desk  -->  Hashing: a thread or two  -->  Pending
 
-A hash takes long on purpose. So a password that was right once is remembered, not as it is, but as
-a keyed digest whose key is made anew by each process: the same logon costs next to nothing then.
-Whoever shows the same credentials while they are being checked waits for the same check. What was
-wrong is not remembered: that would fill with what attackers send (`failed_logons` slows them down).
+A hash is slow on purpose. So a correct password is cached, not in the clear, but as a keyed digest
+whose key each process makes anew: repeating the same logon costs next to nothing. Concurrent checks
+of the same credentials share one computation. Wrong passwords are not cached: attackers would fill
+the cache (`failed_logons` throttles them).
 
-The threads have a low priority, and hashing lets other threads run: the engine goes on meanwhile.
-Addresses take turns, so that somebody who guesses from one keeps those at others waiting little.
+The threads have a low priority, and hashing releases the GIL: the engine continues meanwhile.
+Work is scheduled round-robin by address, so that guessing from one address delays others little.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
     from server.security.users.password_hashes import PasswordHash
 
 _MOST_REMEMBERED: Final = 10_000
-"""Credentials that were right; of more, those go that have not been shown for longest."""
+"""Limit of the cache of correct credentials; beyond it, the least recently used are dropped."""
 
 _MOST_THREADS: Final = 16
 _NICE: Final = 10
-"""How much lower than that of others the priority of the threads is."""
+"""The nice value of the threads, above that of other threads."""
 
 _DIGEST_BYTES: Final = 32
 
 
 class PasswordChecks:
-    """Checks passwords. Asked on the engine's thread.
+    """Checks passwords. Called on the engine's thread.
 
     Args:
-        desk: waits for what takes long.
+        desk: waits for the slow work.
     """
 
     def __init__(self, desk: Desk) -> None:
@@ -63,9 +63,9 @@ class PasswordChecks:
         """Check a password.
 
         Args:
-            credentials: the password, whose it is said to be, and where it comes from.
+            credentials: the password, the claimed user, and the origin.
             expected: the hash that it has to match.
-            fail: told why, if it cannot be checked.
+            fail: called with the reason, if it cannot be checked.
 
         Returns:
             Whether it matches; None if it cannot be checked.
@@ -82,7 +82,7 @@ class PasswordChecks:
         return pending
 
     def forget(self) -> None:
-        """Check every password afresh."""
+        """Clear the cache, so that every password is checked again."""
         self._right.clear()
 
     def _ask(
@@ -110,7 +110,7 @@ class PasswordChecks:
             self._right.popitem(last=False)
 
     def _mark(self, user: str, password: str) -> bytes:
-        """What stands for credentials; whoever does not know the key learns nothing from it."""
+        """Return the cache key of credentials; it reveals nothing without the secret key."""
         names, secret = (text.encode(errors="surrogatepass") for text in (user, password))
         content = len(names).to_bytes(8, "big") + names + secret
         return hashlib.blake2b(content, key=self._key, digest_size=_DIGEST_BYTES).digest()
@@ -131,11 +131,11 @@ class _Hashing:
         self._has_threads = False
 
     def do(self, work: _Work, owner: str) -> Future[bool]:
-        """Have a password compared with a hash; if that is cancelled in time, it is not done.
+        """Queue the comparison of a password with a hash; one that is cancelled in time is skipped.
 
         Args:
-            work: what is to be compared.
-            owner: who takes turns with others.
+            work: the comparison.
+            owner: the key of the round-robin scheduling.
         """
         with self._has_more:
             self._waiting.setdefault(owner, deque()).append(work)
@@ -147,7 +147,7 @@ class _Hashing:
         return work.result
 
     def _take(self) -> _Work:
-        """What is to be done next; its owner has their next turn after all others."""
+        """Return the next comparison, and move its owner to the end of the rotation."""
         with self._has_more:
             while not self._waiting:
                 self._has_more.wait()
@@ -167,6 +167,6 @@ class _Hashing:
             if work.result.set_running_or_notify_cancel():
                 try:
                     work.result.set_result(work.expected.matches(work.password))
-                except Exception as error:  # such as for want of memory: the thread must outlive it
+                except Exception as error:  # such as out of memory: the thread must survive it
                     work.result.set_exception(error)
-            del work  # a thread that waits keeps no password
+            del work  # an idle thread keeps no password

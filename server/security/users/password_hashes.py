@@ -1,8 +1,8 @@
-"""Hashes of passwords: scrypt (RFC 7914), written as `$scrypt$ln=15,r=8,p=1$SALT$DIGEST`.
+"""Password hashes: scrypt (RFC 7914), written as `$scrypt$ln=15,r=8,p=1$SALT$DIGEST`.
 
-This is the form of the Password Hashing Competition, which other programs write and read as well:
-`ln` is the logarithm of the cost, salt and digest are in base64 without padding. The parameters
-stand in each hash, so that new ones can cost more than old ones.
+This is the format of the Password Hashing Competition, which other programs use as well: `ln` is
+the logarithm of the cost, salt and digest are in base64 without padding. Each hash has its
+parameters, so that new ones can cost more than old ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 MOST_PASSWORD_BYTES: Final = 4096
-"""Nobody's password is longer, and the time that a hash takes should not depend on who asks."""
+"""No real password is longer, and the time of a hash should not depend on the client's input."""
 
 _SALT_BYTES: Final = 16
 _DIGEST_BYTES: Final = 32
@@ -32,17 +32,17 @@ _FORM: Final = re.compile(
 
 
 class HashError(ValueError):
-    """A text is no hash that can be used. It says why."""
+    """A text is no usable hash. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a hash costs whoever makes it, and whoever tries passwords.
+    """The cost parameters of a hash, for the server and for attackers alike.
 
     Attributes:
-        ln: the logarithm, to the base 2, of the steps.
-        r: the size of a block, in 128 bytes.
-        p: how often all of it is done.
+        ln: the logarithm of the number of steps, to the base 2.
+        r: the block size, in units of 128 bytes.
+        p: the number of sequential repetitions of the whole.
     """
 
     ln: int = 15
@@ -51,15 +51,15 @@ class Cost:
 
     @property
     def memory(self) -> int:
-        """Bytes that it takes."""
+        """The memory that it needs, in bytes."""
         return 128 * self.r * ((1 << self.ln) + self.p + 2)
 
 
 DEFAULT_COST: Final = Cost()
-"""32 MiB, and less than a tenth of a second of a processor."""
+"""32 MiB, and less than a tenth of a second of CPU time."""
 
 WEAK_BELOW: Final = 14
-"""With a smaller `ln` passwords can be tried in great numbers."""
+"""With a smaller `ln`, brute force is feasible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,12 @@ class PasswordHash:
     digest: bytes = field(repr=False)
 
     def matches(self, password: str) -> bool:
-        """Whether it is that of a password; takes as long as its cost says."""
+        """Return whether a password matches; takes the time that the cost implies."""
         found = _derive(password, self.salt, self.cost, len(self.digest))
         return hmac.compare_digest(found, self.digest)
 
     def __str__(self) -> str:
-        """As it is written in files."""
+        """Return the form that files have."""
         cost = f"ln={self.cost.ln},r={self.cost.r},p={self.cost.p}"
         return f"$scrypt${cost}${_encode(self.salt)}${_encode(self.digest)}"
 
@@ -97,15 +97,15 @@ def hash_password(password: str, cost: Cost = DEFAULT_COST) -> PasswordHash:
 
 
 def hash_of_nothing(cost: Cost) -> PasswordHash:
-    """A hash that is none of any known password, and takes as long as others of its cost."""
+    """Return a hash that matches no known password, and takes as long as others of its cost."""
     return PasswordHash(cost, secrets.token_bytes(_SALT_BYTES), secrets.token_bytes(_DIGEST_BYTES))
 
 
 def read_hash(text: str) -> PasswordHash:
-    """Read a hash.
+    """Parse a hash.
 
     Raises:
-        HashError: it is none, or could not be checked at a cost that a server can bear.
+        HashError: it is malformed, or costs more than a server can afford.
     """
     found = _FORM.fullmatch(text)
     if found is None:

@@ -1,4 +1,4 @@
-"""Users, what proves that they are who they say, and what they may do: one file, written in TOML.
+"""Users, their password hashes and their permissions: one file, in TOML.
 
     [roles.trader]
     logon = true
@@ -12,9 +12,9 @@
     roles = ["trader"]
     admin = [{ topic = "^/amps/instance", read = true }]
 
-A user and a role have the fields of a permission document (`server.security.documents`). What a
-user's own fields do not speak of is looked up in the roles, in their order: the first entry counts
-that is about a topic, and the first `logon` that there is. Whatever nobody speaks of is refused.
+Users and roles have the fields of a permission document (`server.security.documents`). Where a
+user's own fields have no rule, the roles are searched in their order: the first entry that matches
+the topic applies, and the first `logon` present. Without any rule, access is refused.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from server.security.permissions import Permit
 
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""Bytes that a file may have."""
+"""Size limit of a file, in bytes."""
 
 USERS: Final = "users"
 ROLES: Final = "roles"
@@ -71,7 +71,7 @@ _AT_END: Final = " (at end of document)"
 
 
 class UserPermissions(Remembering):
-    """What a user may do: what their own fields say, and then their roles.
+    """The permissions of a user: from its own fields first, then from its roles.
 
     Args:
         documents: these, in their order.
@@ -97,12 +97,12 @@ class User:
     """A user.
 
     Attributes:
-        name: their name.
-        location: where they are written.
-        password: the hash of their password; None if they cannot log on with one.
-        permissions: what they may do.
-        roles: the names of their roles.
-        source: what that was made from: two users with the same may do the same.
+        name: the user's name.
+        location: the position of the definition.
+        password: the hash of the password; None if the user cannot log on with one.
+        permissions: the user's permissions.
+        roles: the names of the user's roles.
+        source: the data of the permissions: users with equal data have equal permissions.
     """
 
     name: str
@@ -115,12 +115,12 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """What a file says.
+    """The content of a file.
 
     Attributes:
         users: the users, by name.
         roles: the names of the roles.
-        usual_cost: what most hashes cost.
+        usual_cost: the most frequent cost of the hashes.
     """
 
     users: Mapping[str, User] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class Users:
     usual_cost: Cost = DEFAULT_COST
 
     def changed_since(self, before: Users) -> tuple[frozenset[str], frozenset[str]]:
-        """Whose permissions are others than before, and who has gone."""
+        """Return the users with changed permissions, and the removed users."""
         gone = before.users.keys() - self.users.keys()
         changed = (
             name
@@ -138,7 +138,7 @@ class Users:
         return frozenset(changed), frozenset(gone)
 
     def with_other_passwords(self, before: Users) -> frozenset[str]:
-        """Who could show another password before, or shows one now, and was there in both."""
+        """Return the users in both versions with a changed, added or removed password."""
         both = self.users.keys() & before.users.keys()
         return frozenset(
             name for name in both if self.users[name].password != before.users[name].password
@@ -146,12 +146,12 @@ class Users:
 
 
 def read_users_file(path: str, functions: Functions, problems: Problems) -> Users | None:
-    """Read a file of users.
+    """Read a users file.
 
     Args:
         path: the file.
-        functions: what filters may call.
-        problems: takes what is wrong with it, by line, and what is risky.
+        functions: the functions that filters may call.
+        problems: receives errors, by line, and warnings about risks.
 
     Returns:
         None if it cannot be used.
@@ -174,7 +174,7 @@ def read_users_file(path: str, functions: Functions, problems: Problems) -> User
 
 
 def mode_problem(mode: int) -> str:
-    """What is risky about the permissions of a file with hashes of passwords; empty for nothing."""
+    """Return the risk in the mode of a file with password hashes; empty for none."""
     others = stat.S_IMODE(mode) & (stat.S_IROTH | stat.S_IWOTH)
     if not others:
         return ""
@@ -183,7 +183,7 @@ def mode_problem(mode: int) -> str:
 
 
 def read_users(octets: bytes, path: str, functions: Functions, problems: Problems) -> Users | None:
-    """Read what a file of users has; as `read_users_file`."""
+    """Parse the content of a users file; see `read_users_file`."""
     text = _decode(octets, path, problems)
     if text is None:
         return None
@@ -221,9 +221,9 @@ class _Reading:
 
     Args:
         path: the file.
-        places: where they stand.
-        functions: what filters may call.
-        problems: takes what is wrong.
+        places: the positions of its parts.
+        functions: the functions that filters may call.
+        problems: receives errors and warnings.
     """
 
     def __init__(
