@@ -1,1 +1,1 @@
-"""Bytes to commands and back, without I/O: shared by the server and the client."""
+"""Encodes and decodes commands, without I/O: shared by the server and the client."""

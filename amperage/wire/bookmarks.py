@@ -1,7 +1,7 @@
 """Bookmarks name messages: `client name hash|sequence|`, both unsigned 64-bit decimals.
 
-In their place, commands take EPOCH and NOW, and moments in UTC: 20150102T123500Z (AMPS User Guide,
-Bookmark Replay from a Moment in Time).
+In their place, commands accept EPOCH and NOW, and timestamps in UTC: 20150102T123500Z (AMPS User
+Guide, Bookmark Replay from a Moment in Time).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EPOCH: Final = "0"
 NOW: Final = "0|1|"
 """The end of the transaction log."""
 _NOW: Final = re.compile(r"0\|1\|?|1\|0\|?")
-"""Libraries for browsers write the latter; it could only be the message before the first."""
+"""Libraries for browsers write the latter; it could only name the message before the first."""
 
 _MOMENT: Final = re.compile(r"(\d{8}T\d{6})(?:\.(\d{1,9}))?Z?", re.ASCII)
 _NANOSECONDS: Final = 1_000_000_000
@@ -25,7 +25,7 @@ _NANOSECONDS: Final = 1_000_000_000
 
 @lru_cache(maxsize=4096)
 def client_hash(client_name: str) -> int:
-    """The number that stands for a client's name in bookmarks.
+    """Return the number that represents a client's name in bookmarks.
 
     The same name has the same number on every instance and in every run.
     """
@@ -34,15 +34,15 @@ def client_hash(client_name: str) -> int:
 
 
 def is_now(text: str) -> bool:
-    """Whether a text in the place of a bookmark stands for what comes from now on."""
+    """Return whether a text in the place of a bookmark means NOW: live messages only."""
     return _NOW.fullmatch(text) is not None
 
 
 def parse_moment(text: str) -> int | None:
-    """A moment that stands in the place of a bookmark, in nanoseconds since 1970.
+    """Parse a timestamp in the place of a bookmark.
 
     Returns:
-        None if the text is no moment.
+        Nanoseconds since 1970; None if the text is not a timestamp.
     """
     match = _MOMENT.fullmatch(text)
     if match is None:

@@ -1,8 +1,8 @@
 """Compression of a connection: one zlib stream in each direction.
 
-What a peer sends is decompressed in pieces of bounded size, so that a few bytes that stand for
-gigabytes never exist as such. What it is sent is flushed at the end of each write, so that nothing
-that was written waits for more.
+Input is decompressed in pieces of bounded size, so that a few bytes that expand to gigabytes are
+never in memory as a whole. Output is flushed at the end of each write, so that nothing written
+waits in the compressor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Compression:
     """The two streams of one connection.
 
     Attributes:
-        has_more: whether what the peer has sent gives another piece.
+        has_more: whether the input received so far yields another piece.
     """
 
     __slots__ = ("_compressor", "_decompressor", "has_more")
@@ -35,7 +35,7 @@ class Compression:
         self.has_more = False
 
     def decompress(self, data: bytes) -> Iterator[bytes]:
-        """Decompress what a peer sent, piece by piece.
+        """Decompress bytes received from the peer, piece by piece.
 
         Raises:
             FrameError: see `decompress_piece`.
@@ -45,16 +45,16 @@ class Compression:
             yield self.decompress_piece(b"")
 
     def decompress_piece(self, data: bytes) -> bytes:
-        """Decompress what a peer sent, as far as that goes in one piece.
+        """Decompress bytes received from the peer, up to the size of one piece.
 
         Args:
-            data: what came; nothing to go on with what came before, when `has_more`.
+            data: the bytes; empty to continue with earlier ones, while `has_more`.
 
         Returns:
-            The piece, perhaps nothing.
+            The piece, perhaps empty.
 
         Raises:
-            FrameError: the bytes are no zlib stream, or there are more behind its end.
+            FrameError: the bytes are not a zlib stream, or bytes follow its end.
         """
         decompressor = self._decompressor
         try:
@@ -63,29 +63,29 @@ class Compression:
             raise FrameError(f"the compressed stream cannot be read: {error}") from None
         if decompressor.unused_data:
             raise FrameError("bytes behind the end of the compressed stream")
-        # When a piece is full, zlib may hold back the rest.
+        # When a piece is full, zlib may buffer the rest.
         self.has_more = bool(decompressor.unconsumed_tail) or len(piece) == _LARGEST_PIECE
         return piece
 
     def drop(self) -> None:
-        """Let go of what has not been decompressed; nothing more is."""
+        """Release input that is not decompressed yet; nothing more is fed."""
         self._decompressor = zlib.decompressobj()
         self.has_more = False
 
     def compress(self, data: bytes) -> bytes:
-        """Compress what is to be written; the peer can read all of it when it has arrived."""
+        """Compress bytes to be written, with a flush: the peer can decompress all of them."""
         return self._compressor.compress(data) + self._compressor.flush(zlib.Z_SYNC_FLUSH)
 
 
 class CompressedReader:
-    """Cuts a compressed stream into frames, one piece at a time; see `FrameReader`.
+    """Splits a compressed stream into frames, one piece at a time; see `FrameReader`.
 
     Args:
         compression: decompresses the stream.
-        reader: cuts what that gives.
+        reader: splits the decompressed bytes.
 
     Attributes:
-        error: what was found instead of a frame; None while the stream is good.
+        error: the error in the stream; None while it is valid.
     """
 
     __slots__ = ("_compression", "_reader", "error")
@@ -97,22 +97,22 @@ class CompressedReader:
 
     @property
     def has_partial_frame(self) -> bool:
-        """Whether the stream stopped inside a frame."""
+        """True if the stream stopped inside a frame."""
         return self._reader.has_partial_frame
 
     @property
     def partial_size(self) -> int:
-        """Bytes that are kept of a frame that is not complete."""
+        """Bytes that are buffered of an incomplete frame."""
         return self._reader.partial_size
 
     @property
     def has_more(self) -> bool:
-        """Whether bytes that it has taken may give more frames when it is fed nothing."""
+        """True if buffered bytes may yield more frames when `feed` is called with no bytes."""
         has_more = self._reader.has_more or self._compression.has_more
         return has_more and self.error is None
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """Take bytes from the peer, and give the frames completed by a piece of them."""
+        """Receive bytes from the peer. Return the frames that one piece of them completes."""
         if self.error is not None:
             return []
         piece = b""

@@ -3,16 +3,16 @@
     00 00 00 25 {"c":"p","t":"orders"}{"id":1,"qty":5}
     length      header                body
 
-`FrameReader` takes whatever a socket had and hands out complete frames, many at once. It finds
-the end of a header by its first closing brace, which is right for every header that has no brace
-within a string; the few others are found out when the header is decoded, and
-`split_at_header_end` divides them with care. Most publishers repeat one header: once it has come
-twice, a frame that begins with it needs no search, and shares the header, whose hash is known.
+`FrameReader` receives the bytes read from a socket and returns complete frames in batches. It finds
+the end of a header by its first closing brace, which is right for every header without a brace in a
+string; the few others fail to decode, and then `split_at_header_end` divides them exactly. Most
+publishers repeat one header: once it has come twice, a frame that begins with it needs no search,
+and shares the header object with its cached hash.
 
-A frame that comes in many parts is joined when it is complete. The body of a large one is put
-together part by part instead: to copy 190 MB in one go would hold up all other clients. Of a header
-that is too long for any command, which is refused in the end, the middle is dropped as it comes
-(`HeadedParts`).
+A frame that arrives in many parts is joined when it is complete. The body of a large one is
+assembled part by part instead: to copy 190 MB at once would delay all other clients. If a header
+exceeds the length of any valid command, it is refused in the end, and its middle is dropped as it
+arrives (`HeadedParts`).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _LENGTH: Final = Struct(">I")
 _OPENING_BRACE: Final = ord("{")
 _SMALL_PART: Final = 4096
 _LARGE_FRAME: Final = 1024 * 1024
-"""Bytes of a frame whose body is put together part by part."""
+"""Bytes of a frame from which on its body is assembled part by part."""
 MAXIMUM_FRAME: Final = 200 * 1024 * 1024
 LONGEST_HEADER: Final = 5 * 256 * 1024
-"""Bytes of a header beyond which a server need not know it: more than it obeys of anybody."""
+"""Bytes of a header up to which it is kept whole: more than the server accepts in any command."""
 
 # A flat JSON object: strings with escapes, and anything else that is neither quote nor brace. The
 # quantifiers are possessive, so that a hostile header costs linear time.
@@ -48,52 +48,52 @@ Frame = tuple[bytes, bytes]
 
 
 class FrameError(ValueError):
-    """The peer sent bytes that are no frame. The stream cannot be trusted after it.
+    """Invalid bytes in place of a frame. The rest of the stream cannot be trusted.
 
-    The text goes to the log and to the peer. It says what is wrong where, and quotes nothing: what
-    cannot be read may be a logon, and its password would be among the first bytes.
+    The text goes to the log and to the peer. It names the problem and its place, and quotes
+    nothing: the bytes may be a logon, with the password among the first of them.
     """
 
 
 class LongHeaderError(ValueError):
-    """A header does not end within the length that is looked at."""
+    """A header that does not end within the length that is searched."""
 
 
 class FrameSource(Protocol):
-    """Cuts what a peer sends into frames: `FrameReader` for streams, or one of another framing."""
+    """Splits input from a peer into frames: `FrameReader` for streams, or another framing."""
 
     @property
     def error(self) -> FrameError | None:
-        """What was found instead of a frame; None while the bytes are good."""
+        """The error in the input; None while the bytes are valid."""
 
     @property
     def has_partial_frame(self) -> bool:
-        """Whether the bytes stopped inside a frame."""
+        """True if the bytes stopped inside a frame."""
 
     @property
     def partial_size(self) -> int:
-        """Bytes that are kept of a frame that is not complete."""
+        """Bytes that are buffered of an incomplete frame."""
 
     @property
     def has_more(self) -> bool:
-        """Whether bytes that it has taken may give more frames when it is fed nothing."""
+        """True if buffered bytes may yield more frames when `feed` is called with no bytes."""
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """Take bytes from the peer, and give the frames completed by them."""
+        """Receive bytes from the peer. Return the frames that they complete."""
 
     def take_run(self) -> FrameRun | None:
         """See `FrameReader.take_run`."""
 
     def drop(self) -> None:
-        """Let go of what has come of a frame that is not complete; nothing more is fed."""
+        """Release the buffered part of an incomplete frame; nothing more is fed."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Parts:
-    """The parts of a frame that is not complete.
+    """The parts of an incomplete frame.
 
     Attributes:
-        size: bytes that are kept of it.
+        size: bytes that are buffered.
     """
 
     __slots__ = ("_parts", "size")
@@ -106,7 +106,7 @@ class Parts:
         return bool(self._parts)
 
     def add(self, part: bytes) -> None:
-        """Add a part; small ones are joined, for a frame may come in a million."""
+        """Append a part; small ones are joined, because a frame may arrive in a million parts."""
         self.size += len(part)
         if len(part) > _SMALL_PART:
             self._parts.append(part)
@@ -116,28 +116,29 @@ class Parts:
             self._parts.append(bytearray(part))
 
     def join(self) -> bytes:
-        """All parts in one."""
+        """Return all parts as one."""
         return b"".join(self._parts)
 
     def clear(self) -> None:
-        """Begin with another frame."""
+        """Start again for another frame."""
         self._parts.clear()
         self.size = 0
 
 
 class HeadedParts(Parts):
-    """The same for a frame of the amps protocol: of a header that is too long, both ends are kept.
+    """Parts of a frame of the amps protocol; of an overlong header, only both ends are kept.
 
-    They say whom to answer. A header has not ended before there has been a closing brace.
+    The ends contain the keys needed for an answer. A header cannot end before its first closing
+    brace.
     """
 
     __slots__ = ("_cut_out", "_end", "_may_be_whole")
 
     def __init__(self) -> None:
         super().__init__()
-        self._may_be_whole = False  # whether the header may have ended
-        self._end = b""  # what came last of a header that is too long
-        self._cut_out = 0  # bytes of such a header that have been let go of
+        self._may_be_whole = False  # True once the header may have ended
+        self._end = b""  # the latest bytes of an overlong header
+        self._cut_out = 0  # bytes dropped from such a header
 
     def add(self, part: bytes) -> None:
         """Add a part. See `Parts.add`."""
@@ -154,7 +155,7 @@ class HeadedParts(Parts):
         super().add(part)
 
     def join(self) -> bytes:
-        """All that has been kept, with the length that the frame has now."""
+        """Return the bytes kept, with the frame's length reduced accordingly."""
         whole = super().join()
         if self._end or self._cut_out:
             (length,) = _LENGTH.unpack_from(whole)
@@ -162,7 +163,7 @@ class HeadedParts(Parts):
         return whole
 
     def clear(self) -> None:
-        """Begin with another frame."""
+        """Start again for another frame."""
         super().clear()
         self._may_be_whole, self._end, self._cut_out = False, b"", 0
 
@@ -172,8 +173,8 @@ class LargeFrame:
 
     Args:
         header: its header.
-        body: what has come of its body.
-        missing: bytes of the body that have not come.
+        body: the received part of its body.
+        missing: bytes of the body that have not arrived.
 
     Attributes:
         header: see above.
@@ -185,16 +186,16 @@ class LargeFrame:
     def __init__(self, header: bytes, body: bytes, missing: int) -> None:
         self.header = header
         self.missing = missing
-        self._body = BytesIO()  # its memory grows without being copied, and becomes the body
+        self._body = BytesIO()  # grows without copies, and getvalue() returns its memory uncopied
         self._body.write(body)
 
     @property
     def size(self) -> int:
-        """Bytes that are kept of it."""
+        """Bytes that are buffered."""
         return len(self.header) + self._body.tell()
 
     def add(self, chunk: bytes) -> bytes:
-        """Take what belongs to the body; return what stands behind it."""
+        """Append the bytes that belong to the body. Return the bytes after them."""
         if len(chunk) <= self.missing:
             self._body.write(chunk)
             self.missing -= len(chunk)
@@ -211,15 +212,15 @@ class LargeFrame:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class FrameReader:
-    """Cuts a stream of bytes into frames.
+    """Splits a stream of bytes into frames.
 
     Args:
         limit: the largest frame accepted, in bytes (AMPS User Guide, Message Size Limits).
-        parts: keeps the parts of a frame that is not complete.
+        parts: buffers the parts of an incomplete frame.
 
     Attributes:
-        error: what was found instead of a frame; None while the stream is good. Frames that stood
-            before it have been handed out, nothing behind it ever is.
+        error: the error in the stream; None while it is valid. Frames before the error are
+            returned, bytes after it are ignored.
     """
 
     __slots__ = ("_large", "_limit", "_missing", "_partial", "error")
@@ -227,28 +228,28 @@ class FrameReader:
     def __init__(self, limit: int = MAXIMUM_FRAME, parts: Parts | None = None) -> None:
         self._limit = limit
         self._partial = Parts() if parts is None else parts
-        self._missing = 0  # bytes wanted before another look at them can pay
+        self._missing = 0  # bytes to wait for before the parts are examined again
         self._large: LargeFrame | None = None
         self.error: FrameError | None = None
 
     @property
     def has_partial_frame(self) -> bool:
-        """Whether the stream stopped inside a frame."""
+        """True if the stream stopped inside a frame."""
         return bool(self._partial) or self._large is not None
 
     @property
     def partial_size(self) -> int:
-        """Bytes that are kept of a frame that is not complete."""
+        """Bytes that are buffered of an incomplete frame."""
         return self._partial.size if self._large is None else self._large.size
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """Take bytes from the stream.
+        """Receive bytes from the stream.
 
         Args:
-            chunk: any number of bytes, cut anywhere.
+            chunk: any number of bytes, split anywhere.
 
         Returns:
-            The frames completed by them, in order.
+            The frames that they complete, in order.
         """
         if self.error is not None:
             return []
@@ -265,25 +266,25 @@ class FrameReader:
 
     @property
     def has_more(self) -> bool:
-        """Whether bytes that it has taken may give more frames; all of them have been given."""
+        """True if buffered bytes may yield more frames; never here, `feed` returns all of them."""
         return False
 
     def drop(self) -> None:
-        """Let go of a frame that is not complete; nothing more is fed."""
+        """Release an incomplete frame; nothing more is fed."""
         self._partial.clear()
         self._large = None
 
     def take_run(self) -> FrameRun | None:
-        """Frames that came before those that `feed` gave; there are none without a `RunReader`."""
+        """Return frames that precede those returned by `feed`; only a `RunReader` has any."""
         return None
 
     def _split(self, chunk: bytes) -> list[Frame]:
-        """Cut bytes at the beginning of which a frame begins."""
+        """Split bytes that begin at the start of a frame."""
         frames, _ = self._cut(chunk, 0, len(chunk))
         return frames
 
     def _split_behind(self, chunk: bytes) -> list[Frame]:
-        """Cut bytes behind a frame that is handed out with what they give."""
+        """Split bytes that follow a frame; that frame is returned before theirs."""
         return self._split(chunk)
 
     def _feed_large(self, large: LargeFrame, chunk: bytes) -> list[Frame]:
@@ -297,21 +298,21 @@ class FrameReader:
         return frames
 
     def _cut(self, chunk: bytes, position: int, most: int) -> tuple[list[Frame], int]:
-        """Cut frames one by one.
+        """Split off frames one by one.
 
         Args:
             chunk: bytes of the stream.
-            position: where a frame begins.
-            most: how many are cut at most.
+            position: the start of a frame.
+            most: the maximum number of frames.
 
         Returns:
-            The frames, and where the next one begins; if there can be none, or what there is of it
-            is kept, the end of the bytes.
+            The frames, and the start of the next one. After an error, or if the next one is
+            incomplete and buffered, the end of the bytes.
         """
         frames: list[Frame] = []
         append, find, length_at, limit = frames.append, chunk.find, _LENGTH.unpack_from, self._limit
         begins = chunk.startswith
-        header, header_length, repeats = b"", 0, False  # of the frame before
+        header, header_length, repeats = b"", 0, False  # of the previous frame
         size = len(chunk)
         while size - position >= 4:
             if len(frames) == most:
@@ -344,7 +345,7 @@ class FrameReader:
         return frames, size
 
     def _begin_large(self, chunk: bytes, start: int, end: int) -> bool:
-        """Begin with a large frame of which a part has come.
+        """Begin to buffer a large frame of which a part has arrived.
 
         Args:
             chunk: its first part, from `start` on.
@@ -352,8 +353,8 @@ class FrameReader:
             end: where it will end.
 
         Returns:
-            False if it has to be joined when it is complete, because its header is wrong or has
-            no end for long.
+            False if it has to be joined when it is complete, because its header is wrong or does
+            not end within the limit.
         """
         size = len(chunk)
         if size > start and chunk[start] != _OPENING_BRACE:
@@ -365,7 +366,7 @@ class FrameReader:
         come = size - start
         if come >= LONGEST_HEADER:
             return False
-        # Twice as much each time, so that the search costs no more than the header is long.
+        # Double the amount each time, so that the searches take time linear in the header's length.
         self._wait_for(min(end - size, max(come, _SMALL_PART)), chunk, start - _LENGTH.size)
         return True
 
@@ -375,12 +376,12 @@ class FrameReader:
 
 
 def frame(header: bytes, body: bytes = b"") -> bytes:
-    """Put a header and a body into one frame."""
+    """Encode a header and a body as one frame."""
     return _LENGTH.pack(len(header) + len(body)) + header + body
 
 
 def frame_all(headers: Sequence[bytes], bodies: Sequence[bytes]) -> bytes:
-    """Put headers and bodies into frames, one behind the other."""
+    """Encode headers and bodies as consecutive frames."""
     lengths = map(_LENGTH.pack, map(add, map(len, headers), map(len, bodies)))
     return b"".join(chain.from_iterable(zip(lengths, headers, bodies, strict=True)))
 
@@ -388,15 +389,15 @@ def frame_all(headers: Sequence[bytes], bodies: Sequence[bytes]) -> bytes:
 def frame_run(
     template: bytes, bodies: Sequence[bytes], columns: Sequence[Sequence[int | bytes]]
 ) -> bytes:
-    """Put bodies into frames whose headers come from a template, one behind the other.
+    """Encode bodies as consecutive frames with headers made from a template.
 
     Numbers of one publisher nearly always have as many digits as the one before. Then the length of
-    a frame follows from that of its body, and all frames are made in one go.
+    a frame follows from the length of its body, and all frames are formatted in one operation.
 
     Args:
-        template: a header with a % where the body's length goes, and then one for each column.
+        template: a header with a % in place of the body's length, and then one for each column.
         bodies: the bodies.
-        columns: the values that go there.
+        columns: the values for the template, one column per %.
     """
     if len(bodies) == 1:
         (body,) = bodies
@@ -423,7 +424,7 @@ def _is_of_one_width(column: Sequence[int | bytes]) -> bool:
 
 
 def why_no_header(content: bytes) -> str:
-    """Why bytes do not begin with a header, without quoting them (see `FrameError`)."""
+    """Return why bytes do not begin with a header, without quoting them (see `FrameError`)."""
     if not content:
         return "it is empty"
     if content[0] != _OPENING_BRACE:
@@ -432,12 +433,12 @@ def why_no_header(content: bytes) -> str:
 
 
 def frame_head(header: bytes, body_length: int) -> bytes:
-    """What stands before a body of `body_length` bytes: the length and the header."""
+    """Return the bytes before a body of `body_length` bytes: the length and the header."""
     return _LENGTH.pack(len(header) + body_length) + header
 
 
 def contents(frames: bytes) -> Iterator[tuple[int, int]]:
-    """Where the contents of whole frames begin and end: header and body, behind the length."""
+    """Yield start and end of each frame's content: header and body, without the length."""
     position, size = 0, len(frames)
     while position < size:
         start = position + _LENGTH.size
@@ -446,12 +447,12 @@ def contents(frames: bytes) -> Iterator[tuple[int, int]]:
 
 
 def header_end(content: bytes, start: int, end: int) -> int:
-    """Where a header of the server's own ends: at its first brace that is not inside a string.
+    """Return the end of a header written by this server: its first brace outside a string.
 
     Args:
         content: holds the header.
         start: where it begins.
-        end: before which it ends.
+        end: the limit of the search.
     """
     brace = content.index(b"}", start, end) + 1
     if content.count(b'"', start, brace) % 2 == 0 and content.find(b"\\", start, brace) < 0:
@@ -461,19 +462,19 @@ def header_end(content: bytes, start: int, end: int) -> int:
 
 
 def split_at_header_end(header: bytes, body: bytes, most: int = MAXIMUM_FRAME) -> Frame:
-    """Divide a frame again whose header was cut at a brace inside a string.
+    """Divide a frame again whose header was split at a brace inside a string.
 
     Args:
-        header: the header as the reader cut it.
-        body: what the reader took for the body.
-        most: how many bytes are looked at.
+        header: the header as the reader split it.
+        body: the rest of the frame, which the reader took for the body.
+        most: the number of bytes to search.
 
     Returns:
-        The whole header, and the body behind it.
+        The whole header, and the body after it.
 
     Raises:
         FrameError: the frame does not begin with a flat JSON object.
-        LongHeaderError: if it does, that is longer than what is looked at.
+        LongHeaderError: the object does not end within the bytes searched.
     """
     size = len(header)
     content = header + body[: max(most - size, 0)]

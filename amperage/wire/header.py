@@ -1,4 +1,4 @@
-"""The header of a command or message: its keys on the wire, and the names we call them by.
+"""The header of a command or message, and the names of its keys on the wire.
 
 Headers are flat JSON objects of strings, numbers and booleans. Unknown keys are ignored, numbers
 may be quoted. One type serves both directions and both ends; keys that are not set are not written.
@@ -43,7 +43,7 @@ _WIRE_KEYS: Final = {
 _LARGEST: Final = (1 << 63) - 1
 
 Number = Annotated[int, msgspec.Meta(ge=-_LARGEST, le=_LARGEST)]
-"""A number in a header; larger ones mean nothing that could be stored or counted."""
+"""A number in a header; larger ones cannot be stored or counted."""
 Natural = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
 """A number that is stored with a message."""
 
@@ -52,7 +52,7 @@ class Header(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, rename
     """The header of one frame (AMPS Command Reference, AMPS Protocol).
 
     Attributes are named after the reference's header fields. A few keys have a short and a long
-    spelling; the properties `filter`, `options` and `version` read whichever was sent.
+    spelling; the properties `filter`, `options` and `version` return the one that was sent.
     """
 
     command: str = ""
@@ -108,7 +108,7 @@ class Header(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, rename
 
     @property
     def options(self) -> str | None:
-        """The command's options, comma separated."""
+        """The command's options, comma-separated."""
         return self.short_options if self.short_options is not None else self.long_options
 
     @property
@@ -118,10 +118,10 @@ class Header(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, rename
 
 
 class HeaderError(ValueError):
-    """A header is well-formed, but a key has a value that it cannot have.
+    """A well-formed header with an invalid value of a key.
 
     Attributes:
-        header: the other keys, so that the sender can be told.
+        header: the other keys, so that the sender can get an answer.
     """
 
     def __init__(self, message: str, header: Header) -> None:
@@ -140,17 +140,17 @@ _LONGEST: Final = {
     "sub_id": 1_000_000,  # these two may be lists
     "query_id": 1_000_000,
 }
-"""Characters of texts that are kept, repeated in messages to others, and logged."""
+"""Maximum characters of texts that are stored, repeated in messages to other clients, or logged."""
 
 _LONGEST_SHOWN: Final = 64
-"""Characters of a value that are repeated when it is refused."""
+"""Maximum characters of an invalid value that are quoted in the error."""
 
 _decode: Final = msgspec.json.Decoder(Header, strict=False).decode
 _EMPTY: Final = b'""'
 encode_header: Final = msgspec.json.Encoder().encode
-"""A Header as the bytes that go on the wire."""
+"""Encodes a Header to bytes."""
 json_text: Final = msgspec.json.encode
-"""A text as a JSON string, quotes included, in bytes: for headers that are put together."""
+"""Encodes a text as a JSON string, quotes included: for headers that are concatenated."""
 
 
 _GLANCE_SEQUENCE: Final = re.compile(rb'[{,]"s":"?([0-9]{1,19})"?[,}]')
@@ -159,12 +159,12 @@ _LONG_NAMES: Final = {"p": "publish"}
 
 
 def command_name(command: str) -> str:
-    """What people call a command, which may have a shorter name on the wire."""
+    """Return the long name of a command, which may be shorter on the wire."""
     return _LONG_NAMES.get(command, command)
 
 
 def is_plain_text(text: str) -> bool:
-    """Whether a text is as it is between the quotes of a JSON string."""
+    """Return whether a text needs no escapes between the quotes of a JSON string."""
     return text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
 
 
@@ -172,17 +172,17 @@ def decode_frame(header: bytes, body: bytes, longest: int = MAXIMUM_FRAME) -> tu
     """Decode the header of a frame.
 
     Args:
-        header: the header's bytes as the frame reader cut them.
-        body: the body's bytes as the frame reader cut them.
-        longest: how far it is looked for the end of a header that has a brace in a string.
+        header: the header's bytes as the frame reader split them.
+        body: the body's bytes as the frame reader split them.
+        longest: the bytes to search for the end of a header with a brace in a string.
 
     Returns:
-        The header, and the body (another one where the reader had cut at a brace in a string).
+        The header, and the body (corrected if the reader had split at a brace in a string).
 
     Raises:
         FrameError: the header is not a flat JSON object.
-        HeaderError: a key has a value that it cannot have.
-        LongHeaderError: the header is longer than that.
+        HeaderError: a key has an invalid value.
+        LongHeaderError: the header is longer than `longest`.
     """
     try:
         decoded = _read(header)
@@ -199,7 +199,7 @@ def decode_frame(header: bytes, body: bytes, longest: int = MAXIMUM_FRAME) -> tu
 
 
 def _why_unreadable(header: bytes, error: Exception) -> str:
-    """What is wrong with a header and where, without quoting it (see `FrameError`)."""
+    """Return the problem of a header and its place, without quoting it (see `FrameError`)."""
     try:
         header.decode()
     except UnicodeDecodeError as bad:
@@ -208,7 +208,7 @@ def _why_unreadable(header: bytes, error: Exception) -> str:
 
 
 def glance_at(header: bytes) -> Header:
-    """What both ends of a header say that is too long to be decoded: whom to answer, and how."""
+    """Return the keys for an answer from both ends of a header that is too long to be decoded."""
     ends = header[:4096] + header[-4096:]
     keys = {key.decode(): value.decode("latin-1") for key, value in _GLANCE.findall(ends)}
     number = _GLANCE_SEQUENCE.search(ends)
@@ -221,10 +221,10 @@ def glance_at(header: bytes) -> Header:
 
 
 def _check_lengths(header: Header) -> None:
-    """Refuse texts that are too long to be what they should be.
+    """Check the lengths of texts.
 
     Raises:
-        HeaderError: there are some.
+        HeaderError: some are too long.
     """
     faults = {
         name: f"{_WIRE_KEYS.get(name, name)} has {len(text)} characters, expected {most} at most"
@@ -246,9 +246,9 @@ def _read(header: bytes) -> Header:
 
 
 def _read_loosely(header: bytes) -> Header:
-    """Read a header that writes texts as bare numbers, refusing what makes no sense either way.
+    """Decode a header with bare numbers in place of texts, refusing values of neither type.
 
-    Clients that always send the same keys leave the texts of some empty: these say nothing.
+    Clients that always send the same keys leave unused ones empty: empty texts are ignored.
     """
     keys = msgspec.json.decode(header, type=dict[str, object])
     known: dict[str, object] = {}
@@ -269,10 +269,10 @@ def _read_loosely(header: bytes) -> Header:
 
 
 def _shown(value: object) -> str:
-    """A value that a key cannot have, for people: only what was meant to be a number or a flag.
+    """Return an invalid value for the error text; only that of a number or a flag is quoted.
 
-    What should have been a text is a list or an object here. It may be a password, which is not
-    quoted, nor is what is in it.
+    In place of a text, the invalid value is a list or an object. It may be a password, so neither
+    it nor its elements are quoted.
     """
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "an object"
@@ -316,4 +316,4 @@ _READERS: Final[Mapping[object, tuple[Callable[[object], object], str]]] = {
     Natural | None: (_as_natural, f"a number from 0 to {_LARGEST}"),
     bool | None: (_as_flag, "true or false"),
 }
-"""How a value of a type is read, and what to call it."""
+"""The conversion of values by type, and the expected value for the error text."""

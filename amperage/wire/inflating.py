@@ -1,9 +1,9 @@
-"""permessage-deflate with messages that are inflated later, and bit by bit.
+"""permessage-deflate with incremental inflation.
 
-The websockets library inflates a frame whole as soon as it has come in. Here the library's
-extension only looks after the flags of the protocol (RFC 7692, 7.2.2), and hands frames on as they
-came, as `DeflatedFrame`s; `Inflater` inflates them in pieces of bounded size, so that a few bytes
-that stand for very many hold nobody up.
+The websockets library inflates a frame whole as soon as it has arrived. Here the library's
+extension only checks the flags of the protocol (RFC 7692, 7.2.2), and passes frames on unchanged,
+as `DeflatedFrame`s; `Inflater` inflates them in pieces of bounded size, so that a few bytes that
+expand to very many do not delay other clients.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ LARGEST_PIECE: Final = 64 * 1024
 
 
 class DeflatedFrame(Frame):
-    """A data frame whose content has to be inflated."""
+    """A data frame with deflated content."""
 
 
 class _Deflate(PerMessageDeflate):
-    """The extension of one connection: deflates what is sent, and marks what has come deflated."""
+    """The extension of one connection: deflates output, and marks deflated input."""
 
     def decode(self, frame: Frame, *, max_size: int | None = None) -> Frame:  # noqa: ARG002 - the library's
         """Mark a frame that has to be inflated."""
@@ -50,7 +50,7 @@ class _Deflate(PerMessageDeflate):
 
 
 class DeflateFactory(ServerPerMessageDeflateFactory):
-    """Agrees to the extension, as the library's own factory does."""
+    """Negotiates the extension, as the library's own factory does."""
 
     def process_request_params(
         self, params: Sequence[ExtensionParameter], accepted_extensions: Sequence[Extension]
@@ -70,7 +70,7 @@ class Inflater:
     """Inflates the messages of one connection.
 
     Args:
-        agreed: the extension that the two sides have agreed on.
+        agreed: the negotiated extension.
     """
 
     __slots__ = ("_bits", "_decoder", "_deflated", "_forgets", "has_more")
@@ -83,14 +83,14 @@ class Inflater:
         self.has_more = False
 
     def take(self, frame: DeflatedFrame) -> None:
-        """Begin with another frame, when the one before has been inflated."""
+        """Start with another frame, after the previous one has been inflated."""
         if frame.opcode is not Opcode.CONT and self._forgets:
             self._decoder = zlib.decompressobj(self._bits)
         self._deflated = bytes(frame.data) + (_END_OF_MESSAGE if frame.fin else b"")
         self.has_more = True
 
     def piece(self) -> bytes:
-        """The next piece of the frame; there are more while `has_more`.
+        """Return the next piece of the frame; there are more while `has_more`.
 
         Raises:
             zlib.error: the content is not deflated.

@@ -1,16 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Cutting many messages out of what a server sends, in C: columns of header fields, and where bodies are.
+"""Extracts messages from a server's output, in C: columns of header fields, and offsets of bodies.
 
-Records of a `sow` frame stand one behind the other, each with a header that says how long its body is.
-Publications have a frame each, which is cut already. What whoever reads many of them wants to know
-of their headers are few texts. These are gathered here, without an object for each message.
+Records of a `sow` frame follow one another, each with a header that contains the length of its
+body. Publications have a frame each, which is split already. A client that reads many of them needs
+few texts of their headers. These are gathered here, without an object for each message.
 
-Only headers as servers write them are understood: flat, without spaces, escapes, or characters beyond
-ASCII, no longer than what is looked at for lengths, and no key twice. All others are left to
-`amperage.wire.header`, which knows what is wrong with them, if anything.
+Only headers as servers write them are parsed: flat, without spaces, escapes, or characters beyond
+ASCII, no longer than the limit above which lengths are checked, and no key twice. All others are
+left to `amperage.wire.header`, which reports their errors, if any.
 
-Memory: headers lie in bytes objects, whose NUL no step passes; every place is compared with the end
-of its header before it counts.
+Memory safety: headers are in bytes objects, which end with a NUL that no step passes; every
+position is compared with the end of its header before it is used.
 """
 
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
@@ -30,8 +30,8 @@ cdef enum:
     TIMESTAMP = 3
     CORRELATION_ID = 4
     USER_ID = 5
-    EXPIRATION = 6         # a number, of which the digits are kept
-    KEPT = 7               # of which there is a column
+    EXPIRATION = 6         # a number; its digits are kept
+    KEPT = 7               # the number of columns
     LENGTH = 7
     COMMAND = 8
     SIDS = 9
@@ -52,8 +52,8 @@ cdef struct Text:
 
 
 cdef struct Column:
-    char *valid            # a byte for each message
-    int32_t *offsets       # where each text begins
+    char *valid            # one byte per message
+    int32_t *offsets       # the start of each text
     char *text
     Py_ssize_t size
     Py_ssize_t room
@@ -61,7 +61,7 @@ cdef struct Column:
 
 
 cdef class Columns:
-    """What has been gathered."""
+    """The gathered messages."""
 
     cdef Column[KEPT] _columns
     cdef int64_t *_starts
@@ -79,7 +79,7 @@ cdef class Columns:
         PyMem_Free(self._ends)
 
     cdef int _add(self, const Text *found, int64_t start, int64_t end) except -1:
-        """Add a message: the texts of its header, and where its body is."""
+        """Append a message: the texts of its header, and the range of its body."""
         cdef int number
         cdef Column *column
         if self._count == self._room:
@@ -107,7 +107,7 @@ cdef class Columns:
         for number in range(KEPT):
             self._columns[number].valid = <char *> resized(self._columns[number].valid, room)
             self._columns[number].offsets = <int32_t *> resized(
-                self._columns[number].offsets, (room + 1) * sizeof(int32_t)  # where the last one ends
+                self._columns[number].offsets, (room + 1) * sizeof(int32_t)  # plus the last end
             )
         self._room = room
         return 0
@@ -121,7 +121,7 @@ cdef class Columns:
         return 0
 
     cdef tuple _taken(self):
-        """Where bodies begin and end, and the columns of which any message has a text."""
+        """Return starts and ends of the bodies, and the columns in which any message has a text."""
         cdef int number
         cdef Column *column
         texts = {}
@@ -185,7 +185,7 @@ def read_publications(list frames not None, Py_ssize_t first):
         if not is_publication(&found[COMMAND]) or found[LEASE].at != NULL or ids.at == NULL:
             break
         if expected.at == NULL:
-            expected = ids[0]  # the list keeps its header
+            expected = ids[0]  # points into a header that the list keeps alive
         elif ids.size != expected.size or memcmp(ids.at, expected.at, ids.size):
             break
         columns._add(found, position, position + PyBytes_GET_SIZE(body))
@@ -204,7 +204,7 @@ cdef void *resized(void *memory, size_t size) except NULL:
 
 
 cdef const char *read_header(const char *at, const char *end, Text *found) noexcept nogil:
-    """Find texts in the header at `at`; what follows it, NULL if it is not a plain one."""
+    """Find texts in the header at `at`. Return its end, NULL if it is not a plain one."""
     cdef const char *start = at
     cdef const char *key
     cdef int slot
@@ -248,7 +248,7 @@ cdef const char *read_header(const char *at, const char *end, Text *found) noexc
 
 
 cdef inline const char *end_of_text(const char *at) noexcept nogil:
-    """The quote that ends a text of plain ASCII; NULL if it is another one, or does not end."""
+    """Return the closing quote of a plain ASCII text; NULL if it is not plain, or does not end."""
     while at[0] != c'"':
         if not 0x20 <= <unsigned char> at[0] < 0x7F or at[0] == c'\\':
             return NULL
@@ -257,12 +257,12 @@ cdef inline const char *end_of_text(const char *at) noexcept nogil:
 
 
 cdef inline bint is_plain(char byte) noexcept nogil:
-    """Whether a byte may stand in a number or a word."""
+    """Return whether a byte may be part of a number or a word."""
     return c'0' <= byte <= c'9' or c'a' <= byte <= c'z' or byte == c'-' or byte == c'.'
 
 
 cdef inline bint is_number(int slot) noexcept nogil:
-    """Whether a key has a number, and no text."""
+    """Return whether the value of a key is a number, not a text."""
     return slot == LENGTH or slot == EXPIRATION
 
 
@@ -301,7 +301,7 @@ cdef inline bint is_publication(const Text *command) noexcept nogil:
 
 
 cdef inline int64_t number_of(const Text *digits) noexcept nogil:
-    """The number that some digits stand for, -1 if they are none."""
+    """Return the number that digits represent, -1 if they are not a number."""
     cdef int64_t number = 0
     cdef Py_ssize_t place
     if digits.size > MOST_DIGITS:

@@ -1,6 +1,6 @@
 """Headers with a sequence number, and frames with headers that differ by that number at most.
 
-Others differ by what their publisher says of each message: a correlation id, a SOW key, a lifetime.
+Others differ by values that the publisher gives per message: correlation id, SOW key, lifetime.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Final, NamedTuple, TypeAlias
 SEQUENCE_KEY: Final = b',"s":'
 _DIGITS: Final = b"0123456789"
 MOST_DIGITS: Final = 18
-"""Of a number that `split_at_sequence` knows."""
+"""Maximum digits of a number that `split_at_sequence` recognizes."""
 
 
 def split_at_sequence(header: bytes) -> tuple[bytes, bytes, bytes]:
-    """Divide a header at its sequence number, if it has one that is not its first key.
+    """Split a header at its sequence number, if it has one that is not its first key.
 
-    A header with another number between the same two parts means the same in all other respects,
-    and is well-formed if this one is.
+    A header with another number between the same two parts has the same meaning in all other
+    respects, and is well-formed if this one is.
 
     Returns:
-        What stands before `SEQUENCE_KEY`, the number's digits, and what stands behind them. There
-        are no digits if there is no such number.
+        The part before `SEQUENCE_KEY`, the number's digits, and the part after them. The digits are
+        empty if there is no such number.
     """
     before, _, rest = header.rpartition(SEQUENCE_KEY)
     behind = rest.lstrip(_DIGITS)
@@ -38,18 +38,18 @@ _VALUE: Final = re.compile(
     rb',"(?:([xk])":"(%b)"|(s)":([1-9][0-9]{0,17})(?=[,}])|(e)":(0|[1-9][0-9]{0,8})(?=[,}]))'
     % _TEXT
 )
-"""A key with a value that could be another one. No text of JSON has quotes like these in it."""
+"""A key with a value that varies per message. No JSON text contains unescaped quotes like these."""
 _GROUPS: Final = 6
-"""Of the expression: three times a key and its value."""
+"""Groups of the expression: three keys, each with its value."""
 
 
 class Marks(NamedTuple):
-    """What a publisher says of one message.
+    """Values that a publisher gives for one message.
 
     Attributes:
-        correlation_id: its mark.
+        correlation_id: its correlation id.
         sow_key: the key of its record.
-        expiration: how many seconds it lives.
+        expiration: its lifetime in seconds.
     """
 
     correlation_id: str | None
@@ -58,18 +58,18 @@ class Marks(NamedTuple):
 
 
 Outline: TypeAlias = tuple[bytes, ...]
-"""What of a header stands around its values, with the names of these between."""
+"""The parts of a header around its values, with the names of these between them."""
 
 
 def split_at_values(header: bytes) -> tuple[Outline, bytes, Marks] | None:
-    """Divide a header at the values of its messages, which are plain texts or numbers.
+    """Split a header at the values of its message, which are plain texts or numbers.
 
-    A header with other such values between the same parts means the same in all other respects, and
-    is well-formed if this one is.
+    A header with other such values between the same parts has the same meaning in all other
+    respects, and is well-formed if this one is.
 
     Returns:
-        What stands around the values, the digits of the sequence number (none if there is none),
-        and the others; None if a value is there twice.
+        The parts around the values, the digits of the sequence number (empty if there is none), and
+        the other values; None if a key occurs twice.
     """
     parts = _VALUE.split(header)
     outline = [parts[0]]
@@ -90,16 +90,16 @@ def split_at_values(header: bytes) -> tuple[Outline, bytes, Marks] | None:
 
 
 Shape: TypeAlias = bytes | tuple[bytes, bytes]
-"""A header, or what stands around its number, as `split_at_sequence` divides headers."""
+"""A header, or its parts around the sequence number, as split by `split_at_sequence`."""
 
 
 class FrameRun(NamedTuple):
-    """Frames in a row with headers that are equal, or differ by their sequence numbers.
+    """Consecutive frames with headers that are equal, or differ by their sequence numbers.
 
     Attributes:
-        shape: that of the headers.
-        digits: of each frame, its number; none if the headers are equal.
-        bodies: of each frame, its body.
+        shape: the shape of the headers.
+        digits: the number of each frame; empty if the headers are equal.
+        bodies: the body of each frame.
     """
 
     shape: Shape
@@ -107,12 +107,12 @@ class FrameRun(NamedTuple):
     bodies: Sequence[bytes]
 
     def part(self, begin: int, most: int) -> FrameRun:
-        """Some of the frames, beginning with one and not more than so many."""
+        """Return at most `most` of the frames, from the index `begin` on."""
         part = slice(begin, begin + most)
         return FrameRun(self.shape, self.digits[part], self.bodies[part])
 
     def frames(self) -> Iterator[tuple[bytes, bytes]]:
-        """The frames one by one: header and body."""
+        """Yield the frames one by one: header and body."""
         shape = self.shape
         if isinstance(shape, bytes):
             for body in self.bodies:

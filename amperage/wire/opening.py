@@ -1,16 +1,16 @@
-"""What may stand before the first frame of an amps connection.
+"""The bytes before the first frame of an amps connection.
 
     frames                                    00 00 01 2c {"c":"logon" ...
     HTTP preflight, answered, then frames     GET /amps/json HTTP/1.1 ... Upgrade: ...
     zlib, both ways from now on               78 9c ...
     HTTP preflight, then zlib
 
-The first byte tells them apart: the length of a frame within the limit begins with a byte of at
-most 0x0c, an HTTP request that asks for an upgrade with "G", and a zlib stream with 0x78. Nothing
-of this is configured; the peer chooses (AMPS User Guide, HTTP Preflight and TCP Connections). A
-peer that has come to the wrong port is told by its first byte, too.
+The first byte distinguishes them: the length of a frame within the limit begins with a byte of at
+most 0x0c, an HTTP request for an upgrade with "G", and a zlib stream with 0x78. Nothing of this is
+configured; the peer chooses (AMPS User Guide, HTTP Preflight and TCP Connections). The first byte
+also reveals a peer that has connected to the wrong port.
 
-`Opening` takes the bytes of a new connection until it knows. It does no I/O.
+`Opening` receives the bytes of a new connection until the choice is known. It does no I/O.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STRANGERS: Final = {
     0x82: "a websocket message: this transport does not speak websocket",
     **dict.fromkeys(b"CDHOPT", "an HTTP request: this is the port of an AMPS transport"),
 }
-"""Those whom a first byte gives away: it would begin the length of a frame over the limit."""
+"""Other protocols, by a first byte that would begin the length of a frame over the limit."""
 
 _UPGRADE_REQUIRED: Final = (
     b"HTTP/1.1 426 Upgrade Required\r\n"
@@ -46,12 +46,12 @@ _UPGRADE_REQUIRED: Final = (
 
 
 class Opening:
-    """Finds out how a connection begins.
+    """Detects how a connection begins.
 
     Attributes:
         reply: bytes for the peer, to be sent as soon as there are any.
-        is_complete: whether it is known how the connection goes on.
-        is_compressed: whether what follows is compressed with zlib, in both directions.
+        is_complete: whether the format of the rest of the connection is known.
+        is_compressed: whether the rest is compressed with zlib, in both directions.
     """
 
     __slots__ = ("_preflight_done", "_request", "is_complete", "is_compressed", "reply")
@@ -61,22 +61,22 @@ class Opening:
         self.is_complete = False
         self.is_compressed = False
         self._preflight_done = False
-        self._request = b""  # what has come of an HTTP request
+        self._request = b""  # the received part of an HTTP request
 
     @property
     def has_partial_request(self) -> bool:
-        """Whether an HTTP request has begun and not ended."""
+        """True while an HTTP request is incomplete."""
         return bool(self._request)
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes of the connection.
+        """Receive bytes of the connection.
 
         Returns:
-            Those of them, and of what was fed before, that do not belong to the opening.
+            The bytes, of these and earlier ones, that do not belong to the opening.
 
         Raises:
-            FrameError: the peer sent an HTTP request that is none, or is no preflight; or speaks
-                another protocol.
+            FrameError: the peer sent an invalid HTTP request or one that is not a preflight, or
+                uses another protocol.
         """
         if not data:
             return data
@@ -107,7 +107,7 @@ class Opening:
 
 
 def _read_headers(request: bytes) -> dict[str, str]:
-    """The headers of an HTTP request, by their names in lower case."""
+    """Return the headers of an HTTP request, by their names in lower case."""
     line, *lines = request.decode("latin-1").split("\r\n")
     if _REQUEST_LINE.fullmatch(line) is None:
         raise FrameError("an HTTP request whose first line is not GET, a path and HTTP/1.x")
@@ -116,10 +116,10 @@ def _read_headers(request: bytes) -> dict[str, str]:
 
 
 def _switching_protocols(protocol: str, key: str | None) -> bytes:
-    """Agree to an upgrade.
+    """Return the response that accepts an upgrade.
 
-    The protocol is the peer's own word. Proxies that take the preflight for a websocket's look for
-    the answer to its key.
+    The protocol is the one that the peer requested. Proxies that take the preflight for that of a
+    websocket expect the answer to its key.
     """
     answer = "" if key is None else f"Sec-WebSocket-Accept: {accept_key(key)}\r\n"
     return (

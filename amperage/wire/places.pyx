@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Frames in a row, cut out of the stream and put together again, without an object for each.
+"""Consecutive frames, split off the stream and encoded again, without an object for each.
 
 Most publishers repeat one header, or one but for a sequence number. Once it is known, each of its
-frames is found by comparing what the stream goes on with. A run of them is what was read and the
-places of bodies in it: that is enough to frame them for a subscriber, each byte of a body copied
-once, and to read fields of them. Whoever wants a body as an object has it made.
+frames is found by comparing the stream with it. A run of them is the chunk read and the places of
+bodies in it: that is enough to frame them for a subscriber, each byte of a body copied once, and to
+read fields of them. Bodies become objects only on access.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -29,7 +29,7 @@ cdef enum:
 
 
 cdef class Table:
-    """Places, which stay where they are when no more are added."""
+    """Places in a chunk; their addresses are stable once no more are added."""
 
     def __dealloc__(self):
         PyMem_Free(self.places)
@@ -125,7 +125,7 @@ def cut_run(bytes chunk not None, Py_ssize_t start, bytes left not None, bytes r
     cdef const char *behind = NULL if right is None else PyBytes_AS_STRING(right)
     cdef Table bodies, numbers
     if end - at < LENGTH + left_size or memcmp(at + LENGTH, PyBytes_AS_STRING(left), left_size):
-        return NOTHING, NOTHING, start  # as where no two headers in a row are alike
+        return NOTHING, NOTHING, start  # the usual result if consecutive headers differ
     bodies, numbers = Table(), Table()
     while end - at >= LENGTH:
         length = length_at(<const uint8_t *> at)
@@ -153,7 +153,7 @@ cdef inline Py_ssize_t length_at(const uint8_t *at) noexcept nogil:
 
 
 cdef inline const char *end_of_number(const char *at, const char *end) noexcept nogil:
-    """What follows a number without leading zeros; NULL if there is none, or a very long one."""
+    """Return the end of a number without leading zeros; NULL if none, or if too long."""
     cdef const char *start = at
     if at == end or at[0] == c'0':
         return NULL
@@ -167,8 +167,8 @@ cdef struct Around:
     Py_ssize_t left_size
     const char *right
     Py_ssize_t right_size
-    Py_ssize_t last      # size of the body before, -1 if there is none
-    uint8_t *head        # what stands before that body
+    Py_ssize_t last      # size of the previous body, -1 if there is none
+    uint8_t *head        # the bytes before that body
     Py_ssize_t head_size
 
 
@@ -179,7 +179,7 @@ cdef inline Py_ssize_t frame_size(const Around *around, Py_ssize_t size) noexcep
 cdef inline uint8_t *put_frame(
     uint8_t *to, Around *around, const char *body, Py_ssize_t size
 ) noexcept nogil:
-    """Put a message; bodies of one size have one head."""
+    """Write a message; bodies of equal size have equal heads, so the previous one is copied."""
     cdef uint8_t *head = to
     if size == around.last:
         to = put(to, around.head, around.head_size)
@@ -201,7 +201,7 @@ def framed(bodies, bytes left not None, bytes right not None):
     around.last, around.head, around.head_size = -1, NULL, 0
     if type(bodies) is Places:
         return framed_places(<Places> bodies, &around)
-    if len(bodies) == 1:  # what comes by itself, of which there are many
+    if len(bodies) == 1:  # single messages, which are frequent
         body = bodies[0]
         made = PyBytes_FromStringAndSize(NULL, frame_size(&around, PyBytes_GET_SIZE(body)))
         put_frame(

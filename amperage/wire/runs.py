@@ -1,9 +1,9 @@
-"""Frames with one header, or one but for a sequence number: cut and recognised in one go.
+"""Splits off runs: frames with one header, or one but for a sequence number.
 
 Most publishers send one header over and over, or one that differs by its number only. Once such a
-header has come, what the stream goes on with is compared with it in C (places.pyx), which costs a
-fraction of looking for the end of every header and looking the header up. What has another header
-is cut by `FrameReader`, a few frames at a time: then it is looked again whether they go on alike.
+header has come, the rest of the stream is compared with it in C (places.pyx), which costs a
+fraction of searching the end of every header and looking the header up. Frames with other headers
+are split off by `FrameReader`, a few at a time: then the stream is checked for a run again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from amperage.wire.numbered import SEQUENCE_KEY, FrameRun, Shape, split_at_seque
 from amperage.wire.places import cut_run
 
 _CUT_BETWEEN_LOOKS: Final = 256
-"""Frames that are cut one by one before it is looked whether there is a run."""
+"""Frames that are split off one by one before the next check for a run."""
 
 
 class RunReader(FrameReader):
-    """Cuts a stream of bytes into frames and runs of frames.
+    """Splits a stream of bytes into frames and runs of frames.
 
     Args:
         limit: the largest frame accepted, in bytes.
@@ -30,21 +30,21 @@ class RunReader(FrameReader):
 
     def __init__(self, limit: int = MAXIMUM_FRAME, parts: Parts | None = None) -> None:
         super().__init__(limit, parts)
-        self._header = b""  # the last one that came with a single frame
+        self._header = b""  # the header of the last single frame
         self._shape: Shape | None = None  # its shape
         self._run: FrameRun | None = None
-        self._rest = b""  # what has not been cut yet, from a place on
+        self._rest = b""  # bytes not split yet, from `_rest_begins` on
         self._rest_begins = 0
 
     @property
     def has_more(self) -> bool:
-        """Whether bytes that it has taken may give more frames when it is fed nothing."""
+        """True if buffered bytes may yield more frames when `feed` is called with no bytes."""
         return bool(self._rest)
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """Take bytes from the stream, and give some of the frames completed by them.
+        """Receive bytes from the stream. Return some of the frames that they complete.
 
-        Those of a run come before them (`take_run`), others when it is fed again (`has_more`).
+        The frames of a run precede them (`take_run`), others follow in the next call (`has_more`).
         """
         if not self._rest:
             return super().feed(chunk)
@@ -67,7 +67,7 @@ class RunReader(FrameReader):
         return self._split_from(chunk, 0)
 
     def _split_behind(self, chunk: bytes) -> list[Frame]:
-        self._rest, self._rest_begins = chunk, 0  # a run of it must not come first
+        self._rest, self._rest_begins = chunk, 0  # a run in it must not precede the large frame
         return []
 
     def _split_from(self, chunk: bytes, position: int) -> list[Frame]:
@@ -83,7 +83,7 @@ class RunReader(FrameReader):
         return frames
 
     def _cut_run(self, chunk: bytes, position: int, shape: Shape) -> int:
-        """Cut the frames of a shape that bytes go on with; tells where they end."""
+        """Split off the run of frames of a shape at a position. Return where it ends."""
         if isinstance(shape, bytes):
             bodies, digits, end = cut_run(chunk, position, shape, None, self._limit)
         else:

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Sequence numbers of messages in a row, from their digits.
+"""Sequence numbers of consecutive messages, from their digits.
 
-Publishers count, so most are a range: that is known after one look at the digits, takes no object
-for each, and whoever is given it need not look at any number.
+Publishers count, so most are a range: that is found by one pass over the digits, takes no object
+for each, and callers that get a range need not check any number.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -11,7 +11,7 @@ from libc.stdint cimport uint64_t
 from amperage.wire.places cimport Places
 
 cdef enum:
-    MOST_DIGITS = 18  # of which any number fits
+    MOST_DIGITS = 18  # any number of so many digits fits into 64 bits
 
 
 def numbers_of(digits):
@@ -30,7 +30,7 @@ def numbers_of(digits):
 
 
 cdef bint read_number(digits, Py_ssize_t which, uint64_t *number) except -1:
-    """Read one of the numbers; tells whether it is written as numbers are."""
+    """Parse one of the numbers. Return whether it consists of 1 to 18 digits."""
     cdef Places places
     cdef bytes piece
     cdef const char *text

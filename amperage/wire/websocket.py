@@ -3,12 +3,12 @@
     HTTP request with Upgrade: websocket  ->  101 Switching Protocols
     text or binary message  {"c":"p","t":"orders"}{"id":1,"qty":5}
 
-What a message holds is the peer's choice among three forms (amperage/wire/websocket_forms.py).
+The peer chooses the content of a message among three forms (amperage/wire/websocket_forms.py).
 
-`WebsocketPeer` is one connection's server side, without I/O: the opening handshake in two steps
-(`take_request`, then `accept` or `refuse`), after it `feed` for what the peer sends and `encode`
-for what it is sent. The rest of the server knows length-prefixed frames only; they are cut here.
-Pings, fragments, compression and the closing handshake are the business of the websockets library.
+`WebsocketPeer` is the server side of one connection, without I/O: the opening handshake in two
+steps (`take_request`, then `accept` or `refuse`), after it `feed` for input from the peer and
+`encode` for output. The rest of the server handles length-prefixed frames only; these are converted
+here. The websockets library implements pings, fragments, compression and the closing handshake.
 Source: AMPS User Guide, WebSocket Protocol Connections; RFC 6455, RFC 7692.
 """
 
@@ -37,23 +37,23 @@ _METHOD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _TLS_HANDSHAKE: Final = 0x16
 _LONGEST_REASON: Final = 123  # bytes; RFC 6455, section 5.5
 _SLICE: Final = 2048
-"""Bytes that are given to the library at once; it takes them to pieces in one go."""
+"""Bytes that are passed to the library at once; it parses all of them in one call."""
 MOST_LINE: Final = 64 * 1024
-"""Bytes of a line of the opening handshake: the Kerberos ticket of a user in very many groups."""
+"""Maximum bytes of a handshake line: the Kerberos ticket of a user in very many groups."""
 MOST_HEAD: Final = 72 * 1024
-"""Bytes of all lines of the opening handshake."""
-http11.MAX_LINE_LENGTH = MOST_LINE  # the library takes 8 KB, or what an environment variable says
+"""Maximum bytes of all lines of the opening handshake."""
+http11.MAX_LINE_LENGTH = MOST_LINE  # the library's default: 8 KB, or an environment variable
 
 _LONG_REST: Final = 64 * 1024
 MOST_FRAGMENTS: Final = 10_000
-"""Fragments of one message."""
+"""Maximum fragments of one message."""
 
 # Windows of 4 KB compress messages nearly as well as the largest, with a fifth of the memory.
 _DEFLATE: Final = DeflateFactory(
     server_max_window_bits=12, client_max_window_bits=12, compress_settings={"memLevel": 5}
 )
 
-_SILENT: Final = logging.getLogger("amperage.websocket")  # the server log tells what matters
+_SILENT: Final = logging.getLogger("amperage.websocket")  # the server log has all that matters
 _SILENT.disabled = True
 
 
@@ -64,7 +64,7 @@ class WebsocketPeer:
         deflate: whether messages are compressed if the peer offers it.
 
     Attributes:
-        error: what was found instead of a message; None while the peer keeps to the protocol.
+        error: the peer's violation of the protocol; None while there is none.
         is_ended: whether the connection is to be closed once all output has been sent.
     """
 
@@ -90,11 +90,11 @@ class WebsocketPeer:
         )
         self._has_begun = False
         self._head_bytes = 0
-        self._form: Form | None = None  # the peer's first message tells
-        self._rest = memoryview(b"")  # what has come and the library has not been given yet
+        self._form: Form | None = None  # set by the peer's first message
+        self._rest = memoryview(b"")  # input that was not passed to the library yet
         self._events: deque[WebsocketFrame] = deque()  # data frames, the first being inflated
         self._inflater: Inflater | None = None
-        self._fragments: bytearray | None = None  # of a message that is not complete yet
+        self._fragments: bytearray | None = None  # of an incomplete message
         self._fragments_are_text = False
         self._fragments_taken = 0
         self.error: FrameError | None = None
@@ -102,19 +102,19 @@ class WebsocketPeer:
 
     @property
     def has_partial_frame(self) -> bool:
-        """Whether a command has begun that has not ended."""
+        """True while a command is incomplete."""
         if self._fragments is not None:
             return True
         return self._form is not None and self._form.has_partial_command
 
     def take_request(self, data: bytes) -> Request | None:
-        """Take bytes of the opening handshake.
+        """Receive bytes of the opening handshake.
 
         Returns:
-            The request, when it has come in whole.
+            The request once it is complete, otherwise None.
 
         Raises:
-            FrameError: what came is no HTTP request; the reply is among the output.
+            FrameError: the bytes are not an HTTP request; the reply is among the output.
         """
         protocol = self._protocol
         if data and not self._has_begun:
@@ -137,14 +137,14 @@ class WebsocketPeer:
         return request
 
     def accept(self, request: Request, headers: Iterable[tuple[str, str]]) -> None:
-        """Agree to a request; the connection is open then.
+        """Accept a request; the connection is open then.
 
         Args:
             request: the request.
             headers: further headers for the response.
 
         Raises:
-            FrameError: it is no good websocket request; the reply is among the output.
+            FrameError: it is not a valid websocket request; the reply is among the output.
         """
         response = self._protocol.accept(request)
         for name, value in headers:
@@ -157,11 +157,11 @@ class WebsocketPeer:
                 self._inflater = Inflater(extension)
 
     def refuse(self, status: int, text: str, headers: Iterable[tuple[str, str]]) -> None:
-        """Turn a request down.
+        """Refuse a request.
 
         Args:
             status: the HTTP status code.
-            text: why, for people.
+            text: the reason, for people.
             headers: further headers for the response.
         """
         response = self._protocol.reject(status, text + "\n")
@@ -176,28 +176,28 @@ class WebsocketPeer:
 
     @property
     def partial_size(self) -> int:
-        """Bytes that are kept of a command that is not complete."""
+        """Bytes that are buffered of an incomplete command."""
         held = 0 if self._form is None else self._form.partial_size
         return held + len(self._fragments or b"") + len(self._protocol.reader.buffer)
 
     def drop(self) -> None:
-        """Let go of a command that is not complete; nothing more is fed."""
+        """Release an incomplete command; nothing more is fed."""
         self._fragments = None
         if self._form is not None:
             self._form.drop()
         self._rest = memoryview(b"")
         self._events.clear()
-        if len(self._protocol.reader.buffer) > _LONG_REST:  # in less there may be the goodbye
+        if len(self._protocol.reader.buffer) > _LONG_REST:  # a shorter one may hold a close frame
             self._protocol.reader.discard()
 
     def take_run(self) -> None:
-        """Frames come one by one here. See `FrameReader.take_run`."""
+        """Return None: frames are returned one by one. See `FrameReader.take_run`."""
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """Take bytes from the peer, and give frames completed by a part of them.
+        """Receive bytes from the peer. Return frames that a part of them completes.
 
-        There may be more of these when nothing is fed, see `has_more`: what takes long is done bit
-        by bit.
+        A call without bytes may return more of them, see `has_more`: inflation is incremental, so
+        that no call takes long.
         """
         if chunk:
             self._rest = memoryview(bytes(self._rest) + chunk)
@@ -222,12 +222,12 @@ class WebsocketPeer:
         return frames
 
     def read_goodbye(self, data: bytes) -> None:
-        """Take bytes of a peer that is listened to no more: its goodbye may be among them."""
+        """Receive bytes that are ignored, except for the peer's close frame."""
         self._protocol.receive_data(data[:_SLICE])
         self._protocol.events_received()
 
     def _read_on(self) -> None:
-        """Give the library what it takes at once, and keep what comes of it."""
+        """Pass a limited part of the input to the library, and queue the data frames in it."""
         part, self._rest = self._rest[:_SLICE], self._rest[_SLICE:]
         self._protocol.receive_data(bytes(part))
         for event in self._protocol.events_received():
@@ -242,7 +242,7 @@ class WebsocketPeer:
             self._fail(problem, CloseCode.MESSAGE_TOO_BIG)
 
     def _inflate(self, frame: DeflatedFrame) -> tuple[bytes, bool]:
-        """Inflate a piece of the first frame; also tells whether it was the last one."""
+        """Inflate a piece of the first frame. Return it, and whether it was the last one."""
         inflater = self._inflater
         assert inflater is not None  # noqa: S101 - there are no such frames without it
         if not inflater.has_more:
@@ -255,7 +255,7 @@ class WebsocketPeer:
         return piece, not inflater.has_more
 
     def _join(self, piece: bytes, opcode: Opcode, *, is_whole: bool) -> bytes | None:
-        """Add to the message that is coming in; gives its content when it is whole."""
+        """Append a piece to the incoming message. Return its content if it is complete."""
         if self._fragments is None:
             if opcode is not Opcode.CONT:
                 self._fragments_are_text = opcode is Opcode.TEXT
@@ -273,7 +273,7 @@ class WebsocketPeer:
         return content
 
     def _read(self, message: Message, frames: list[Frame]) -> None:
-        """Take a whole message; adds the commands that are complete with it to the frames."""
+        """Process a complete message; append the commands that it completes to the frames."""
         if self._form is None:
             self._form, says_nothing_else = choose_form(message)
             if says_nothing_else:
@@ -284,22 +284,22 @@ class WebsocketPeer:
             self.error = error
 
     def _fail(self, problem: str, code: CloseCode) -> None:
-        """Give up what the peer sends, and have it told why."""
+        """Stop reading after an error, and close the connection with its reason."""
         self.error = FrameError(problem)
         self._protocol.fail(code, problem)
         self._fragments = None
 
     def encode(self, frames: bytes, *, as_text: bool) -> bytes:
-        """Turn length-prefixed frames into websocket messages.
+        """Encode length-prefixed frames as websocket messages.
 
         Args:
             frames: one or more whole frames.
-            as_text: whether they are to be text messages, unless the peer has said which it wants.
-                One that is not UTF-8 is sent as binary, since peers must give up the connection
-                over it otherwise.
+            as_text: whether to send text messages, unless the peer has chosen a type. A message
+                that is not UTF-8 is sent as binary, because peers must otherwise fail the
+                connection.
 
         Returns:
-            The bytes for the peer, none if the connection is being closed.
+            The bytes for the peer, empty if the connection is being closed.
         """
         protocol = self._protocol
         if protocol.state is not OPEN:
@@ -316,8 +316,8 @@ class WebsocketPeer:
         """Begin the closing handshake, unless it has begun.
 
         Args:
-            reason: why, for people; what is too long for a closing message is left out.
-            at_fault: whether the peer did not keep to the protocol.
+            reason: the reason, for people; truncated to the size of a close frame.
+            at_fault: whether the peer violated the protocol.
         """
         if self._protocol.state is OPEN:
             code = CloseCode.PROTOCOL_ERROR if at_fault else CloseCode.NORMAL_CLOSURE
@@ -325,7 +325,7 @@ class WebsocketPeer:
             self._protocol.send_close(code, text)
 
     def take_output(self) -> bytes:
-        """What has to be sent: replies to what the peer sent, and handshakes."""
+        """Return the pending output: replies to the peer's input, and handshakes."""
         chunks = self._protocol.data_to_send()
         if SEND_EOF in chunks:
             self.is_ended = True
@@ -333,7 +333,7 @@ class WebsocketPeer:
 
 
 def _describe(beginning: bytes) -> str:
-    """What a connection begins with that has come to the wrong port."""
+    """Describe the first bytes of a connection to the wrong port."""
     if beginning[0] == _TLS_HANDSHAKE:
         return "it is a TLS handshake, and this transport has no TLS"
     if beginning[0] <= MAXIMUM_FRAME >> 24:

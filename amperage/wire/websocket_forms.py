@@ -1,4 +1,4 @@
-"""What websocket messages hold: one of three forms, which the peer's first message tells.
+"""The content of websocket messages: one of three forms, chosen by the peer's first message.
 
     whole    {"c":"p","t":"orders"}{"id":1}               a header and its body
     split    text                                         once; or: binary
@@ -7,11 +7,11 @@
              {"id":1}                                     bodies may come in any number of parts
     stream   00 00 00 1e {"c":"p","t":"orders"}{"id":1}   frames, as connections without HTTP have
 
-Browsers speak the split form: what they are sent is handed to them message by message, so that
-headers are texts that JSON.parse takes, and bodies are texts or buffers, whichever they named. The
-first byte tells the other two apart: a frame within the limit begins with a byte of at most 0x0c.
+Browsers use the split form: they process output message by message, so headers are texts for
+JSON.parse, and bodies are texts or buffers, whichever the browser named. The first byte
+distinguishes the other two: a frame within the limit begins with a byte of at most 0x0c.
 
-A form translates between messages and the length-prefixed frames that the rest of the server knows.
+A form converts between messages and the length-prefixed frames that the rest of the server uses.
 """
 
 from __future__ import annotations
@@ -46,51 +46,51 @@ Message = tuple[bytes, bool]
 
 
 class Form(Protocol):
-    """Translates between the messages of one connection and frames."""
+    """Converts between the messages of one connection and frames."""
 
     @property
     def has_partial_command(self) -> bool:
-        """Whether the messages stopped inside a command."""
+        """True if the messages stopped inside a command."""
 
     @property
     def partial_size(self) -> int:
-        """Bytes that are kept of a command that is not complete."""
+        """Bytes that are buffered of an incomplete command."""
 
     def drop(self) -> None:
-        """Let go of a command that is not complete; nothing more is read."""
+        """Release an incomplete command; nothing more is read."""
 
     def read(self, message: Message, frames: list[Frame]) -> None:
-        """Take a message from the peer.
+        """Process a message from the peer.
 
         Args:
             message: the message.
-            frames: gets the commands that are complete with it.
+            frames: the commands that the message completes are appended to it.
 
         Raises:
-            FrameError: it is not what has to come. Commands before it are among the frames.
+            FrameError: it is not the expected message. Commands before it are among the frames.
         """
 
     def write(self, frames: bytes, *, as_text: bool) -> Iterator[Message]:
-        """The messages that frames stand for.
+        """Yield the messages for frames.
 
         Args:
             frames: one or more whole frames.
-            as_text: whether the connection's message type is a text; forms in which the peer says
-                what it wants pass over it.
+            as_text: whether the connection's message type is a text; ignored by forms in which the
+                peer chooses.
         """
 
 
 class WholeForm:
-    """One message is one header with its body."""
+    """The form in which a message is one header with its body."""
 
     has_partial_command: Final = False
     partial_size: Final = 0
 
     def drop(self) -> None:
-        """There is never anything to let go of."""
+        """Do nothing: no command is ever incomplete."""
 
     def read(self, message: Message, frames: list[Frame]) -> None:
-        """Take a command. See `Form.read`."""
+        """Process a command. See `Form.read`."""
         content, _ = message
         header_end = content.find(b"}") + 1
         if header_end == 0 or content[0] != _OPENING_BRACE:
@@ -98,31 +98,31 @@ class WholeForm:
         frames.append((content[:header_end], content[header_end:]))
 
     def write(self, frames: bytes, *, as_text: bool) -> Iterator[Message]:
-        """A message for each frame. See `Form.write`."""
+        """Yield a message for each frame. See `Form.write`."""
         for start, end in contents(frames):
             content = frames[start:end]
             yield content, as_text and _is_utf8(content)
 
 
 class SplitForm:
-    """Headers and bodies are messages of their own.
+    """The form in which headers and bodies are separate messages.
 
     Args:
         text_bodies: whether the peer wants bodies as text messages. One that is not UTF-8 is sent
-            as binary all the same, since peers must give up the connection over it otherwise.
+            as binary all the same, because peers must otherwise fail the connection.
     """
 
     __slots__ = ("_body", "_header", "_missing", "_text_bodies")
 
     def __init__(self, *, text_bodies: bool) -> None:
         self._text_bodies = text_bodies
-        self._missing = 0  # messages of the command at hand that have not come yet
+        self._missing = 0  # messages of the current command that have not arrived yet
         self._header: bytes | None = None
         self._body: bytes | bytearray = b""
 
     @property
     def has_partial_command(self) -> bool:
-        """Whether the messages stopped inside a command."""
+        """True if the messages stopped inside a command."""
         return self._missing > 0
 
     @property
@@ -135,7 +135,7 @@ class SplitForm:
         self._header, self._body = None, b""
 
     def read(self, message: Message, frames: list[Frame]) -> None:
-        """Take a count, a header or a part of a body, whichever has to come. See `Form.read`."""
+        """Process a count, a header or a part of a body, as expected. See `Form.read`."""
         content, is_text = message
         if self._missing == 0:
             self._missing = _read_count(content, is_text=is_text)
@@ -150,7 +150,7 @@ class SplitForm:
             self._header, self._body = None, b""
 
     def write(self, frames: bytes, *, as_text: bool) -> Iterator[Message]:  # noqa: ARG002 - the peer has said what it wants
-        """Header and body of each frame; of a batch, those of each record. See `Form.write`."""
+        """Yield header and body of each frame; of a batch, of each record. See `Form.write`."""
         for start, end in contents(frames):
             body_start = header_end(frames, start, end)
             yield frames[start:body_start], True
@@ -160,7 +160,7 @@ class SplitForm:
                 yield self._body_message(frames[body_start:end])
 
     def _add_part(self, part: bytes) -> None:
-        """Add a part to the body; the first one, mostly the only one, is kept as it is."""
+        """Append a part to the body; the first one, usually the only one, is kept uncopied."""
         if len(self._body) + len(part) > MAXIMUM_FRAME:
             raise FrameError(f"a body over the limit of {MAXIMUM_FRAME} bytes")
         if not self._body:
@@ -183,7 +183,7 @@ class SplitForm:
 
 
 class StreamForm:
-    """Binary messages hold what a stream would: frames with their lengths, cut anywhere."""
+    """The form of binary messages with parts of a stream: frames with lengths, split anywhere."""
 
     __slots__ = ("_reader",)
 
@@ -192,7 +192,7 @@ class StreamForm:
 
     @property
     def has_partial_command(self) -> bool:
-        """Whether the messages stopped inside a frame."""
+        """True if the messages stopped inside a frame."""
         return self._reader.has_partial_frame
 
     @property
@@ -205,22 +205,22 @@ class StreamForm:
         self._reader.drop()
 
     def read(self, message: Message, frames: list[Frame]) -> None:
-        """Take the next bytes of the stream. See `Form.read`."""
+        """Process the next bytes of the stream. See `Form.read`."""
         frames += self._reader.feed(message[0])
         if self._reader.error is not None:
             raise self._reader.error
 
     def write(self, frames: bytes, *, as_text: bool) -> Iterator[Message]:  # noqa: ARG002 - lengths are no text
-        """A message for each frame, with its length. See `Form.write`."""
+        """Yield a message for each frame, with its length. See `Form.write`."""
         for start, end in contents(frames):
             yield frames[start - _LENGTH.size : end], False
 
 
 def choose_form(message: Message) -> tuple[Form, bool]:
-    """The form that a peer's first message is in.
+    """Detect the form of a peer's first message.
 
     Returns:
-        The form, and whether it says nothing else: whether the message is not to be read.
+        The form, and whether the message only chooses it: then it is not to be read.
     """
     content, is_text = message
     if content in _MODES:
@@ -231,7 +231,7 @@ def choose_form(message: Message) -> tuple[Form, bool]:
 
 
 class _RecordHeader(msgspec.Struct):
-    """What has to be known of a record of a batch: the length of its body."""
+    """The one key needed of a record's header in a batch: the length of its body."""
 
     length: int = msgspec.field(name="l")
 
@@ -240,7 +240,7 @@ _decode_record: Final = msgspec.json.Decoder(_RecordHeader).decode
 
 
 def _read_count(content: bytes, *, is_text: bool) -> int:
-    """How many messages a command consists of besides the one that says so."""
+    """Return the number of messages of a command after the message with this count."""
     count: int = 0
     if len(content) == _COUNT.size and not is_text:
         (count,) = _COUNT.unpack(content)

@@ -1,9 +1,9 @@
-"""What has been logged but not yet written: the only thing that loggers and the writer share.
+"""The buffer of entries that are logged but not yet written, shared by loggers and the writer.
 
 Loggers append to a list; the writer takes the whole list and leaves an empty one. Both happen
-under a lock that is held for a few instructions, so nobody ever waits for a device. The backlog
-is bounded by entries and by bytes; what does not fit is counted, per group of targets, and the
-count travels with the next list, so that those targets can say so.
+under a lock that is held for a few instructions, so no logger ever waits for a device. The backlog
+is bounded by entries and by bytes; entries that do not fit are counted, per group of targets, and
+the counts are passed on with the next list, so that those targets can report the loss.
 """
 
 import queue
@@ -33,16 +33,16 @@ class RequestKind(Enum):
 
 
 class Request:
-    """Work for the targets that is not an entry, done after everything logged before it.
+    """A request to the targets, executed after everything logged before it.
 
     Attributes:
-        done: set when all targets have carried it out.
+        done: set when all targets have executed it.
     """
 
     __slots__ = ("_lock", "_unfinished", "done", "kind")
 
     def __init__(self, kind: RequestKind, targets: Sequence[Target]) -> None:
-        """Wait for all of `targets`."""
+        """Start with all of `targets` unfinished."""
         self.kind = kind
         self.done = threading.Event()
         self._lock = threading.Lock()
@@ -52,12 +52,12 @@ class Request:
 
     @property
     def unfinished(self) -> Sequence[Target]:
-        """The targets that have not carried it out yet."""
+        """The targets that have not executed it yet."""
         with self._lock:
             return tuple(self._unfinished)
 
     def finish(self, target: Target) -> None:
-        """Note that a target has carried it out."""
+        """Record that a target has executed it."""
         with self._lock:
             self._unfinished.remove(target)
             if not self._unfinished:
@@ -72,8 +72,8 @@ class Backlog:
     """A bounded list of entries, swapped whole.
 
     Args:
-        max_entries: how many entries may wait.
-        max_bytes: how many bytes of text in their fields may wait.
+        max_entries: limit of the entries in it.
+        max_bytes: limit of the bytes of text in their fields.
     """
 
     __slots__ = (
@@ -94,14 +94,14 @@ class Backlog:
         self._items: list[Item] = []
         self._waiting = 0
         self._dropped: Dropped = Counter()
-        # Reentrant, because a signal handler may log in the middle of another put.
+        # Reentrant, because a signal handler may log during another put.
         self._lock = threading.RLock()
-        # Holds one ring for each time that the list became non-empty.
+        # Holds one item for each time that the list became non-empty.
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._is_asked = threading.Event()  # whether there is a request
+        self._is_asked = threading.Event()  # set if there is a request
 
     def put(self, entry: Entry) -> None:
-        """Append an entry, or count it as dropped when the backlog is full. Never waits."""
+        """Append an entry, or count it as dropped if the backlog is full. Never waits."""
         size = 0
         for value in entry[4].values():
             if type(value) is bytes or type(value) is str:
@@ -114,17 +114,17 @@ class Backlog:
             self._append(entry)
 
     def ask(self, request: Request) -> None:
-        """Append a request; there is always room for it."""
+        """Append a request; there is no limit for requests."""
         with self._lock:
             self._append(request)
             self._is_asked.set()
 
     def let_more_come(self, seconds: float) -> None:
-        """Wait for more than one thing, unless something is asked for meanwhile."""
+        """Wait for further entries to batch, at most `seconds`, or until there is a request."""
         self._is_asked.wait(seconds)
 
     def take(self) -> tuple[list[Item], Dropped]:
-        """Wait until there is something, then take all of it, with what was dropped meanwhile."""
+        """Wait for an item, then return all items, and the counts of entries dropped meanwhile."""
         self._bell.get()
         with self._lock:
             items, self._items = self._items, []

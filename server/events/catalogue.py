@@ -1,7 +1,7 @@
-"""Every message that the log can hold, read from catalogue.toml.
+"""All messages of the log, read from catalogue.toml.
 
-One table feeds the log, the `ampserr` command and docs/messages.md. Adding a message is adding its
-entry there.
+One table feeds the log, the `ampserr` command and docs/messages.md. To add a message, add its entry
+there.
 """
 
 import re
@@ -28,11 +28,11 @@ class Message:
     Attributes:
         id: category and number, "00-0015".
         level: the level that it is always logged at.
-        level_label: the same as it is written.
+        level_label: the name of the level as written in the log.
         template: its text with named fields.
-        meaning: what has happened, in a sentence or two.
-        action: what the reader should do about it.
-        is_whole: whether its values are written in full, however long they are.
+        meaning: the event, in a sentence or two.
+        action: the recommended action of the operator.
+        is_whole: whether its values are written in full, regardless of their length.
     """
 
     id: str
@@ -45,15 +45,15 @@ class Message:
 
     @property
     def category(self) -> str:
-        """The part of the server that it is about: a key of `CATEGORIES`."""
+        """The part of the server that logs it: a key of `CATEGORIES`."""
         return self.id[:2]
 
 
 def matching(pattern: str) -> tuple[Message, ...]:
-    """The messages whose id a regular expression finds, in the order of their ids.
+    """Return the messages with ids that a regular expression matches, in the order of their ids.
 
-    Like all regular expressions of a configuration it may match anywhere in the id unless it is
-    anchored, so `12-` is a whole category. Case does not matter.
+    As with all regular expressions of a configuration, the match may be anywhere in the id unless
+    it is anchored, so `12-` is a whole category. Case is ignored.
 
     Raises:
         re.error: `pattern` is not a regular expression.
@@ -71,7 +71,7 @@ def _read() -> tuple[Mapping[str, str], Mapping[str, Message]]:
 
 
 def _message(key: str, entry: dict[str, Any], categories: Mapping[str, str]) -> Message:
-    """Check one entry; a mistake in it is ours, so it stops the program when it is imported."""
+    """Check one entry; a mistake in it is a bug, so it stops the program at import."""
     form = _ID.fullmatch(key)
     if form is None or form[1] not in categories:
         raise ValueError(f"catalogue.toml: {key} is not an id of a known category")

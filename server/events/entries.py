@@ -1,10 +1,10 @@
-"""From what callers logged to the lines that are written: a chain of structlog processors.
+"""Renders log entries to lines: a chain of structlog processors.
 
-Many entries go through it at once: the chain itself takes longer than a line.
+Many entries are processed per call, because the chain itself takes longer than rendering a line.
 
 `2021-11-23T14:49:38.3442510-08:00 [1] info: 00-0015 text`, in local time with its offset from UTC,
-seven digits of a second, and the number of the thread that logged. The lines of a text after its
-first follow as they are.
+seven digits of a second, and the number of the logging thread. Further lines of a text follow
+unchanged.
 
 Source: AMPS User Guide, Log Message Format.
 """
@@ -20,14 +20,14 @@ from server.events.backlog import Entry
 from server.events.targets.base import Line
 
 LONGEST_VALUE: Final = 10_000
-"""Characters of a value that is not written in full: clients may have sent any text."""
+"""Maximum characters of a value that is not written in full: clients can send texts of any size."""
 
 
 class EntryLogger(structlog.BoundLoggerBase):
-    """A bound logger for entries of the catalogue. Used by the writer's thread alone."""
+    """A bound logger for entries of the catalogue. Used by one thread only."""
 
     def lines(self, entries: Sequence[Entry]) -> Sequence[Line]:
-        """Run the processors over some entries at once, for which they take less time.
+        """Run the processors over a batch of entries, which takes less time than one by one.
 
         Returns:
             A line for each, in their order.
@@ -36,7 +36,7 @@ class EntryLogger(structlog.BoundLoggerBase):
 
 
 def entry_logger() -> EntryLogger:
-    """A logger with the processors of this module."""
+    """Return a logger with the processors of this module."""
     return cast(
         EntryLogger,
         structlog.wrap_logger(
@@ -48,7 +48,7 @@ def entry_logger() -> EntryLogger:
 
 
 def fill_templates(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Add "texts", those of the entries."""
+    """Add "texts", the rendered texts of the entries."""
     event["texts"] = [
         message.template.render(fields, None if message.is_whole else LONGEST_VALUE)
         for message, _, _, _, fields in event["entries"]
@@ -57,13 +57,13 @@ def fill_templates(_logger: WrappedLogger, _method: str, event: EventDict) -> Ev
 
 
 class LocalTimeStamper:
-    """Gives entries their time stamps; works out date and offset once per second, not per entry."""
+    """Adds timestamps to entries; caches date and offset, which change once per second at most."""
 
     _TICKS_PER_SECOND: Final = 10_000_000
     _NANOSECONDS_PER_TICK: Final = 100
 
     def __init__(self) -> None:
-        """Start with no second known."""
+        """Start with an empty cache."""
         self._second = -1
         self._prefix = ""
         self._offset = ""
@@ -91,7 +91,7 @@ class LocalTimeStamper:
 
 
 def render_lines(_logger: WrappedLogger, _method: str, event: EventDict) -> ProcessorReturnValue:
-    """The entries as bytes with their line ends."""
+    """Return the entries as bytes with their line ends."""
     lines = []
     for (message, _, nanoseconds, thread, _), stamp, text in zip(
         event["entries"], event["timestamps"], event["texts"], strict=True

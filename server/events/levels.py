@@ -5,7 +5,7 @@ from typing import Final
 
 
 class Level(IntEnum):
-    """How much a message matters. A target's `Level` is the lowest that it writes.
+    """The severity of a message. A target's `Level` is the lowest that it writes.
 
     Source: AMPS User Guide, Message Levels.
     """
@@ -19,23 +19,23 @@ class Level(IntEnum):
     CRITICAL = 6
     EMERGENCY = 7
     NONE = 8
-    """No message has this level: as a target's lower bound it lets nothing through."""
+    """No message has this level: as a target's lower bound it excludes every message."""
 
     @property
     def label(self) -> str:
-        """The name as configurations and log lines write it."""
+        """The name in configurations and log lines."""
         return self.name.lower()
 
 
 LEVELS: Final = {level.label: level for level in Level} | {"debug": Level.INFO}
-"""Every name that a configuration may use; `debug` is obsolete and means `info`."""
+"""All names that a configuration may use; `debug` is obsolete and means `info`."""
 
 
 def parse_level(name: str) -> Level:
-    """The level of that name, in any case.
+    """Return the level of that name, in any case.
 
     Raises:
-        ValueError: there is no such level; the text lists those that exist.
+        ValueError: there is no such level; the text lists the existing ones.
     """
     level = LEVELS.get(name.strip().lower())
     if level is None:

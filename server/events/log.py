@@ -1,15 +1,15 @@
-"""The server's log, as the rest of the server sees it.
+"""The log of the server, as used by the rest of the server.
 
-Theory of operation. `emit` runs on the message path, so it does the least it can: one dictionary
-look-up tells whether any target wants the message; if so, the values, the time and the thread are
-put on a bounded backlog (backlog.py). One thread (writer.py) makes lines of them: at once when
-things are calm, some milliseconds later and many at a time when there is a flood of entries. Each
-target has a bounded queue and a thread that writes it (target_writer.py). A slow, stalled or broken
-target therefore costs its own log entries, never messages or the entries of other targets. What
-each target wants is fixed by the configuration, so the look-up table is made once.
+Theory of operation. `emit` runs on the message path, so it does the minimum: one dictionary
+look-up determines whether any target wants the message; if so, the values, the time and the thread
+are appended to a bounded backlog (backlog.py). One thread (writer.py) renders them to lines: at
+once at low rates, some milliseconds later and in batches during a flood of entries. Each target has
+a bounded queue and a thread that writes it (target_writer.py). A slow, stalled or broken target
+therefore costs its own log entries, never messages or the entries of other targets. The selection
+of each target is fixed by the configuration, so the look-up table is made once.
 
-Because lines are made later, and by another thread, the values given to `emit` must not change
-any more: text, bytes, numbers, or immutable objects that print themselves.
+Because lines are rendered later, by another thread, the values given to `emit` must not change any
+more: text, bytes, numbers, or immutable objects with a `__str__`.
 """
 
 import itertools
@@ -29,14 +29,14 @@ from server.events.targets.syslog import SOCKET
 from server.events.writer import Writer
 
 WAIT_SECONDS: Final = 5.0
-"""How long flush() and close() wait for targets that take no data."""
+"""Timeout of flush() and close() for targets that accept no data."""
 
 PROBLEM_IDS: Final = {
     Severity.ERROR: "00-0008",
     Severity.WARNING: "00-0009",
     Severity.INFO: "00-0010",
 }
-"""Entries for what is found in a configuration."""
+"""The ids of entries about problems in a configuration."""
 
 
 class EventLog:
@@ -47,17 +47,17 @@ class EventLog:
 
     Args:
         targets: the configuration's logging targets; with none, nothing is ever logged.
-        instance_name: the identity of syslog targets that have no Ident.
+        instance_name: the identity of syslog targets without an Ident.
         clock: nanoseconds since the epoch.
         syslog_address: the path of the system logger's socket.
-        recent: keeps the last entries, if that is wanted.
+        recent: keeps the last entries in memory; None to keep none.
 
     Raises:
         LogTargetError: a target is configured wrongly or its file cannot be opened.
 
     Attributes:
         targets: the targets, with their counters, in the order of the configuration.
-        recent: what has been given.
+        recent: see above.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class EventLog:
         self._thread_count = itertools.count(1)
         self._thread_numbers = {threading.get_ident(): next(self._thread_count)}
         writer = Writer(self._backlog, self._every, clock, next(self._thread_count))
-        # A daemon, so that a program that ends without close() still ends.
+        # A daemon thread, so that a program that ends without close() still ends.
         self._writer = threading.Thread(target=writer.run, name="log writer", daemon=True)
         self._writer.start()
         for remark in remarks:
             self.emit_problem(remark)
 
     def emit_problem(self, problem: Problem) -> None:
-        """Log what has been found in the configuration."""
+        """Log a problem found in the configuration."""
         self.emit(
             PROBLEM_IDS[problem.severity],
             location=problem.location,
@@ -100,7 +100,7 @@ class EventLog:
 
         Args:
             message_id: an id of the catalogue.
-            **fields: the values for its text; one that is missing shows as `?`.
+            **fields: the values for its text; a missing one is shown as `?`.
         """
         route = self._routes.get(message_id)
         if route is not None:
@@ -111,27 +111,28 @@ class EventLog:
             self.emit("01-0002", id=message_id, fields=fields)
 
     def enabled(self, message_id: str) -> bool:
-        """Whether any target wants the message: worth asking before values are made for it."""
+        """Return whether any target wants the message; check it before making costly values."""
         return message_id in self._routes
 
     def flush(self) -> bool:
         """Wait until everything logged so far has been written.
 
         Returns:
-            False when the targets did not take it all within `WAIT_SECONDS`.
+            False if the targets did not accept all of it within `WAIT_SECONDS`.
         """
         return self._ask(RequestKind.FLUSH).done.wait(WAIT_SECONDS)
 
     def allow_rotation(self) -> None:
-        """Let files go on in the next one when they are full, which may be an earlier log.
+        """Let file targets rotate when files are full, which may truncate an earlier log.
 
-        Before the instance has started they are only added to: a start by mistake, beside the
-        instance that runs, must not take its log away, nor a start after a crash what tells why.
+        Before the instance has started, files are only appended to: an accidental second start
+        must not truncate the log of the running instance, and a start after a crash must not
+        truncate the entries that explain the crash.
         """
         self._ask(RequestKind.ALLOW_ROTATION)
 
     def rotate(self) -> None:
-        """Let file targets go on in their next file, after everything logged so far.
+        """Rotate file targets to their next file, after everything logged so far.
 
         Does not wait; `flush` afterwards does.
         Source: AMPS User Guide, Rotate Error/Event Log.
@@ -139,7 +140,7 @@ class EventLog:
         self._ask(RequestKind.ROTATE)
 
     def close(self) -> None:
-        """Write everything logged so far and give up the targets; ignore what is logged later."""
+        """Write everything logged so far and close the targets; later entries are ignored."""
         self._routes = {}
         request = self._ask(RequestKind.CLOSE)
         if not request.done.wait(WAIT_SECONDS):
@@ -157,12 +158,12 @@ class EventLog:
         return request
 
     def _number_thread(self, ident: int) -> int:
-        """Threads are numbered in the order in which they first log; the main thread is 1."""
+        """Number threads in the order in which they first log; the main thread is 1."""
         return self._thread_numbers.setdefault(ident, next(self._thread_count))
 
 
 def _routes(targets: Sequence[Target]) -> dict[str, tuple[Message, tuple[Target, ...]]]:
-    """The messages that somebody wants, with those who want them."""
+    """Return the messages that any target wants, by id, with those targets."""
     routes: dict[str, tuple[Message, tuple[Target, ...]]] = {}
     for message in CATALOGUE.values():
         wanting = tuple(target for target in targets if message.id in target.wanted)

@@ -23,7 +23,7 @@ This page is generated from `server/events/catalogue.toml`; after a change there
 
 
 def page() -> str:
-    """The whole page, in Markdown."""
+    """Return the whole page, in Markdown."""
     sections = [_HEAD]
     for category, messages in groupby(CATALOGUE.values(), lambda message: message.category):
         sections.append(f"## {category}: {CATEGORIES[category]}\n")

@@ -1,8 +1,8 @@
-"""Which messages a logging target writes.
+"""The selection of the messages that a logging target writes.
 
-Logging is opt-in: a target writes what its Level, Levels or IncludeErrors ask for, without what
-ExcludeErrors names. All of this is known when the instance starts, so it is worked out once, for
-every id of the catalogue.
+Logging is opt-in: a target writes the messages selected by its Level, Levels or IncludeErrors,
+without those named by ExcludeErrors. All of this is known when the instance starts, so it is
+computed once, for every id of the catalogue.
 
 Source: AMPS User Guide, Configuring Logging.
 """
@@ -17,10 +17,10 @@ from server.events.levels import Level, parse_level
 
 
 def select(spec: LogTargetSpec, problems: Problems) -> frozenset[str]:
-    """The ids of the messages that the target writes.
+    """Return the ids of the messages that the target writes.
 
-    Unknown levels and broken regular expressions are added to `problems` as errors, and lists that
-    name no message of this server as remarks.
+    Unknown levels and invalid regular expressions are added to `problems` as errors, and lists that
+    match no message of this server as remarks.
     """
     lowest = Level.NONE
     if spec.level is not None:
@@ -37,7 +37,7 @@ def select(spec: LogTargetSpec, problems: Problems) -> frozenset[str]:
 
 
 def excluded(spec: LogTargetSpec, problems: Problems) -> frozenset[str]:
-    """The ids that ExcludeErrors keeps out of the target, whatever else asks for them."""
+    """Return the ids that ExcludeErrors excludes, which takes precedence over all selections."""
     return _named(spec, "ExcludeErrors", spec.exclude_errors, problems)
 
 

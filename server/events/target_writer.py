@@ -1,10 +1,10 @@
 """The thread of one log target, and the bounded queue of lines before it.
 
-A write to a pipe without a reader, to a stopped terminal or to a file on a hung disk does not
-return for as long as that lasts. So each target has a thread of its own: a stalled target loses
-its own entries when its queue is full, and holds up nothing else. A failure is reported once, on
-standard error and in the other targets; when the target recovers, a line tells how many entries
-are missing before it.
+A write to a pipe without a reader, to a stopped terminal or to a file on a hung disk blocks for as
+long as that lasts. So each target has a thread of its own: a stalled target loses its own entries
+when its queue is full, and delays nothing else. A failure is reported once, on standard error and
+in the other targets; when the target recovers, a line gives the number of entries that are missing
+before it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MISSING: Final = CATALOGUE["01-0001"]
 FAILED: Final = CATALOGUE["2C-0001"]
 
 BATCH_SIZE: Final = 256
-"""Lines that are written together, at most."""
+"""Maximum lines per write."""
 
 _STALLED: Final = "it takes no data, and its queue is full"
 
@@ -52,14 +52,14 @@ class TargetWriter:
     """Writes one target on a thread of its own, which ends with a request to close.
 
     Args:
-        target: where to write; nothing else touches it from now on.
+        target: the target; used by this writer only from now on.
         clock: nanoseconds since the epoch, for entries about the target itself.
-        thread_number: the number under which these entries appear.
+        thread_number: the thread number of these entries.
         report: called with this writer and an entry for the other targets, when this one fails.
 
     Attributes:
         target: the target.
-        is_failing: whether a failure has been reported that has not ended.
+        is_failing: whether a reported failure persists.
     """
 
     def __init__(
@@ -77,15 +77,15 @@ class TargetWriter:
         self._logger = entry_logger()
         self._missing = 0
         self._queue: deque[_Item] = deque()
-        self._entries = 0  # in the queue, those being written included
+        self._entries = 0  # in the queue, including the ones being written
         self._bytes = 0
         self._changed = threading.Condition()
-        # A daemon: a write that does not return must not keep the process from ending.
+        # A daemon thread: a write that blocks must not keep the process from ending.
         name = f"log target {target.name}"
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def put(self, lines: Sequence[Line]) -> None:
-        """Queue lines; count those for which there is no room. Never waits for the target."""
+        """Queue lines, or count the ones without room as lost. Never waits for the target."""
         size = sum(len(line.text) for line in lines)
         with self._changed:
             fitting = lines
@@ -100,26 +100,26 @@ class TargetWriter:
             self._fail(_STALLED)
 
     def ask(self, request: Request) -> None:
-        """Queue a request, for which there is always room."""
+        """Queue a request; there is no limit for requests."""
         with self._changed:
             self._queue.append(request)
             self._changed.notify()
 
     def skip(self, entries: int) -> None:
-        """Count entries that are lost at this place of the queue."""
+        """Count entries that are lost at this position of the queue."""
         with self._changed:
             self._skip(entries)
             self._changed.notify()
 
     def _has_room(self, entries: int, size: int) -> bool:
         if self._queue and isinstance(self._queue[-1], _Gap):
-            # A target that has lost entries gets more once it has worked off half of its queue, so
-            # that a slow one has few gaps.
+            # Hysteresis: a target that has lost entries gets more once half of its queue is
+            # written, so that a slow one has few gaps.
             return self._entries <= MAX_ENTRIES // 2 and self._bytes <= MAX_BYTES // 2
         return self._entries + entries <= MAX_ENTRIES and self._bytes + size <= MAX_BYTES
 
     def _fitting(self, lines: Sequence[Line]) -> Sequence[Line]:
-        """Return the first lines, as many as there is room for."""
+        """Return the longest prefix of the lines that there is room for."""
         size = 0
         for count, line in enumerate(lines):
             size += len(line.text)
@@ -167,7 +167,7 @@ class TargetWriter:
                     self._bytes -= item.size
 
     def _carry_out(self, request: Request) -> bool:
-        """Carry out a request; return whether the target is still open."""
+        """Execute a request; return whether the target is still open."""
         is_open = True
         if request.kind is RequestKind.CLOSE:
             self._try(self.target.close)
@@ -201,7 +201,7 @@ class TargetWriter:
             self._fail(problem.strerror or str(problem))
 
     def _fail(self, reason: str) -> None:
-        """Report once that the target does not work, until it does again."""
+        """Report a failure of the target, once until it works again."""
         if self.is_failing:
             return
         self.is_failing = True

@@ -1,12 +1,12 @@
-"""The texts of log messages: templates with named fields, and how values become safe text.
+"""The texts of log messages: templates with named fields, and the escaping of their values.
 
-A template is plain text with `{field}` where a value goes. `{field:lead}` is an optional field:
-the lead and the value, or nothing at all when the value is not given or empty.
+A template is plain text with `{field}` in place of a value. `{field:lead}` is an optional field:
+the lead and the value, or nothing at all if the value is missing or empty.
 
-Much of what a log says comes from clients, and a log is read by scripts and on terminals. So a
-value never writes a control character (they show as `^A`), nor one that is not seen and changes
-how others are shown, as those that turn the direction of writing do (`\\u202e`). And a line break
-in a value is followed by a blank: no value can begin a line that looks like an entry of its own.
+Many values in a log come from clients, and a log is read by scripts and on terminals. So control
+characters in a value are escaped (as `^A`), and also invisible characters that change the display
+of others, such as those that change the direction of writing (`\\u202e`). And a line break in a
+value is followed by a blank: no value can begin a line that looks like an entry of its own.
 """
 
 import string
@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from typing import Final
 
 UNKNOWN: Final = "?"
-"""What stands for a field that the caller did not give."""
+"""The placeholder for a field that the caller did not give."""
 
 _END: Final = 100
-"""Characters that are left of the end of a value that is shortened."""
+"""Characters kept at the end of a value that is shortened."""
 
 _INVISIBLE: Final = (
     range(0xAD, 0xAE),
@@ -63,17 +63,17 @@ _UNRENDERABLE: Final = (
     TypeError,
     ValueError,
 )
-"""What the `__str__` of a value may raise: the entry is then written without that value."""
+"""Exceptions that the `__str__` of a value may raise: the entry then shows the value's type."""
 
 
 def printable(value: object, longest: int | None = None) -> str:
-    """The text that stands for a value in the log; None is empty, bytes are read as UTF-8.
+    """Return the text of a value in the log; None is empty, bytes are decoded as UTF-8.
 
     Args:
         value: the value.
-        longest: characters from which on the middle is left out; None to leave out nothing.
+        longest: maximum characters, above which the middle is left out; None for no limit.
     """
-    if type(value) is str:  # as most are
+    if type(value) is str:  # the most frequent type
         text = value
     elif value is None:
         return ""
@@ -91,7 +91,7 @@ def printable(value: object, longest: int | None = None) -> str:
 
 
 class Template:
-    """A message's text, taken apart once.
+    """A message's text, parsed once.
 
     Attributes:
         text: the template as written.
@@ -102,7 +102,7 @@ class Template:
     __slots__ = ("_parts", "_tail", "optional", "required", "text")
 
     def __init__(self, text: str) -> None:
-        """Take `text` apart.
+        """Parse `text`.
 
         Raises:
             ValueError: the braces do not match, or a field is more than a plain name.
@@ -124,7 +124,7 @@ class Template:
         self.optional = frozenset(field for _, field, lead in parts if lead)
 
     def render(self, fields: Mapping[str, object], longest: int | None = None) -> str:
-        """The text with its values; a required field that is missing shows as `?`.
+        """Return the text with its values; a required field that is missing is shown as `?`.
 
         Args:
             fields: the values.

@@ -1,8 +1,8 @@
-"""The thread that makes lines of log entries and hands them to the threads of the targets.
+"""The thread that renders log entries to lines and queues them for the threads of the targets.
 
-It takes the whole backlog at a time, makes each entry's line once, and queues the lines for every
-target that wants them. The targets' own threads write them (target_writer.py), so this thread
-never waits for a device.
+It takes the whole backlog at a time, renders each entry once, and queues the line for every target
+that wants it. The targets' own threads write the lines (target_writer.py), so this thread never
+waits for a device.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,20 +14,20 @@ from server.events.target_writer import BATCH_SIZE, FAILED, TargetWriter
 from server.events.targets import Line, Target
 
 _MANY: Final = 8
-"""Entries that have come while others were being written from which on more are let come."""
+"""Entries taken at once from which on the writer pauses, to get larger batches."""
 _PAUSE_SECONDS: Final = 0.005
-"""For how long. Each time that the writer wakes it takes the interpreter from the message path, and
-each write wakes whoever watches the directory: in a flood, that costs more than the entries."""
+"""Length of the pause. Each wake-up of the writer takes the GIL from the message path, and each
+write wakes the watchers of the directory: in a flood, that costs more than the entries."""
 
 
 class Writer:
-    """What the writer's thread runs.
+    """The work of the writer's thread.
 
     Args:
-        backlog: where entries come from.
-        targets: where they may go.
+        backlog: the source of entries.
+        targets: all targets.
         clock: nanoseconds since the epoch, for entries about the targets themselves.
-        thread: the number under which these entries appear.
+        thread: the thread number of these entries.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Writer:
         clock: Callable[[], int],
         thread: int,
     ) -> None:
-        """Start the threads of the targets, which a request to close ends."""
+        """Start the threads of the targets, which end with a request to close."""
         self._backlog = backlog
         self._logger = entry_logger()
         self._writers = {
@@ -45,7 +45,7 @@ class Writer:
         }
 
     def run(self) -> None:
-        """Hand out entries and requests until a request to close has been handed out."""
+        """Distribute entries and requests until a request to close has been distributed."""
         is_open = True
         while is_open:
             items, dropped = self._backlog.take()
@@ -57,10 +57,10 @@ class Writer:
                 self._backlog.let_more_come(_PAUSE_SECONDS)
 
     def _work_through(self, items: Sequence[Item]) -> bool:
-        """Hand out the entries and requests, up to a request to close.
+        """Distribute the entries and requests, up to a request to close.
 
         Returns:
-            Whether there was none.
+            False after a request to close.
         """
         entries: list[Entry] = []
         for item in items:
@@ -91,7 +91,7 @@ class Writer:
                 self._writers[target].put(lines)
 
     def _report(self, failed: TargetWriter, line: Line) -> None:
-        """Tell the other targets that one has failed."""
+        """Report the failure of a target to the other targets."""
         for writer in self._writers.values():
             wants = FAILED.id in writer.target.wanted
             if writer is not failed and wants and not writer.is_failing:

@@ -1,11 +1,11 @@
-"""What a destination wants of connections, and what one gives that the other instance has made.
+"""Compares the security of an accepted connection with the requirements of a destination.
 
-A connection that this instance makes is made as the destination's Transport says. Over one that was
-accepted, the destination is served only if that is as good: encrypted if the Transport is, and with
-VerifyClient by a certificate that an authority of the Transport has signed.
+A connection that this instance makes is secured as configured in the destination's Transport. Over
+an accepted one, the destination is served only if that is as secure: encrypted if the Transport is,
+and with VerifyClient by a certificate that an authority of the Transport has signed.
 
-Source: AMPS User Guide, Verifying Connection Identity using Mutual TLS, says of a destination what
-has to be so; over which connections it may be served, measured by that, is ours.
+Source: AMPS User Guide, Verifying Connection Identity using Mutual TLS, for the requirements of a
+destination. To apply them to the connections over which it may be served is our decision.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 def shortfall(
     accepted: ssl.SSLContext | None, transports: Sequence[OutgoingTransportSpec]
 ) -> str | None:
-    """Why a destination must not be served over a connection; None if it may be.
+    """Return why a destination must not be served over a connection; None if it may be.
 
     Args:
-        accepted: what the connection was accepted with; None if it is not encrypted.
-        transports: those of the destination, of which one has to be satisfied.
+        accepted: the TLS context of the accepted connection; None if it is not encrypted.
+        transports: the Transports of the destination; the connection must satisfy one of them.
     """
     reason: str | None = None
     for transport in transports:
@@ -58,6 +58,6 @@ def _authorities(context: ssl.SSLContext) -> set[bytes]:
 
 
 def _has_others(context: ssl.SSLContext) -> bool:
-    """Whether it trusts certificates that are no authority's, which it does not tell."""
+    """Return whether the context trusts non-CA certificates, which `get_ca_certs` leaves out."""
     found = context.cert_store_stats()
     return found["x509"] > found["x509_ca"]

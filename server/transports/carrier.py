@@ -1,8 +1,8 @@
-"""A thread that sends what a connection is given in large amounts.
+"""A thread that sends large amounts of data over a connection.
 
-The system copies what is sent, and on the way to an instance on the same machine does the work of
-the other end, too: for messages that are passed on, that costs the engine's thread more than all
-the rest. So it hands them over. What is handed over while the thread is sending leaves together.
+The kernel copies the bytes sent and, for a peer on the same machine, also does the work of the
+receiving end. For replicated messages, that costs the engine's thread more than all the rest, so it
+hands them over to this thread. Data handed over during a send is batched into the next send.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from typing import Final
 from server.transports.sending import send_all
 
 MOST_UNSENT: Final = 1 << 20
-"""Bytes that the system has not taken yet, after which a connection is not ready for more."""
+"""Bytes not yet accepted by the kernel above which a connection is not ready for more."""
 
 _LEAST_UNSENT: Final = MOST_UNSENT // 4
 
 
 class Carrier:
-    """Sends over a connection, beside the event loop that reads from it.
+    """Sends over a connection on a thread, while the event loop reads from it.
 
     Nothing else may be written to the connection before the carrier is idle.
 
     Args:
-        held: the connection; it has its own descriptor from now on, so `finish` or `stop` has to be
+        held: the connection. The carrier duplicates its descriptor, so `finish` or `stop` has to be
             called once.
-        post: has a call made on the engine's thread.
-        relieved: called there when the carrier is not crowded any more.
-        lost: called there when the connection turns out to be gone.
+        post: schedules a call on the engine's thread.
+        relieved: called there when the unsent bytes have fallen below the lower limit.
+        lost: called there when the connection has failed.
     """
 
     def __init__(
@@ -48,25 +48,25 @@ class Carrier:
         self._relieved = relieved
         self._lost = lost
         self._queue: SimpleQueue[Sequence[bytes] | None] = SimpleQueue()
-        self._given = 0  # bytes, ever; the engine's
-        self._sent = 0  # the thread's
+        self._given = 0  # total bytes; written by the engine's thread only
+        self._sent = 0  # total bytes; written by the sending thread only
         self._is_crowded = False
-        self._then: Callable[[], None] | None = None  # what is to be done at the end
+        self._then: Callable[[], None] | None = None  # called at the end
         self._thread = Thread(target=self._run, name="replication-send", daemon=True)
         self._thread.start()
 
     @property
     def is_idle(self) -> bool:
-        """Whether all has been sent."""
+        """True if all data has been sent."""
         return self._given == self._sent
 
     def send(self, data: Sequence[bytes]) -> bool:
-        """Send bytes; whether there is room for more, or `relieved` will tell."""
+        """Send bytes. Return True if there is room for more; if not, `relieved` is called later."""
         self._given += sum(map(len, data))
         self._queue.put(data)
         if self._given - self._sent <= MOST_UNSENT:
             return True
-        # The thread looks at this after it has counted: so one of the two sees the other.
+        # The thread reads this flag after it has updated `_sent`, so one of the two sees the other.
         self._is_crowded = True
         if self._given - self._sent > _LEAST_UNSENT:
             return False
@@ -74,7 +74,7 @@ class Carrier:
         return True
 
     def finish(self, then: Callable[[], None]) -> None:
-        """Send what there is, and nothing more.
+        """Send the data in the queue, then nothing more.
 
         Args:
             then: called on the engine's thread after that.
@@ -83,8 +83,8 @@ class Carrier:
         self._queue.put(None)
 
     def stop(self) -> None:
-        """Send nothing more: the connection is gone."""
-        with suppress(OSError):  # it has been closed
+        """Send nothing more: the connection is lost."""
+        with suppress(OSError):  # already closed
             self._socket.shutdown(socket.SHUT_RDWR)
         self._queue.put(None)
 
@@ -101,12 +101,12 @@ class Carrier:
         self._tell(self._end)
 
     def _next(self) -> list[bytes]:
-        """All that is to be sent; nothing if that was all."""
+        """Return all data in the queue, waiting for some; empty at the end."""
         pieces: list[bytes] = []
         while not pieces or not self._queue.empty():
             more = self._queue.get()
             if more is None:
-                self._queue.put(None)  # for the next time
+                self._queue.put(None)  # for the next call
                 break
             pieces += more
         return pieces

@@ -1,8 +1,8 @@
-"""What all connections have in common, whatever they carry.
+"""The base of all client connections, whatever they carry.
 
-The shells decide nothing. They own the things that only they can see: that the peer reads too
-slowly (what the socket does not take waits in the transport, and is limited), that it is gone, and
-that a connection being closed must not linger for a peer that reads no more.
+These shells make no decisions of the protocol. They handle backpressure (bytes that the socket does
+not accept wait in the transport, up to a limit), the loss of the peer, and the timeout of a closing
+connection if the peer does not read any more.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ if TYPE_CHECKING:
 
 _LINGER_SECONDS: Final = 5.0
 HANDSHAKE_SECONDS: Final = 10.0
-"""How long a peer may take for the handshake of TLS or HTTP."""
+"""Timeout for the handshake of TLS or HTTP."""
 
 _MAPPED_IPV4: Final = "::ffff:"
 
 
 class Accepted(Protocol):
-    """A connection that was accepted."""
+    """An accepted connection."""
 
     def disconnect(self, reason: str) -> None:
-        """Close it, for some reason."""
+        """Close the connection for the given reason."""
 
 
 @dataclass(slots=True, eq=False)
 class Reception:
-    """What receives the connections of one transport.
+    """Receives the connections of one transport.
 
     Attributes:
         engine: the engine that serves them.
-        entrance: what the transport grants to them.
-        pool: the clients that share limits for what waits for them.
-        descriptors: says whether there is room for another connection.
-        complaints: writes what peers cause that are refused.
+        entrance: the properties that the transport gives to its connections.
+        pool: the clients that share limits for their output buffers.
+        descriptors: decides whether there is room for another connection.
+        complaints: the rate-limited log of refusals that peers cause.
         is_open: whether connections are accepted.
-        connections: those that are there.
+        connections: the open connections.
     """
 
     engine: Engine
@@ -65,10 +65,10 @@ class Reception:
 
 
 class Connection(asyncio.Protocol):
-    """One accepted connection; subclasses know what its bytes mean.
+    """One accepted connection; subclasses interpret its bytes.
 
     Args:
-        reception: that of its transport.
+        reception: the reception of its transport.
     """
 
     def __init__(self, reception: Reception) -> None:
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection, unless its transport has been disabled, or there are too many."""
+        """Accept the connection, unless its transport is disabled or descriptors run out."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are by duck typing only
         held = self._transport.get_extra_info("socket")
         if not self._reception.is_open or not self._reception.descriptors.has_room(held.fileno()):
@@ -111,20 +111,20 @@ class Connection(asyncio.Protocol):
             self._engine.flush()
 
     def pause_writing(self) -> None:
-        """The socket takes no more for now."""
+        """Stop writing: the transport's buffer is full."""
         self._backlog.stall()
 
     def resume_writing(self) -> None:
-        """The socket takes more."""
+        """Resume writing: the transport's buffer has drained."""
         self._backlog.resume()
         if self._is_closing and not self._backlog.is_waiting and self._transport is not None:
             self._transport.close()
 
     def disconnect(self, reason: str) -> None:
-        """Close the connection, after everything that the peer has been sent.
+        """Close the connection, after all its output has been sent to the peer.
 
         Args:
-            reason: why; logged if there is a session.
+            reason: the reason; logged if there is a session.
         """
         if self._session is not None:
             self._session.close(reason)
@@ -132,18 +132,18 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def _begin(self) -> None:
-        """Do what is to be done before the peer has sent anything."""
+        """Begin to serve the connection, before the peer has sent anything."""
         raise NotImplementedError
 
     def _limit_handshake(self) -> None:
-        """Close the connection if the handshake that has begun does not end soon."""
+        """Start the timeout of the handshake that has begun, unless it is running."""
         if self._handshake_limit is None:
             self._handshake_limit = asyncio.get_running_loop().call_later(
                 HANDSHAKE_SECONDS, self._give_up_handshake
             )
 
     def _give_up_handshake(self) -> None:
-        """Close the connection: its peer has taken too long."""
+        """Close the connection: the handshake has timed out."""
         self.disconnect("connection closed")
 
     def _end_handshake(self) -> None:
@@ -175,7 +175,7 @@ class Connection(asyncio.Protocol):
         self._session = self._engine.connect(entrance, link, reader)
 
     def _feed(self, session: Session, data: bytes) -> None:
-        """Let the session obey, and everybody concerned hear of it."""
+        """Execute the bytes received, and flush the output of all clients that they affect."""
         turns = self._engine.turns
         first = len(self._engine.outboxes.waiting)
         session.intake.feed(data)
@@ -193,7 +193,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _look(self) -> Readings:
-        """How much is on its way, for statistics."""
+        """Return the buffered amounts of the connection, for statistics."""
         transport, backlog = self._transport, self._backlog
         if transport is None or transport.is_closing():
             return NOTHING
@@ -201,12 +201,12 @@ class Connection(asyncio.Protocol):
         return look(transport.get_extra_info("socket"), kept, backlog.waits)
 
     def _address(self) -> str:
-        """The peer's address, for the log."""
+        """Return the peer's address, for the log."""
         assert self._transport is not None  # noqa: S101 - asked for while connected
         return printable_address(self._transport.get_extra_info("peername"))
 
     def _send(self, data: bytes) -> None:
-        """Send bytes to the peer, now or when it is ready for them."""
+        """Send bytes to the peer, now or when its socket accepts them."""
         self._backlog.send(data)
 
     def _put(self, data: bytes | memoryview) -> None:
@@ -233,7 +233,7 @@ class Connection(asyncio.Protocol):
         self._close()
 
     def _flush(self) -> None:
-        """Send everything that the session has written."""
+        """Send all frames in the session's output buffer."""
         if self._session is not None:
             self._session.outbox.flush()
 
@@ -246,19 +246,19 @@ class Connection(asyncio.Protocol):
         self._abort_later()
 
     def _abort_later(self) -> None:
-        """Wait for the peer no longer than a closing connection may take."""
+        """Abort the connection if it is not closed within the linger time."""
         if self._transport is not None:
             asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._transport.abort)
 
 
 def entered(entrance: Entrance, transport: asyncio.BaseTransport) -> Entrance:
-    """An entrance, for a connection that may have shown a certificate."""
-    certificate = transport.get_extra_info("peercert")  # which has been verified, or is empty
+    """Return an entrance with the user of the connection's certificate, if it has shown one."""
+    certificate = transport.get_extra_info("peercert")  # already verified, or empty
     return replace(entrance, certificate_user=user_of(certificate)) if certificate else entrance
 
 
 def printable_address(address: object) -> str:
-    """A socket address as people write it."""
+    """Return a socket address as text, as in `10.0.0.1:9007` or `[::1]:9007`."""
     if isinstance(address, tuple):
         host, port = str(address[0]).removeprefix(_MAPPED_IPV4), address[1]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

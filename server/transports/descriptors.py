@@ -1,8 +1,8 @@
-"""Connections leave some of the process's file descriptors to what the server needs for itself.
+"""Reserves some of the process's file descriptors for the server itself.
 
-Were they to use up all of them, journals could not be read for replays, nor records, logs and
-certificates be opened. The system gives the lowest number that is free, so the number of a
-connection's descriptor tells how many are in use.
+If connections used up all of them, the server could not read journals for replays, nor open
+records, logs and certificates. The kernel assigns the lowest free number, so the number of a
+connection's descriptor indicates how many are in use.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _SAY_AGAIN_SECONDS: Final = 10.0
 
 
 class DescriptorReserve:
-    """Says which connections can be served.
+    """Decides which connections can be served.
 
     Args:
-        clock: tells the time.
-        log: told when there are too many, now and then.
+        clock: the clock.
+        log: gets an entry when there are too many connections, at most once per interval.
     """
 
     def __init__(self, clock: Clock, log: Log) -> None:
@@ -32,7 +32,7 @@ class DescriptorReserve:
         self._said = 0.0
 
     def has_room(self, descriptor: int) -> bool:
-        """Whether the connection with a descriptor leaves enough others."""
+        """Return whether a connection with this descriptor leaves enough others free."""
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if allowed == resource.RLIM_INFINITY:
             return True

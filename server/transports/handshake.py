@@ -1,7 +1,7 @@
-"""The opening handshake of a websocket connection says what a logon says elsewhere.
+"""The opening handshake of a websocket connection, which also takes the place of a logon.
 
 The request's path ends with the protocol and the message type, `/any/path/amps/json`; credentials
-come in its Authorization header. A logon command may follow, and gives the client its name.
+are in its Authorization header. A logon command may follow, and gives the client its name.
 Source: AMPS User Guide, Websocket Options and Accessing AMPS Through a Proxy; AMPS Command
 Reference, logon command.
 """
@@ -38,12 +38,12 @@ _PROTOCOLS: Final = ("amps", "json", "websocket")
 
 
 class HandshakeRefused(Exception):
-    """A connection cannot be opened. The text tells the peer why.
+    """The refusal of a connection. The text is the reason for the peer.
 
     Attributes:
         status: the HTTP status code.
         headers: further headers for the response.
-        logon: the user name that is not accepted, and why; None if it is not about that.
+        logon: the user name that is not accepted, and the reason; None for other refusals.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class HandshakeRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Admittance:
-    """A connection may be opened.
+    """The permission to open a connection.
 
     Attributes:
-        entrance: what it is granted.
+        entrance: the properties of the connection.
         headers: further headers for the response.
     """
 
@@ -77,13 +77,13 @@ class Doorkeeper:
     """Decides on the opening handshakes of one transport.
 
     Attributes:
-        message_types: the names of the message types that may be spoken.
+        message_types: the names of the message types that are allowed.
         www_authenticate: the challenge for requests without credentials (WWWAuthenticate); None
-            if credentials may as well come with the logon.
+            if credentials may also come with the logon.
         origins: the web pages that may connect (AccessControlAllowOrigin).
-        own_hosts: the hosts whose pages alone may connect, since nothing is configured and no
-            credentials are checked; None where that does not hold.
-        trusted_admin: knows who has logged on to the admin interface; None if that does not matter.
+        own_hosts: the hosts with the only pages that may connect, because no origins are configured
+            and no credentials are checked; None otherwise.
+        trusted_admin: finds users logged on to the admin interface; None without TrustedAdmin.
     """
 
     message_types: Collection[str]
@@ -99,15 +99,15 @@ class Doorkeeper:
 
         Args:
             request: the request.
-            address: where it comes from.
-            entrance: what the transport grants to the connection.
+            address: the peer's address.
+            entrance: the properties that the transport gives to its connections.
 
         Returns:
-            What the connection is granted, or why it is not: the credentials are not accepted.
+            The admittance, or the refusal if the credentials are not accepted.
 
         Raises:
-            HandshakeRefused: the page that asks may not, the path cannot be used, or there are no
-                credentials.
+            HandshakeRefused: the page's origin is not allowed, the path cannot be used, or there
+                are no credentials.
         """
         self._check_origin(request.headers)
         message_type = self._message_type(request.path, entrance.message_type)
@@ -138,7 +138,7 @@ class Doorkeeper:
                 )
 
     def _message_type(self, path: str, fixed: str | None) -> str | None:
-        """The message type that a path names, or the transport's own."""
+        """Return the message type in a path, or the transport's own."""
         words = [unquote(word) for word in urlsplit(path).path.split("/") if word]
         if not words or (len(words) == 1 and words[0] in _PROTOCOLS):
             return fixed
@@ -184,7 +184,7 @@ class Doorkeeper:
 
 @dataclass(frozen=True, slots=True)
 class _Admitted(AtOnce):
-    """Repeats what was decided in the handshake, whatever a logon says later."""
+    """Repeats the decision made in the handshake, for any later logon."""
 
     admission: Admission
 
@@ -195,7 +195,7 @@ class _Admitted(AtOnce):
 
 @dataclass(frozen=True, slots=True)
 class _CredentialsInHand:
-    """Completes logons that bring no credentials by those of the handshake.
+    """Completes logons without credentials by the credentials of the handshake.
 
     The handshake itself counts as a logon, so that commands may follow it at once.
     """
@@ -228,10 +228,10 @@ class _Completed:
 
 
 def _credentials(headers: Headers, origin: Origin) -> Credentials | None:
-    """The credentials of an Authorization header.
+    """Return the credentials of an Authorization header; None if it has none that can be used.
 
-    The token of the scheme Negotiate goes to the authentication module in place of a password; the
-    module finds the user's name in it.
+    The token of the scheme Negotiate is passed to the authentication module as the password; the
+    module extracts the user's name from it.
     """
     values = headers.get_all("Authorization")
     if len(values) != 1:

@@ -30,15 +30,16 @@ class LegacyConnection(StreamConnection):
 
 
 def make_dialect(protocol: str, message_type: MessageTypeSpec | None) -> Dialect:
-    """The format of messages on a transport.
+    """Return the format of messages on a transport.
 
     Args:
         protocol: one of DIALECTS.
-        message_type: the definition of the transport's message type, None for one that needs no
-            definition. FIX headers have the separators of FIX message types.
+        message_type: the definition of the transport's message type; None for one that needs no
+            definition. FIX headers use the separators of FIX message types.
 
     Raises:
-        ValueError: header and fields of FIX messages could not be told apart.
+        ValueError: field and header separators are equal, so FIX header and fields would be
+            indistinguishable.
     """
     dialect = DIALECTS[protocol]
     if (

@@ -16,7 +16,7 @@ from server.transports.tls_acceptor import TlsAcceptor
 
 
 class TransportError(Exception):
-    """A transport cannot be opened, or does not exist. The text says which, where and why."""
+    """A transport that cannot be opened, or does not exist. The text has name, place and reason."""
 
 
 class Listener:
@@ -24,7 +24,7 @@ class Listener:
 
     Args:
         spec: the transport's description.
-        reception: what receives its connections.
+        reception: receives its connections.
         connect: makes the protocol of a new connection.
 
     Attributes:
@@ -46,20 +46,20 @@ class Listener:
 
     @property
     def is_open(self) -> bool:
-        """Whether it listens."""
+        """True while it listens."""
         return self.reception.is_open
 
     @property
     def address(self) -> str:
-        """Where it listens, as the configuration has it."""
+        """The address that it listens on, as configured."""
         return str(self.spec.inet_addr or self.spec.file_name)
 
     async def open(self) -> None:
-        """Listen.
+        """Open the sockets and listen.
 
         Raises:
-            TransportError: the address is in use, not there or not allowed, or the certificate
-                cannot be used.
+            TransportError: the address is in use, does not exist or is not allowed, or the
+                certificate cannot be used.
         """
         try:
             context = None if self.spec.tls is None else make_server_context(self.spec.tls)
@@ -86,7 +86,7 @@ class Listener:
             )
 
     async def close(self) -> None:
-        """Listen no more; connections that were accepted are not touched."""
+        """Stop listening; accepted connections stay open."""
         if not self.is_open:
             return
         self.reception.is_open = False
@@ -98,7 +98,7 @@ class Listener:
         self.reception.engine.log.emit("11-0003", transport=self.spec.name, address=self.address)
 
     def certificate_changed(self, _change: str) -> None:
-        """Read certificate, key and authorities again, for connections that come from now on."""
+        """Read certificate, key and authorities again, for connections accepted from now on."""
         acceptors = [server for server in self._servers if isinstance(server, TlsAcceptor)]
         if self.spec.tls is None or not acceptors:
             return
@@ -118,7 +118,7 @@ class Listener:
         """Close all connections that were accepted here.
 
         Args:
-            reason: why; logged with each session's end.
+            reason: the reason; logged with each session's end.
         """
         for connection in list(self.reception.connections):
             connection.disconnect(reason)
@@ -142,7 +142,7 @@ class Listener:
         if self._file is not None:
             return [self._file.listen()]
         address = self.spec.inet_addr
-        assert address is not None  # noqa: S101 - compile sees to it: an address or a file
+        assert address is not None  # noqa: S101 - the compiler ensures an address or a file
         return listen_on_inet(address, reuse_address=self.spec.reuse_addr)
 
     async def _serve(

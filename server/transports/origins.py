@@ -1,11 +1,11 @@
-"""Which web pages may open websocket connections.
+"""The web pages that may open websocket connections.
 
-A browser says in the header Origin which site the page came from that asks for a connection; other
-programs send no such header, and are not meant. What the configuration allows
-(Protocol/AccessControlAllowOrigin) are regular expressions for the whole origin, as in
-https://desk.example.com:8443, or for its host with or without the port. Where nothing is
-configured and no credentials are checked, only pages of this host and of the browser's own machine
-may: else any page that a user visits could read, publish and delete messages in their place.
+A browser sends the site of the page that connects in the Origin header; other programs send no such
+header, and are not restricted. The configured values (Protocol/AccessControlAllowOrigin) are
+regular expressions for the whole origin, as in https://desk.example.com:8443, or for its host with
+or without the port. If nothing is configured and no credentials are checked, only pages of this
+host and of the browser's own machine are allowed: otherwise any page that a user visits could read,
+publish and delete messages in their place.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import pcre2
 from config_schema.regex import compiled
 
 _ANY: Final = "*"
-_LONGEST: Final = 512  # characters of an origin; a name in the domain name system has 253
+_LONGEST: Final = 512  # characters of an origin; a DNS name has 253 at most
 
 
 class Origins:
-    """The origins that are allowed.
+    """The allowed origins.
 
     Args:
-        patterns: regular expressions, or `*` for any origin. Without any, all are allowed.
+        patterns: regular expressions, or `*` for any origin. If empty, all are allowed.
 
     Raises:
-        ValueError: one is no regular expression.
+        ValueError: one is not a valid regular expression.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
@@ -40,11 +40,11 @@ class Origins:
             raise ValueError(f"AccessControlAllowOrigin: {error}") from None
 
     def allow(self, origin: str | None) -> bool:
-        """Whether a request may come from an origin; None for a request without one."""
+        """Return whether an origin is allowed; None stands for a request without one."""
         return origin is None or self._allows_all or self.name(origin)
 
     def name(self, origin: str) -> bool:
-        """Whether one of the regular expressions, other than `*`, is about an origin."""
+        """Return whether a regular expression other than `*` matches an origin."""
         if len(origin) > _LONGEST:
             return False
         authority = origin.partition("://")[2]
@@ -56,5 +56,5 @@ class Origins:
 def _matches(pattern: pcre2.Pattern, name: str) -> bool:
     try:
         return pattern.fullmatch(name) is not None
-    except pcre2.LibraryError:  # it took too many steps
+    except pcre2.LibraryError:  # the match limit was exceeded
         return False

@@ -1,9 +1,9 @@
-"""Connections to replication destinations: made, and made again.
+"""Makes and restores connections to replication destinations.
 
-Each destination with an address has a task. While no link leads there, it goes through the
-addresses in their order, beginning with the first one, until somebody answers who is that
-destination. At the end of the list it waits, for longer each time, and begins again. A link that
-the other instance has begun is as good; then nothing is connected to.
+Each destination with an address has a task. While no link to it exists, the task tries the
+addresses in their order, beginning with the first one, until the peer at one of them is that
+destination. At the end of the list it waits, with exponential back-off, and begins again. A link
+that the other instance has opened is equally good; then the task makes no connection.
 
 Source: AMPS User Guide, Destination Server Failover.
 """
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 _JITTER: Final = 0.25
-"""By which part a pause may be longer or shorter, so that instances do not come all at once."""
+"""Fraction by which a pause is varied at random, so that instances do not connect all at once."""
 
 _CONNECT_SECONDS: Final = 10.0
-"""How long a connection may take to be made, and its TLS."""
+"""Timeout for making a connection, including TLS."""
 
 _LASTING_SECONDS: Final = 5.0
-"""How long a link has to last, for the next pause to be a short one again."""
+"""The time that a link has to last for the back-off to start again from its shortest pause."""
 
 
 class Outgoing:
@@ -54,7 +54,7 @@ class Outgoing:
     Args:
         spec: the description of the instance.
         engine: the engine that serves them.
-        links: the links that they are for.
+        links: the links that use the connections.
     """
 
     def __init__(self, spec: InstanceSpec, engine: Engine, links: Links) -> None:
@@ -66,10 +66,10 @@ class Outgoing:
         self._tasks: list[asyncio.Task[None]] = []
 
     def open(self) -> None:
-        """Begin to connect.
+        """Start connecting.
 
         Raises:
-            TransportError: what a connection is to be secured with cannot be used.
+            TransportError: the TLS settings of a connection cannot be used.
         """
         for reaching in self._reaching:
             reaching.check()
@@ -77,7 +77,7 @@ class Outgoing:
         self._tasks = [loop.create_task(reaching.run()) for reaching in self._reaching]
 
     async def close(self) -> None:
-        """Connect no more; links are not touched."""
+        """Stop connecting; links stay open."""
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -107,10 +107,10 @@ class _Reaching:
         links.watch(self._changed.set)
 
     def check(self) -> None:
-        """See that what connections are to be secured with can be used.
+        """Check that the TLS settings of the destination's connections can be used.
 
         Raises:
-            TransportError: it cannot.
+            TransportError: they cannot.
         """
         for transport in self._spec.transports:
             try:
@@ -122,7 +122,7 @@ class _Reaching:
                 ) from None
 
     async def run(self) -> None:
-        """Connect whenever no link leads to the destination."""
+        """Connect whenever no link to the destination exists."""
         clock = asyncio.get_running_loop().time
         pause = _FIRST_PAUSE_SECONDS
         while True:
@@ -147,7 +147,10 @@ class _Reaching:
         return self._links.is_connected(self._spec.name)
 
     async def _go_through_addresses(self) -> bool:
-        """Try the addresses; whether a link leads there in the end."""
+        """Try the addresses in order. Return True if a link to the destination exists at the end.
+
+        The link may also be one that the other instance has opened.
+        """
         for number, transport in enumerate(self._spec.transports):
             for address in transport.addresses:
                 if not self._is_connected:
@@ -159,7 +162,7 @@ class _Reaching:
     async def _try(
         self, address: InetAddr, transport: OutgoingTransportSpec, source: CredentialSource
     ) -> None:
-        """Connect, and wait until it is known whether that is the destination."""
+        """Connect, and wait until the link has decided whether the peer is the destination."""
         loop = asyncio.get_running_loop()
         host = address.host or "localhost"
         outcome: asyncio.Future[bool] = loop.create_future()
@@ -197,7 +200,7 @@ class _Reaching:
             self._cannot(address, words(problem))
         except (CredentialsError, TlsError) as problem:
             self._cannot(address, str(problem))
-        except UnicodeError as problem:  # of a name that can be no host's
+        except UnicodeError as problem:  # not a valid host name
             self._cannot(address, str(problem))
         except OSError as problem:
             self._cannot(address, problem.strerror or str(problem))
@@ -212,7 +215,7 @@ class _Reaching:
 
 
 def _context(transport: OutgoingTransportSpec) -> ssl.SSLContext | None:
-    """What secures connections of a transport; made anew each time, since files change.
+    """Return the TLS context of a transport, None without TLS; made anew each time: files change.
 
     Raises:
         TlsError: it cannot be made.

@@ -2,8 +2,8 @@
 
 A name that another party owns may be made to resolve to this host (DNS rebinding); for a browser,
 a page of that name is then on one site with this instance. So a name counts as the host's own only
-if it is known here without asking the domain name system: from the host name, /etc/hosts, the
-search domains of /etc/resolv.conf, and the configuration.
+if it is known locally, without a DNS query: from the host name, /etc/hosts, the search domains of
+/etc/resolv.conf, and the configuration.
 
 Source: Fetch Standard, Origin; RFC 6761, localhost.
 """
@@ -42,7 +42,7 @@ class OwnHosts:
         return host in self._names or _is_loopback(host) or _is_address(host)
 
     def has_page(self, origin: str, authority: str) -> bool:
-        """Return whether a page belongs to this host, whatever port it was loaded from.
+        """Return whether a page belongs to this host, on any port.
 
         Args:
             origin: the Origin header of a request.

@@ -46,14 +46,14 @@ async def _resolve(host: str) -> frozenset[Address]:
 
 
 def comes_from(peer: str, hosts: Iterable[str], addresses: Addresses) -> bool:
-    """Return whether a connection comes from one of some hosts.
+    """Return whether a connection comes from one of the hosts.
 
     All loopback addresses are the same host.
 
     Args:
-        peer: the IP address at its other end.
-        hosts: their names.
-        addresses: those of the hosts.
+        peer: the IP address of its peer.
+        hosts: the names of the hosts.
+        addresses: the addresses of the hosts.
     """
     at = _plain(peer)
     known = frozenset[Address]().union(*(addresses.get(host, ()) for host in hosts))
@@ -61,7 +61,7 @@ def comes_from(peer: str, hosts: Iterable[str], addresses: Addresses) -> bool:
 
 
 def _plain(text: str) -> Address:
-    """Return an IP address without a zone; of one that stands for IPv4, that."""
+    """Return an IP address without its zone; the IPv4 address of an IPv4-mapped one."""
     address = ipaddress.ip_address(text.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return address if mapped is None else mapped

@@ -1,10 +1,10 @@
 """Connections between instances, as links see them: bytes in, bytes out.
 
-What is passed on of the log leaves on a thread of its own (`Carrier`), unless the connection is
-encrypted. The little that is said otherwise is written by the event loop; the two take turns, each
+Large amounts of replicated log entries are sent on a separate thread (`Carrier`), unless the
+connection is encrypted. Small amounts are written by the event loop. Each of the two sends only
 when the other one has nothing left to send.
 
-A connection that was accepted is in the lobby until it is known who is there.
+An accepted connection is in the `Lobby` until the identity of its peer is known.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ if TYPE_CHECKING:
     from server.subscriptions.outbox import Outboxes
 
 _MUCH: Final = 16 << 10
-"""Bytes whose sending costs more than having another thread do it."""
+"""Bytes from which on sending costs more than the hand-over to another thread."""
 
 _MUCH_SECONDS: Final = 0.01
-"""For how long after that everything is sent by that thread, if little comes before more."""
+"""Seconds after such a send during which small amounts use that thread, too."""
 
 _LINGER_SECONDS: Final = 5.0
 
 
 class ReplicationConnection(asyncio.Protocol):
-    """A connection between two instances, whoever made it; a `Conduit`.
+    """A connection between two instances, made by either of them; a `Conduit`.
 
     Args:
-        turns: shares out the engine's time.
-        outboxes: what has been made for clients, which leaves after each read.
-        begin: makes the link when there is a connection.
+        turns: shares the engine's time.
+        outboxes: the clients' output buffers, which are flushed after each read.
+        begin: makes the link when the connection is established.
 
     Attributes:
-        address: of the other end.
-        is_ready: whether it has sent nearly all that it was given.
+        address: the peer's address.
+        is_ready: whether nearly all data given to it has been sent.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class ReplicationConnection(asyncio.Protocol):
         self._carried_at = 0.0
         self._is_closing = False
 
-    # What the event loop tells.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Let the link begin."""
+        """Make the link."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are by duck typing only
         self._transport.set_write_buffer_limits(MOST_UNSENT)
         self._loop = asyncio.get_running_loop()
@@ -90,7 +90,7 @@ class ReplicationConnection(asyncio.Protocol):
         self._link = self._make_link(self)
 
     def data_received(self, data: bytes) -> None:
-        """Have it dealt with, and everybody concerned hear of it."""
+        """Feed the bytes to the link, and flush the output of all clients that they affect."""
         if self._link is None:
             return
         turns = self._turns
@@ -102,24 +102,24 @@ class ReplicationConnection(asyncio.Protocol):
             turns.flush(first)
 
     def pause_writing(self) -> None:
-        """The system takes no more for now."""
+        """Stop sending: the transport's buffer is full."""
         self.is_ready = False
 
     def resume_writing(self) -> None:
-        """The system takes more."""
+        """Resume sending: the buffer of the transport or the carrier has drained."""
         self.is_ready = True
         if self._link is not None:
             self._link.is_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
-        """The other end is gone, or the link has been closed."""
+        """Notify the link: the peer is gone, or the link has been closed."""
         if self._carrier is not None:
             self._carrier.stop()
         link, self._link = self._link, None
         if link is not None:
             link.lost()
 
-    # What the link asks for.
+    # Called by the link.
 
     def send(self, *data: bytes) -> None:
         """See `Conduit`."""
@@ -133,7 +133,7 @@ class ReplicationConnection(asyncio.Protocol):
             self.is_ready = False
 
     def _carrier_for(self, transport: asyncio.Transport, size: int) -> Carrier | None:
-        """Who is to send so many bytes; None for the event loop."""
+        """Return the carrier that sends `size` bytes; None if the event loop does."""
         carrier, loop = self._carrier, self._loop
         if loop is None or (carrier is not None and not carrier.is_idle):
             return carrier
@@ -146,7 +146,7 @@ class ReplicationConnection(asyncio.Protocol):
             return None
         if carrier is None:
             held = transport.get_extra_info("socket")
-            with suppress(OSError, RuntimeError):  # no descriptor or thread is to be had now
+            with suppress(OSError, RuntimeError):  # no free descriptor, or no thread can start
                 carrier = self._carrier = Carrier(
                     held, loop.call_soon_threadsafe, self.resume_writing, transport.abort
                 )
@@ -174,7 +174,7 @@ class ReplicationConnection(asyncio.Protocol):
             transport.close()
         asyncio.get_running_loop().call_later(_LINGER_SECONDS, transport.abort)
 
-    def disconnect(self, reason: str) -> None:  # noqa: ARG002 - it is logged by whoever knows
+    def disconnect(self, reason: str) -> None:  # noqa: ARG002 - logged where it is known
         """Close the link."""
         if self._link is not None:
             self._link.close()
@@ -186,7 +186,7 @@ class AcceptedReplication(ReplicationConnection):
     """A connection that another instance has made; a `Gate`.
 
     Args:
-        reception: that of the transport.
+        reception: the reception of the transport.
         links: all links of this instance.
     """
 
@@ -235,7 +235,7 @@ class AcceptedReplication(ReplicationConnection):
 
     def _begin(self) -> None:
         transport = self._transport
-        assert transport is not None  # noqa: S101 - it has been made
+        assert transport is not None  # noqa: S101 - connection_made has set it
         reception = self._reception
         held = transport.get_extra_info("socket")
         if not reception.is_open or not reception.descriptors.has_room(held.fileno()):
@@ -252,10 +252,10 @@ class AcceptedReplication(ReplicationConnection):
 
     @property
     def user(self) -> str:
-        """As whom the other instance has logged on."""
+        """The user name of the other instance's logon."""
         return self._user
 
-    # Which instance it is.
+    # The identity of the instance.
 
     @property
     def is_proven(self) -> bool:
@@ -277,7 +277,7 @@ class AcceptedReplication(ReplicationConnection):
         return shortfall(context, destination.transports) or self._lacks_proof(destination)
 
     def _lacks_proof(self, destination: DestinationSpec) -> str | None:
-        """Return why the instance is not taken to be a Destination; None if it is."""
+        """Return why the instance is not accepted as a Destination; None if it is."""
         if self.is_proven:
             return None
         hosts = hosts_of(destination)
@@ -312,7 +312,7 @@ class AcceptedReplication(ReplicationConnection):
 
     @property
     def _peer_host(self) -> str:
-        assert self._transport is not None  # noqa: S101 - something has come from there
+        assert self._transport is not None  # noqa: S101 - data has been received from there
         return str(self._transport.get_extra_info("peername")[0])
 
     # Its permissions.
@@ -351,14 +351,14 @@ class AcceptedReplication(ReplicationConnection):
         entrance = self._reception.entrance
         return Party(user, self.address, entrance.transport, module=entrance.module)
 
-    # Whether it is let in.
+    # Its logon.
 
     def admit(self, hello: Hello) -> Later[str | None]:
         """See `Gate`.
 
         Source: AMPS User Guide, Entitlement Resource and Permission Types: replication_logon.
         """
-        assert self._transport is not None  # noqa: S101 - something has come from there
+        assert self._transport is not None  # noqa: S101 - data has been received from there
         user = hello.user
         self._instance = hello.instance
         entrance = entered(self._reception.entrance, self._transport)
@@ -404,7 +404,7 @@ class AcceptedReplication(ReplicationConnection):
         return found
 
     def _refusal(self) -> str | None:
-        """Return why the user must not replicate to this instance as the one that it is."""
+        """Return why the user must not replicate as the instance that it claims to be."""
         audit, party, name = self._reception.engine.audit, self._party(self._user), self._user
         transport = self._reception.entrance.transport
         permit = self._permissions.permit(Permission.REPLICATION_LOGON, "")
@@ -424,7 +424,7 @@ class AcceptedReplication(ReplicationConnection):
         return None
 
     def _find_hosts(self, hello: Hello, found: Pending[str | None]) -> None:
-        """Find out where the Destinations are that the instance may be, and let it in then."""
+        """Resolve the hosts of the Destinations that the instance may be, then admit it."""
         hosts: set[str] = set()
         for own in self._links.replication.destinations.values():
             if own.spec.is_for(hello.instance, hello.group):
@@ -441,17 +441,17 @@ class AcceptedReplication(ReplicationConnection):
 
 
 class ReplicatingUsers:
-    """The users who replicate to one transport; see `Forgetful`.
+    """The users that replicate to one transport; see `Forgetful`.
 
     Args:
-        reception: that of the transport.
+        reception: the reception of the transport.
     """
 
     def __init__(self, reception: Reception) -> None:
         self._reception = reception
 
     def forget(self, user: str | None = None) -> None:
-        """Have an instance log on again, or all of them; what it may do is found out anew."""
+        """Disconnect a user's instances, or all, so that they log on again with new permissions."""
         for connection in list(self._reception.connections):
             if isinstance(connection, AcceptedReplication) and (
                 user is None or (user and user == connection.user)

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Sending much over a socket that does not block, without the interpreter's lock."""
+"""Sends large amounts of data over a non-blocking socket, without holding the GIL."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport errno
@@ -28,7 +28,7 @@ cdef extern from *:
         return result < 0 ? -1 : 0;
     }
 
-    /* Pieces are changed: what has left of one is not in it any more. */
+    /* Modifies the pieces: the bytes already sent are removed from them. */
     static int send_pieces(int descriptor, struct iovec *pieces, size_t count) {
         while (count) {
             struct msghdr message = {0};
@@ -73,7 +73,7 @@ def send_all(int descriptor, list pieces):
         raise MemoryError
     try:
         for i in range(count):
-            data = pieces[i]  # which keeps it
+            data = pieces[i]  # the list keeps it alive while the GIL is released
             each[i].iov_base = PyBytes_AS_STRING(data)
             each[i].iov_len = PyBytes_GET_SIZE(data)
         with nogil:

@@ -1,4 +1,4 @@
-"""How much is on its way in a socket: asked of the system, when statistics are taken."""
+"""The amounts of data buffered in a socket, read from the kernel for statistics."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _NO_BYTES: Final = bytes(_INTEGER.size)
 _TCP_INFO_SIZE: Final = 232
 _PEERS_WINDOW: Final = struct.Struct("I")
 _PEERS_WINDOW_AT: Final = 228
-"""Of `struct tcp_info` (linux/tcp.h): tcpi_snd_wnd, which systems since Linux 5.4 have."""
+"""Offset of tcpi_snd_wnd in `struct tcp_info` (linux/tcp.h); present since Linux 5.4."""
 
 
 def look(connection: socket.socket, kept: int, waits: float) -> Readings:
-    """Read how much is on its way in a socket.
+    """Read how much data is buffered for a connection.
 
     Args:
-        connection: a connected one, of TCP or in a file.
-        kept: bytes that it has not taken.
-        waits: seconds for which the oldest of them has been kept.
+        connection: a connected socket, TCP or Unix.
+        kept: bytes that the socket has not accepted yet.
+        waits: the age of the oldest of them, in seconds.
     """
     number = connection.fileno()
     try:
         (receiving,) = _INTEGER.unpack(fcntl.ioctl(number, termios.FIONREAD, _NO_BYTES))
         (sending,) = _INTEGER.unpack(fcntl.ioctl(number, termios.TIOCOUTQ, _NO_BYTES))
         is_closed = connection.family != socket.AF_UNIX and _window_is_closed(connection)
-    except OSError:  # it has been closed meanwhile
+    except OSError:  # closed meanwhile
         return NOTHING
     return Readings(kept, waits, receiving, sending, is_closed)
 

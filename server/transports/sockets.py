@@ -1,8 +1,8 @@
-"""Listening sockets, bound as a configuration asks for.
+"""Listening sockets, bound as configured.
 
-A Unix socket is a file that outlives the process that made it. One whose server is gone answers a
-connection attempt with "connection refused" and is replaced; one that is answered belongs to a
-living server and is left alone.
+A Unix socket is a file that outlives the process that made it. If its server is gone, a connection
+attempt is answered with "connection refused", and the file is replaced; if the attempt succeeds,
+the file belongs to a running server and is left alone.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _MAXIMUM_PROBE_SECONDS: Final = 1.0
 def listen_on_inet(address: InetAddr, *, reuse_address: bool) -> list[socket.socket]:
     """Listen on an internet address.
 
-    A port alone is listened on with one socket for IPv6 and IPv4, where the host has IPv6; `[::]`
+    A port alone is listened on with one socket for IPv6 and IPv4, if the host has IPv6; `[::]`
     is IPv6 only, 0.0.0.0 is IPv4 only (AMPS User Guide, Using IPv6 For Connections).
 
     Args:
         address: the address.
-        reuse_address: take an address over that closed connections still linger on (ReuseAddr).
+        reuse_address: bind to an address even if closed connections linger on it (ReuseAddr).
 
     Returns:
-        The sockets: one for each address that a host name stands for. If a machine without IPv6
-        lists an address of that kind for it, as for localhost, the others are enough.
+        The sockets: one for each address of a host name. If a host without IPv6 resolves the name
+        to an IPv6 address as well, such as localhost, the other addresses are enough.
 
     Raises:
-        OSError: the address is in use, not there or not allowed.
+        OSError: the address is in use, does not exist or is not allowed.
     """
     if address.host is None:
         return [_listen_on_every_address(address.port, reuse_address=reuse_address)]
@@ -84,7 +84,7 @@ def _listen(
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not dual_stack)
-        opened.bind(where)  # type: ignore[arg-type]  # what getaddrinfo gave for this family
+        opened.bind(where)  # type: ignore[arg-type]  # from getaddrinfo for this family
 
     return _opened(family, prepare)
 
@@ -105,8 +105,8 @@ class UnixSocketFile:
     """The file of a listening Unix socket (AMPS User Guide, Unix Domain Socket Transports).
 
     Args:
-        path: where it is.
-        mode: its permissions, None for those that the process's mask leaves.
+        path: its path.
+        mode: its permissions; None for those that the umask leaves.
     """
 
     def __init__(self, path: str, mode: int | None) -> None:
@@ -118,7 +118,7 @@ class UnixSocketFile:
         """Create the file and listen.
 
         Raises:
-            OSError: it cannot be created, or belongs to something that is alive.
+            OSError: it cannot be created, or belongs to a running server or is no socket.
         """
         self._remove_stale()
         opened = _opened(socket.AF_UNIX, self._bind)
@@ -126,13 +126,13 @@ class UnixSocketFile:
         return opened
 
     def remove(self) -> None:
-        """Remove the file, unless another has taken its place."""
+        """Remove the file, unless it has been replaced by another."""
         if self._identity is not None and self._find() == self._identity:
             self._path.unlink(missing_ok=True)
         self._identity = None
 
     def _bind(self, opened: socket.socket) -> None:
-        # Nobody can connect before listen(), so the permissions are in force from the beginning.
+        # No client can connect before listen(), so the permissions apply from the beginning.
         opened.bind(str(self._path))
         if self._mode is not None:
             self._path.chmod(self._mode)
@@ -157,7 +157,7 @@ class UnixSocketFile:
                 return False
             except FileNotFoundError:
                 return False
-            except (TimeoutError, BlockingIOError):  # alive, and its backlog is full
+            except (TimeoutError, BlockingIOError):  # running, and its backlog is full
                 return True
             return True
 

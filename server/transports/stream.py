@@ -1,7 +1,7 @@
 """Connections that carry frames as a stream of bytes: tcp, tcps and amps-unix.
 
-How a connection begins is the peer's choice: with frames, with an HTTP preflight, compressed
-(amperage/wire/opening.py). Once that is known, plain frames take the shortest way.
+The peer chooses the beginning of a connection: frames, an HTTP preflight, or compression
+(amperage/wire/opening.py). After that, plain frames take the fast path.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class StreamConnection(Connection):
 
     def __init__(self, reception: Reception) -> None:
         super().__init__(reception)
-        self._is_plain = False  # whether what comes is known to be frames and nothing else
+        self._is_plain = False  # True once the stream is known to contain only plain frames
         self._opening = Opening()
         self._compression: Compression | None = None
 
@@ -40,7 +40,7 @@ class StreamConnection(Connection):
         self._begin_session(self._entrance, self._send_frames, takes_parts=True)
 
     def _receive(self, session: Session, data: bytes) -> None:
-        """Take what may belong to the opening."""
+        """Receive bytes that may belong to the opening, or are compressed."""
         try:
             if not self._opening.is_complete:
                 data = self._open(session, data)

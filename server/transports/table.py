@@ -1,7 +1,7 @@
-"""The transports of one instance: what each is made of, opening and closing them by name.
+"""The transports of one instance: their construction, and opening and closing them by name.
 
-Starting, and enabling or disabling a transport while the instance runs, go through the same
-functions here.
+The start of the instance, and enabling or disabling a transport at run time, share the same
+functions.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from server.upkeep.file_watch import FileWatch
 
 _TEXT_MODULES: Final = ("json", "fix", "nvfix", "xml")
-"""Modules of message types whose bodies are text; the others' need binary websocket messages."""
+"""Modules of message types with text bodies; other types need binary websocket messages."""
 
 
 class TransportTable:
@@ -74,23 +74,23 @@ class TransportTable:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The transports that can be opened and closed."""
+        """The names of the transports that can be opened and closed."""
         return tuple(self._listeners)
 
     @property
     def pools(self) -> tuple[Pool, ...]:
-        """Those who share limits for what waits for clients."""
+        """The groups of clients that share limits for their output buffers."""
         found = dict.fromkeys(listener.reception.pool for listener in self._listeners.values())
         return tuple(found)
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """All of them, open or not."""
+        """All listeners, open or not."""
         return tuple(self._listeners.values())
 
     @property
     def open_from_start(self) -> dict[str, bool]:
-        """Those that `open` opens, and whether they are open now."""
+        """The transports that `open` opens, each with True if it is open now."""
         return {
             name: listener.is_open
             for name, listener in self._listeners.items()
@@ -98,10 +98,10 @@ class TransportTable:
         }
 
     def use_links(self, links: Links) -> None:
-        """Serve replication from now on. Called before anything is opened.
+        """Serve replication from now on. Called before any transport is opened.
 
         Args:
-            links: the links that connections between instances are for.
+            links: the links that use the connections between instances.
         """
         self._links = links
         self._outgoing = Outgoing(self._spec, self._engine, links)
@@ -112,7 +112,7 @@ class TransportTable:
         Then connect to the destinations.
 
         Raises:
-            TransportError: one of them cannot be opened. Those before it are open.
+            TransportError: one of them cannot be opened. The ones before it are open.
         """
         for name in self.open_from_start:
             await self._listeners[name].open()
@@ -120,7 +120,7 @@ class TransportTable:
             self._outgoing.open()
 
     async def close(self) -> None:
-        """Close all transports, in reverse order; clients' connections are not touched."""
+        """Close all transports, in reverse order; clients' connections stay open."""
         if self._outgoing is not None:
             await self._outgoing.close()
         for listener in reversed(self._listeners.values()):
@@ -132,7 +132,7 @@ class TransportTable:
         """Open a transport, if it is not open.
 
         Raises:
-            TransportError: there is none of this name, or it cannot be opened.
+            TransportError: no transport has this name, or it cannot be opened.
         """
         listener = self._find(name)
         if not self._can_open(listener.spec):
@@ -148,16 +148,16 @@ class TransportTable:
         """Close a transport and disconnect its clients, if it is open.
 
         Raises:
-            TransportError: there is none of this name.
+            TransportError: no transport has this name.
         """
         listener = self._find(name)
         if listener.is_open:
             self._engine.log.emit("07-0047", transport=name)
             await listener.close()
-            listener.disconnect_all("")  # the entry before says why; real servers give no reason
+            listener.disconnect_all("")  # the entry above has the reason; real servers give none
 
     def watch_certificates(self, files: FileWatch) -> None:
-        """Have transports read their certificates again when these change."""
+        """Make transports read their certificates again when the files change."""
         for listener in self._listeners.values():
             if listener.spec.tls is not None:
                 watch_files(listener.spec.tls, files, listener.certificate_changed)
@@ -172,7 +172,7 @@ class TransportTable:
         return listener
 
     def _can_open(self, transport: TransportSpec) -> bool:
-        """Whether there is what a transport needs; the configuration check says if it is not."""
+        """Return whether a transport's requirements are met; the config check reports if not."""
         return self._links is not None or not transport.is_replication
 
     def _base_protocol(self, transport: TransportSpec) -> str:
@@ -234,7 +234,7 @@ class TransportTable:
         return partial(StreamConnection, reception)
 
     def _accept_replication(self, reception: Reception) -> AcceptedReplication:
-        assert self._links is not None  # noqa: S101 - else the transport is not open
+        assert self._links is not None  # noqa: S101 - otherwise the transport is not open
         return AcceptedReplication(reception, self._links)
 
     def _dialect(self, protocol: str, transport: TransportSpec) -> Dialect:
@@ -296,7 +296,7 @@ def _header(line: str) -> tuple[str, str]:
 
 
 def _pool(limits: Limits) -> Pool:
-    """Clients that share limits; the directory for what waits for them is made if it is missing."""
+    """Return a pool of clients that share limits; make its spill directory if it is missing."""
     try:
         Path(limits.directory).mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,8 +1,9 @@
-"""TLS for transports and destinations: from their configuration to what encrypts connections.
+"""TLS contexts for transports and destinations, made from their configuration.
 
-When a file changes, a context is made anew, and secures the connections that come later: so what
-has been taken away, an authority for instance, counts no more. That holds as well if another
-authority cannot be used then, or none is left: whom nobody vouches for is refused.
+When a file changes, a new context is made, and secures the connections that are made later: so a
+certificate that was removed, of an authority for instance, is not trusted any more. That holds also
+if another authority cannot be used then, or none is left: peers without a trusted authority are
+refused.
 Source: AMPS User Guide, TLS/SSL Transports.
 """
 
@@ -24,7 +25,7 @@ _VERSIONS: Final = {
     "TLSv1.2": ssl.TLSVersion.TLSv1_2,
     "TLSv1.3": ssl.TLSVersion.TLSv1_3,
 }
-"""The versions that OpenSSL still has, oldest first; SSLv2 and SSLv3 are gone."""
+"""The versions that OpenSSL still supports, oldest first; SSLv2 and SSLv3 are gone."""
 
 _EXCLUDING: Final = {
     "TLSv1": ssl.OP_NO_TLSv1,
@@ -35,7 +36,7 @@ _EXCLUDING: Final = {
 
 
 _PEM: Final = ".pem"
-"""How the names of the files of a CAPath end."""
+"""The suffix of the files of a CAPath."""
 
 _IN_OTHER_WORDS: Final = {
     "tlsv1 alert unknown ca": "the other end does not trust the authority of our Certificate",
@@ -49,18 +50,18 @@ _IN_OTHER_WORDS: Final = {
     "no shared cipher": "no cipher is common to both",
     "wrong version number": "the other end does not speak TLS",
 }
-"""What OpenSSL says, for people."""
+"""Explanations of OpenSSL's error texts, for operators."""
 
 
 class TlsError(ValueError):
-    """TLS settings that cannot be used. The text names the element and what is wrong with it."""
+    """TLS settings that cannot be used. The text names the element and the problem."""
 
 
 def make_server_context(tls: TlsSpec) -> ssl.SSLContext:
     """Make the context for the connections that a transport accepts.
 
     Raises:
-        TlsError: a file cannot be read or used, or OpenSSL does not know what is asked for.
+        TlsError: a file cannot be read or used, or OpenSSL does not know a setting.
     """
     context, unusable = remake_server_context(tls)
     if unusable:
@@ -69,10 +70,10 @@ def make_server_context(tls: TlsSpec) -> ssl.SSLContext:
 
 
 def remake_server_context(tls: TlsSpec) -> tuple[ssl.SSLContext, list[str]]:
-    """Make the context for a transport that is open already, one of whose files has changed.
+    """Make the context for a transport that is open already, after one of its files has changed.
 
     Returns:
-        The context, and what is wrong with authorities, which it does not trust.
+        The context, and the problems of authorities, which it does not trust.
 
     Raises:
         TlsError: the certificate or its key cannot be used.
@@ -86,8 +87,8 @@ def remake_server_context(tls: TlsSpec) -> tuple[ssl.SSLContext, list[str]]:
 def make_client_context(tls: TlsSpec) -> ssl.SSLContext:
     """Make the context for connections to other instances.
 
-    With VerifyClient the certificate of the other end has to be signed by an authority that is
-    given; which name it was made for does not matter.
+    With VerifyClient the peer's certificate has to be signed by a configured authority; the host
+    name in the certificate is not checked.
     Source: AMPS User Guide, Verifying Connection Identity using Mutual TLS.
 
     Raises:
@@ -104,13 +105,13 @@ def make_client_context(tls: TlsSpec) -> ssl.SSLContext:
 
 
 def _restrict(context: ssl.SSLContext, tls: TlsSpec) -> list[str]:
-    """Have a context accept what is asked for, and nothing else.
+    """Restrict a context to the configured versions, ciphers and authorities.
 
     Returns:
-        What is wrong with authorities.
+        The problems of authorities.
 
     Raises:
-        TlsError: OpenSSL does not know what is asked for.
+        TlsError: OpenSSL does not know a setting.
     """
     _restrict_versions(context, tls.protocols)
     if tls.ciphers:
@@ -134,16 +135,16 @@ class Watching(Protocol):
     def watch_all(
         self, directory: Path, suffix: str, told: Callable[[str], None]
     ) -> Callable[[], None]:
-        """Watch the files of a directory whose names end in a certain way."""
+        """Watch all files with a suffix in a directory."""
 
 
 def watch_files(tls: TlsSpec, files: Watching, told: Callable[[str], None]) -> None:
-    """Have somebody told when what a transport's TLS is made from changes.
+    """Register a callback for changes of the files that a transport's TLS is made from.
 
     Args:
         tls: the description.
-        files: watches files.
-        told: called then.
+        files: watches the files.
+        told: called on a change.
     """
     given = [tls.certificate, tls.private_key, tls.ca_file if tls.verify_client else None]
     for path in filter(None, given):
@@ -153,7 +154,7 @@ def watch_files(tls: TlsSpec, files: Watching, told: Callable[[str], None]) -> N
 
 
 def _load_authorities(context: ssl.SSLContext, tls: TlsSpec) -> list[str]:
-    """Trust the authorities of the other end's certificates; give what is wrong with them."""
+    """Trust the authorities for the peer's certificates. Return the problems of the others."""
     unusable = []
     try:
         paths = _authorities(tls)
@@ -195,7 +196,7 @@ def _load_certificates(context: ssl.SSLContext, tls: TlsSpec) -> None:
 
 
 def _no_password() -> str:
-    """What OpenSSL is told instead of asking on the terminal."""
+    """Return no password, so that OpenSSL does not prompt for one on the terminal."""
     return ""
 
 
@@ -207,16 +208,16 @@ def _restrict_versions(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
             f" expected at least one of {', '.join(_VERSIONS)}"
         )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # whoever configures them knows
+        warnings.simplefilter("ignore", DeprecationWarning)  # the operator chose them knowingly
         context.minimum_version = _VERSIONS[wanted[0]]
         context.maximum_version = _VERSIONS[wanted[-1]]
         for name, option in _EXCLUDING.items():
             if name not in wanted:
-                context.options |= option  # also those between the oldest and the newest
+                context.options |= option  # also versions between the oldest and the newest
 
 
 def _authorities(tls: TlsSpec) -> list[Path]:
-    """The files with certificates that clients are checked with: CAFile, and all of CAPath."""
+    """Return the files with certificates that clients are verified by: CAFile, all of CAPath."""
     paths = [Path(tls.ca_file)] if tls.ca_file else []
     if tls.ca_path:
         found = sorted(Path(tls.ca_path).glob(f"*{_PEM}"))
@@ -227,7 +228,7 @@ def _authorities(tls: TlsSpec) -> list[Path]:
 
 
 def _use_file(what: str, path: str | Path, action: Callable[[], object], expected: str) -> None:
-    """Let OpenSSL read a file, which would wait for a pipe."""
+    """Make OpenSSL read a file, after a check that it is regular: it would block on a pipe."""
     _use(what, partial(check_regular, path, MOST_OF_CERTIFICATES), "")
     _use(what, action, expected)
 
@@ -244,12 +245,12 @@ def _use(what: str, action: Callable[[], object], expected: str) -> None:
 
 
 def words(error: ssl.SSLError) -> str:
-    """What is wrong, in words."""
+    """Return the problem in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message}"
     reason = getattr(error, "reason", None)  # the binding does not always set it
     if reason is None and isinstance(error.args[0], int):
-        return "it is damaged, or cut off"  # what OpenSSL says is that it was PEM that went wrong
+        return "it is damaged, or cut off"  # OpenSSL's own text only names its PEM routines
     text = str(reason or error.args[0]).rstrip(".").replace("_", " ").lower()
     meant = _IN_OTHER_WORDS.get(text)
     return text if meant is None else f"{text} ({meant})"

@@ -1,12 +1,12 @@
 """Accepts the connections of an encrypted transport.
 
-The event loop would hand over a connection only after its handshake, which its peer can draw out.
-Until then it holds a descriptor that nobody has counted. So connections are accepted here, those
-that are one too many are closed at once, and the others are handed to the event loop for the
-handshake, when the first bytes have come: these tell whether the peer speaks TLS at all, or says
-nothing.
+The event loop would report a connection only after its handshake, which the peer can delay. Until
+then the connection holds a descriptor that is not counted. So connections are accepted here, those
+over the limit are closed at once, and the others are handed to the event loop for the handshake
+when their first bytes have arrived: these show whether the peer speaks TLS at all, or closes the
+connection without sending anything.
 
-Nobody else hears of a connection whose handshake fails, so whoever owns the acceptor is told why.
+A failed handshake is reported nowhere else, so the owner of the acceptor is told the reason.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from server.transports.descriptors import DescriptorReserve
 
 _AT_ONCE: Final = 100
-"""Connections that are accepted before others have their turn."""
+"""Connections accepted before the event loop runs other callbacks."""
 
 _PAUSE_SECONDS: Final = 1.0
-"""Until accepting is tried again where the system had no room for it, as asyncio does."""
+"""Pause before accepting again after the system ran out of resources, as in asyncio."""
 
 _GLANCE: Final = 16
-"""Bytes that tell who is there."""
+"""Bytes that are peeked at to recognize the peer's protocol."""
 
 _LEAST_SECONDS: Final = 0.1
-"""What is left for the handshake at least, however late its first bytes have come."""
+"""Minimum time left for the handshake, however late its first bytes have arrived."""
 
 _TOO_LATE: Final = f"it did not end within {HANDSHAKE_SECONDS:.0f} seconds"
 
@@ -45,7 +45,7 @@ _WITHOUT_TLS: Final = {
         b"CDGHOPT", "an HTTP request without TLS: its address has to begin with https or wss"
     ),
 }
-"""Those whom the first byte gives away."""
+"""Peers that do not speak TLS, recognized by their first byte."""
 
 _HTTP: Final = b"CDGHOPT"
 _SAY_HTTPS: Final = (
@@ -55,18 +55,18 @@ _SAY_HTTPS: Final = (
 
 
 class Told(Protocol):
-    """Who is told of connections that come to nothing."""
+    """Receives reports of connections that fail before they are established."""
 
     def handshake_failed(self, address: str, reason: str) -> None:
-        """A handshake has failed.
+        """Report a failed handshake.
 
         Args:
-            address: of the peer.
-            reason: why, in words.
+            address: the peer's address.
+            reason: the reason, in words.
         """
 
     def nothing_said(self, address: str) -> None:
-        """A peer has closed its connection before it has sent anything."""
+        """Report that a peer has closed its connection before it has sent anything."""
 
 
 class TlsAcceptor:
@@ -74,13 +74,13 @@ class TlsAcceptor:
 
     Args:
         listening: the socket.
-        context: how connections are secured.
+        context: the TLS context of new connections.
         connect: makes the protocol of a new connection.
-        descriptors: says whether there is room for another connection.
-        told: is told what fails.
+        descriptors: decides whether there is room for another connection.
+        told: receives reports of failures.
 
     Attributes:
-        context: see above; another one is for connections that come from then on.
+        context: see above; may be replaced, for connections accepted after that.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class TlsAcceptor:
         self._resume()
 
     def close(self) -> None:
-        """Accept no more; handshakes that have begun go on."""
+        """Stop accepting; handshakes in progress continue."""
         if self._pause is not None:
             self._pause.cancel()
         self._loop.remove_reader(self._listening)
@@ -132,7 +132,7 @@ class TlsAcceptor:
             task.add_done_callback(self._handshakes.discard)
 
     async def _receive(self, accepted: socket.socket, address: str) -> None:
-        """Have a connection secured, or say why that is not possible."""
+        """Do the TLS handshake of a connection, or report why it fails."""
         latest = self._loop.time() + HANDSHAKE_SECONDS
         try:
             async with asyncio.timeout_at(latest):
@@ -152,7 +152,7 @@ class TlsAcceptor:
             await self._shake_hands(accepted, address, latest)
 
     async def _glance(self, accepted: socket.socket) -> bytes:
-        """The first bytes of a connection, which stay where they are; empty at its end."""
+        """Return the first bytes of a connection without consuming them; empty at its end."""
         while True:
             try:
                 return accepted.recv(_GLANCE, socket.MSG_PEEK)
@@ -181,10 +181,10 @@ class TlsAcceptor:
 
 
 def _turn_away(accepted: socket.socket, first: bytes) -> None:
-    """Close a connection whose peer does not speak TLS, and say so in HTTP if that is its."""
+    """Close a connection without TLS; answer in HTTP if the peer speaks that."""
     with suppress(OSError):
         if first[0] in _HTTP:
             accepted.send(_SAY_HTTPS)
         accepted.shutdown(socket.SHUT_WR)
-        accepted.recv(1 << 16)  # what is left unread would reset the connection
+        accepted.recv(1 << 16)  # closing with unread bytes would reset the connection
     accepted.close()

@@ -1,12 +1,12 @@
-"""Who has logged on to the admin interface need not log on to a websocket again (TrustedAdmin).
+"""Spares users of the admin interface a second logon to a websocket (TrustedAdmin).
 
-What counts is the cookie that the admin interface has given, which browsers send along. They do so
-for whatever page asks, if it is of the same site, and ports do not tell sites apart. So with a
-header Origin the page has to be one of the admin interface, or of an origin that
-AccessControlAllowOrigin names; that it allows any is not enough.
+The proof is the cookie that the admin interface has issued, which browsers send along. They do so
+for any page of the same site, and ports do not tell sites apart. So if there is an Origin header,
+the page has to be one of the admin interface, or of an origin that AccessControlAllowOrigin names;
+an AccessControlAllowOrigin of any origin is not enough.
 
-Source: AMPS User Guide, Queries and Subscriptions with Basic Auth in Galvanometer; which pages may
-is ours.
+Source: AMPS User Guide, Queries and Subscriptions with Basic Auth in Galvanometer; the choice of
+pages is ours.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class TrustedAdmin:
-    """Knows who has logged on to the admin interface.
+    """Finds the users that are logged on to the admin interface.
 
     Attributes:
-        sessions: the cookies.
-        port: where the admin interface listens.
-        elsewhere: where browsers find it besides, as host:port.
+        sessions: the sessions of the admin interface, by cookie.
+        port: the port of the admin interface.
+        elsewhere: further addresses of it that browsers use, as host:port.
         origins: the web pages that may connect.
     """
 
@@ -44,7 +44,7 @@ class TrustedAdmin:
     origins: Origins
 
     def user_of(self, headers: Headers) -> str | None:
-        """The user who asks for a connection; None if that is not known from here."""
+        """Return the user of a request; None if its cookies name none, or must not be used."""
         if not all(self._may(origin, headers) for origin in headers.get_all("Origin")):
             return None
         tokens = [token for line in headers.get_all("Cookie") for token in cookies_in(line)]
@@ -52,13 +52,13 @@ class TrustedAdmin:
         return next((user for user in users if user is not None), None)
 
     def _may(self, origin: str, headers: Headers) -> bool:
-        """Whether the page that asks may use the cookie."""
+        """Return whether the requesting page may use the cookie."""
         if self.origins.name(origin):
             return True
         try:
             page = urlsplit(origin)
             host = urlsplit(f"//{headers.get('Host', '')}").hostname
             port = page.port or _PORTS.get(page.scheme)
-        except ValueError:  # also where there are several
+        except ValueError:  # also if a header has several values
             return False
         return (page.hostname == host and port == self.port) or page.netloc in self.elsewhere

@@ -17,14 +17,14 @@ from server.transports.handshake import Admittance, Doorkeeper, HandshakeRefused
 
 @dataclass(frozen=True, slots=True)
 class WebsocketSettings:
-    """What the websocket connections of one transport share.
+    """The settings that all websocket connections of one transport share.
 
     Attributes:
         doorkeeper: decides on opening handshakes.
         headers: the headers that every response to a handshake carries (HTTPHeader).
         deflate: whether messages are compressed if the peer offers it (PerMessageDeflate).
-        text_types: the names of the message types whose messages are sent as text; the empty
-            name stands for a connection that has not logged on.
+        text_types: the names of the message types that are sent as text messages; the empty
+            name stands for a connection without a logon.
     """
 
     doorkeeper: Doorkeeper
@@ -43,7 +43,7 @@ class WebsocketConnection(Connection):
         self._deciding: Pending[Admittance | HandshakeRefused] | None = None
 
     def data_received(self, data: bytes) -> None:
-        """Let the session obey, and everybody concerned hear of it."""
+        """Execute the bytes received, and flush the output of all clients that they affect."""
         if self._session is None:
             self._shake_hands(data)
         elif self._session.is_open:
@@ -85,8 +85,8 @@ class WebsocketConnection(Connection):
             self._decided(request, later)
             return
         self._deciding = later
-        self._end_handshake()  # from here on it is not the peer who takes its time
-        self._pause_reading()  # what comes is for the session
+        self._end_handshake()  # from here on the delay is not the peer's
+        self._pause_reading()  # further bytes are for the session
         later.when_there(lambda found: self._decided_late(request, found))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -96,7 +96,7 @@ class WebsocketConnection(Connection):
             self._deciding.give_up()
 
     def _decided_late(self, request: Request, found: Admittance | HandshakeRefused) -> None:
-        """Let a connection in, or not, whose peer has waited for that."""
+        """Complete a handshake that had to wait for its decision."""
         self._deciding = None
         if self._transport is None or self._transport.is_closing():
             return
@@ -106,7 +106,7 @@ class WebsocketConnection(Connection):
         self._resume_reading()
 
     def _decided(self, request: Request, found: Admittance | HandshakeRefused) -> None:
-        """Let a connection in, or not."""
+        """Accept or refuse a connection, and begin its session."""
         settings = self._settings
         if self._peer.is_ended:
             return
@@ -142,7 +142,7 @@ class WebsocketConnection(Connection):
             self._send(self._peer.encode(data, as_text=as_text))
 
     def _send_pending(self) -> None:
-        """Send what the framing itself has to say."""
+        """Send the output of the framing itself, such as handshake responses and close frames."""
         output = self._peer.take_output()
         if output:
             self._send(output)
@@ -150,7 +150,7 @@ class WebsocketConnection(Connection):
             self._close()
 
     def _hang_up(self) -> None:
-        """Say goodbye; the peer's own goodbye, or its silence, ends the connection."""
+        """Send a close frame; the peer's close frame, or a timeout, ends the connection."""
         self._flush()
         session = self._session
         if session is None:

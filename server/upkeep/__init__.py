@@ -1,1 +1,1 @@
-"""What an instance does beside serving: old journals, watched files, a look at itself."""
+"""Background work of an instance: old journals, watched files, memory, diagnostics."""

@@ -1,7 +1,7 @@
-"""Says in time that certificates end, and what of TLS is configured that should not be.
+"""Warns of expiring certificates, and of TLS versions that should not be configured.
 
-The certificates are those that the instance itself shows. Other instances and clients refuse it
-from one moment to the next when these have expired, and nobody expects that.
+The certificates are the instance's own. When they expire, other instances and clients refuse the
+instance from one moment to the next, and operators do not expect that.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 _DAY_SECONDS: Final = 86_400.0
 NOTICE: Final = timedelta(days=30)
-"""How long before the end of a certificate somebody should know."""
+"""Time before the expiry of a certificate from which on the log warns of it."""
 
 _BROKEN: Final = ("SSLv2", "SSLv3", "TLSv1", "TLSv1.1")
 
 
 class TlsUse(NamedTuple):
-    """Where TLS is used.
+    """A use of TLS.
 
     Attributes:
-        who: what uses it, for people.
-        tls: how.
+        who: the user of the settings, for operators.
+        tls: the settings.
     """
 
     who: str
@@ -38,7 +38,7 @@ class TlsUse(NamedTuple):
 
 
 def uses_of_tls(spec: InstanceSpec) -> Iterator[TlsUse]:
-    """Where an instance uses TLS."""
+    """Yield the uses of TLS in an instance."""
     for transport in spec.transports:
         if transport.tls is not None:
             yield TlsUse(f"transport {transport.name}", transport.tls)
@@ -51,12 +51,12 @@ def uses_of_tls(spec: InstanceSpec) -> Iterator[TlsUse]:
 
 
 class CertificateCheck:
-    """Looks at certificates, now and once a day.
+    """Checks certificates, at the start and once a day.
 
     Args:
         spec: the instance's description.
-        clock: tells the time.
-        log: where is written what is the matter.
+        clock: the clock.
+        log: gets the warnings.
     """
 
     def __init__(self, spec: InstanceSpec, clock: Clock, log: Log) -> None:
@@ -66,7 +66,7 @@ class CertificateCheck:
         self._cancel: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Begin."""
+        """Log broken TLS versions, and begin to check certificates."""
         for who, tls in self._uses:
             broken = [name for name in tls.protocols if name in _BROKEN]
             if broken:
@@ -75,7 +75,7 @@ class CertificateCheck:
             self._check()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         self._cancel()
 
     def _check(self) -> None:
@@ -96,7 +96,7 @@ class CertificateCheck:
 
 
 def _ends(path: str | None) -> list[datetime]:
-    """Until when the certificates of a file are good; nothing if it cannot be read."""
+    """Return the expiry times of the certificates in a file; empty if it cannot be read."""
     try:
         content = b"" if path is None else read_regular(path, MOST_OF_CERTIFICATES)
     except OSError:

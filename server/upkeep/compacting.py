@@ -1,4 +1,4 @@
-"""Files of topics give back space that they do not use, in slices between other work."""
+"""Compacts the files of topics in time slices, so that they release unused space."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from server.sow.topic import SowTopic
 
 _PAUSE: Final = 0.001
-"""Seconds between two slices, in which messages get their turn."""
+"""Seconds between two slices, for the processing of messages."""
 
 
 async def compact(topic: SowTopic) -> None:
     """Compact the file of a topic.
 
     Raises:
-        StoreError: there is no room to work in.
+        StoreError: there is no free space to work in.
     """
     for _ in topic.compact():
         await asyncio.sleep(_PAUSE)

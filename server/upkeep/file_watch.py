@@ -1,18 +1,18 @@
-"""Tells when the content of a file has changed, as told by the operating system.
+"""Watches files, and calls back when the content of one has changed.
 
-    inotify -> observer's thread --a name that matters--> engine's thread, quiet for a moment
-                                 -> a thread of its own: which file is it now, what is in it?
-                                 -> engine's thread: not what it was, so somebody is told
+    inotify -> observer's thread --a watched name--> engine's thread, waits until it is quiet
+                                 -> helper thread: resolves the path, hashes the content
+                                 -> engine's thread: the content differs, so runs the callback
 
-Editors and tools do not write files, they put new ones in their place: so it is directories that
-are watched. The same goes for symbolic links: a path leads to another file when one of the links
-on its way does, and so the directory of each of them is watched, and of what they lead to. What
-the system reports is no more than a hint to look: a change is a change of the content, once things
-have been quiet for a moment.
+Editors and tools replace files instead of writing to them, so directories are watched. The same
+goes for symbolic links: a path leads to another file when one of the links on its way changes, so
+the directory of each link is watched, and the directory of its target. A report of the system is
+only a hint to read the file again: a change is a change of the content, after no event has come for
+a moment.
 
-Looking may take long, for ever even if a network file system does not answer, and so it is not
-done on the engine's thread. What is no regular file counts as no file: a pipe would have to be
-waited for.
+Reading may take long, for ever even if a network file system does not answer, so it is not done on
+the engine's thread. A file that is not a regular file counts as missing: reading a pipe would
+block.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ if TYPE_CHECKING:
 
     from server.base.log import Log
 
-# An observer that is stopped while it hands on an event complains, and nobody can do anything about
-# it: without a handler, that would go to standard error.
+# An observer that is stopped while it dispatches an event logs an error, which the operator cannot
+# do anything about: without a handler, it would go to standard error.
 logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
 _QUIET_SECONDS: Final = 0.2
 _THREADS: Final = 4
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of a file whose content is looked at; of larger ones, size and time of change count."""
+"""Bytes of a file up to which its content is hashed; above, size and mtime are compared."""
 _CHUNK: Final = 1024 * 1024
 _MOST_LINKS: Final = 40
-"""Symbolic links on the way to a file, as for Linux."""
+"""Symbolic links followed on the way to a file; Linux has the same limit."""
 
 
 class _Place(NamedTuple):
-    """Where something may happen that matters.
+    """A name in a directory that is watched.
 
     Attributes:
         directory: its path, without symbolic links.
-        inode: of the directory: another one may have come under its path; 0 if there is none.
+        inode: of the directory, as another one may be created under its path; 0 if there is none.
         name: of a file or link in it.
-        is_suffix: whether that is only how names end.
+        is_suffix: whether `name` is only the suffix of names.
     """
 
     directory: str
@@ -69,17 +69,17 @@ class _Place(NamedTuple):
     is_suffix: bool = False
 
     def concerns(self, name: str) -> bool:
-        """Whether a file of this name is meant."""
+        """Return whether a file of this name is watched."""
         return name.endswith(self.name) if self.is_suffix else name == self.name
 
 
 class _Seen(NamedTuple):
-    """What somebody has found who looked.
+    """The result of looking at a watched file or directory.
 
     Attributes:
-        content: what stands for it; None if there is no file that can be read.
-        places: where things decide what is found.
-        odd: what was found that is no regular file, and why.
+        content: a digest of the content; None if there is no file that can be read.
+        places: the names that this result depends on.
+        odd: the paths that are not regular files, each with the reason.
     """
 
     content: bytes | None
@@ -89,16 +89,16 @@ class _Seen(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Watch:
-    """Something that is watched.
+    """A watched file, or the watched files of a directory.
 
     Attributes:
         path: the file, or the directory.
         suffix: of the names of the files of a directory that are watched; empty for a file.
-        with_mode: whether who may read it counts as well.
-        told: told of changes.
-        seen: what was found last.
-        timer: until things have been quiet.
-        is_looked_at: whether a thread looks at the moment.
+        with_mode: whether a change of its permissions counts as well.
+        told: called on changes.
+        seen: the last result.
+        timer: runs until no event has come for a moment.
+        is_looked_at: whether a thread is reading it.
     """
 
     path: Path
@@ -114,7 +114,7 @@ class FileWatch:
     """Watches files.
 
     Args:
-        log: told of files that cannot be watched.
+        log: gets an entry for files that cannot be watched.
     """
 
     def __init__(self, log: Log) -> None:
@@ -130,27 +130,27 @@ class FileWatch:
         """Watch a file.
 
         Args:
-            path: the file, which need not be there.
+            path: the file, which need not exist.
             told: called on the event loop with `created`, `modified` or `deleted`.
-            with_mode: whether it has changed, too, if others than before may read or write it.
+            with_mode: whether a change of its permissions counts as a modification, too.
 
         Returns:
-            A function that ends it.
+            A function that ends the watch.
         """
         return self._begin(path.absolute(), "", with_mode, told)
 
     def watch_all(
         self, directory: Path, suffix: str, told: Callable[[str], None]
     ) -> Callable[[], None]:
-        """Watch all files of a directory whose names end in a certain way.
+        """Watch all files with a suffix in a directory.
 
         Args:
             directory: the directory.
-            suffix: how names end.
-            told: called on the event loop when one is there, has changed or is gone.
+            suffix: the suffix.
+            told: called on the event loop when one of them is created, has changed or is deleted.
 
         Returns:
-            A function that ends it.
+            A function that ends the watch.
         """
         return self._begin(directory.absolute(), suffix, False, told)
 
@@ -171,7 +171,7 @@ class FileWatch:
         return end
 
     def close(self) -> None:
-        """Watch no more."""
+        """End all watches."""
         for watch in self._watches:
             if watch.timer is not None:
                 watch.timer.cancel()
@@ -182,7 +182,7 @@ class FileWatch:
             self._observer = None
 
     def _observe(self) -> bool:
-        """Observe the directories that matter now; give whether there are new ones."""
+        """Observe the directories that matter now. Return whether there are new ones."""
         wanted: dict[tuple[str, int], set[_Place]] = {}
         for watch in self._watches:
             for place in watch.seen.places:
@@ -216,7 +216,7 @@ class FileWatch:
                 self._observer.unschedule(observed.watch)
 
     def _look_soon(self, directory: str, names: Iterable[str]) -> None:
-        """Something has happened to files of a directory."""
+        """Schedule a look at the watches that changed names of a directory concern."""
         for watch in self._watches:
             places = (place for place in watch.seen.places if place.directory == directory)
             if any(place.concerns(name) for place in places for name in names):
@@ -248,7 +248,7 @@ class FileWatch:
             return
         before, watch.seen = watch.seen, seen
         if self._observe():
-            self._wait_for_quiet(watch)  # for what has happened before there was an observer
+            self._wait_for_quiet(watch)  # for changes made before the new directory was observed
         self._say_what_is_odd(seen.odd - before.odd)
         if before.content == seen.content:
             return
@@ -263,11 +263,11 @@ class FileWatch:
 
 
 class _Forward(FileSystemEventHandler):
-    """Takes the observer's events, on its thread, to the event loop.
+    """Forwards the observer's events from its thread to the event loop.
 
     Attributes:
-        places: what matters in the directory.
-        is_over: whether the directory is gone; another one may have its path, even its inode.
+        places: the watched names in the directory.
+        is_over: whether the directory is deleted; another one may get its path, even its inode.
     """
 
     def __init__(
@@ -284,8 +284,8 @@ class _Forward(FileSystemEventHandler):
         self._look = look
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        """Something happened in the directory."""
-        if event.event_type in ("opened", "closed_no_write"):  # that is us, looking
+        """Forward an event in the directory if it concerns a watched name."""
+        if event.event_type in ("opened", "closed_no_write"):  # our own reads
             return
         paths = [os.fsdecode(path) for path in (event.src_path, event.dest_path) if path]
         if event.event_type == "deleted" and paths == [self._directory]:
@@ -299,14 +299,14 @@ class _Forward(FileSystemEventHandler):
 
 
 class _Observed(NamedTuple):
-    """A directory that is observed; without a watch if that cannot be."""
+    """An observed directory; `watch` is None if it cannot be observed."""
 
     handler: _Forward
     watch: ObservedWatch | None
 
 
 def _look_at(path: Path, suffix: str, with_mode: bool) -> _Seen:
-    """Look at a file, or at those files of a directory."""
+    """Read a watched file, or the watched files of a directory."""
     odd: set[tuple[str, str]] = set()
     places = set(_way_to(path))
     if not suffix:
@@ -322,12 +322,12 @@ def _look_at(path: Path, suffix: str, with_mode: bool) -> _Seen:
 
 
 def _content(path: Path, with_mode: bool, odd: set[tuple[str, str]]) -> bytes | None:
-    """What stands for the content of a file; None if it cannot be read.
+    """Return a digest of the content of a file; None if it cannot be read.
 
     Args:
         path: the file.
-        with_mode: whether who may read it counts as well.
-        odd: takes the file and the reason if it is no regular file.
+        with_mode: whether its permissions count as well.
+        odd: gets the path and the reason if it is not a regular file.
     """
     try:
         with open_regular(path) as file:
@@ -336,7 +336,7 @@ def _content(path: Path, with_mode: bool, odd: set[tuple[str, str]]) -> bytes | 
             if found.st_size > _MOST_BYTES:
                 return mode + repr((found.st_size, found.st_mtime_ns, found.st_ino)).encode()
             digest = hashlib.sha256()
-            for _ in range(0, _MOST_BYTES, _CHUNK):  # and not to its end, which may move away
+            for _ in range(0, _MOST_BYTES, _CHUNK):  # bounded: the file may grow while it is read
                 digest.update(file.read(_CHUNK))
             return mode + digest.digest()
     except OSError as error:
@@ -346,7 +346,7 @@ def _content(path: Path, with_mode: bool, odd: set[tuple[str, str]]) -> bytes | 
 
 
 def _way_to(path: Path) -> Iterable[_Place]:
-    """The symbolic links on the way to a file, and where it is itself, or what is missing."""
+    """Yield the symbolic links on the way to a file, then its own place or the missing one."""
     at = "/"
     rest = list(reversed(path.parts[1:]))
     links = 0
@@ -358,7 +358,7 @@ def _way_to(path: Path) -> Iterable[_Place]:
         here = os.path.join(at, name)
         try:
             target = Path(os.readlink(here))
-        except OSError:  # it is no link
+        except OSError:  # not a link
             if not rest or not os.path.isdir(here):
                 yield _Place(at, _inode(at), name)
                 return

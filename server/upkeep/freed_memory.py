@@ -1,12 +1,13 @@
-"""How much of what is freed the process keeps for what comes next.
+"""Configures how much freed memory the process keeps for later allocations.
 
-What leaves for clients is made in pieces of some hundreds of kilobytes, ten for ten subscribers,
-and freed when the system has taken them, a thousand times a second. glibc's allocator gives such
-memory back each time, and so gets pages that have to be filled with zeros for the next pieces: with
-1 KB to ten subscribers, that was more than half of all processor time. Now it keeps a little, and
-takes from the system what is so large that it seldom comes.
+Output for clients is made in pieces of some hundreds of kilobytes, ten for ten subscribers, and
+freed when the kernel has accepted them, a thousand times a second. By default, glibc's allocator
+returns such memory to the system each time, and gets pages that have to be filled with zeros for
+the next pieces: with 1 KB to ten subscribers, that was more than half of all processor time. With
+these settings it keeps a little. Pieces so large that they are rare are mapped from the system.
 
-Whoever has set the allocator up in the environment is left alone, and so are others than glibc's.
+Settings of the allocator in the environment take precedence, and other allocators than glibc's are
+left alone.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from typing import Final
 
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
-"""Names of parameters, in glibc's malloc.h."""
+"""Parameters of mallopt, from glibc's malloc.h."""
 
 _MOST_KEPT: Final = 16 << 20
-"""Bytes that are kept at the end of the heap, of each thread that has one."""
+"""Bytes that are kept at the end of each heap; threads may have their own heap."""
 
 _LARGE: Final = 2 << 20
-"""From how many bytes on a piece is the system's own, and goes back to it."""
+"""Bytes of a piece from which on it is mapped on its own, and returned to the system when freed."""
 
 _SET_BY_USER: Final = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
 
 def keep_some() -> None:
-    """Have the allocator keep some of what is freed from now on."""
+    """Make the allocator keep some of the memory that is freed from now on."""
     if any(name in os.environ for name in _SET_BY_USER):
         return
     set_up = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -1,14 +1,14 @@
-"""Old journal files are archived, compressed and removed, whoever asks for it.
+"""Retention: archives, compresses and removes old journal files.
 
-Who asks only marks files; what has been marked is done one file after the other on a thread of its
-own, while the log is in use. A file that is to be removed waits until nobody needs it any more:
+Callers only mark files. Marked files are processed one after the other on a separate thread, while
+the log is in use. A file that is to be removed waits until it is not needed any more:
 
-- whoever reads the log says from where on (`TransactionLog.hold`);
-- topics with records must have on stable storage what they would otherwise read from the log after
-  a power failure;
-- files before it go first, for the log must not have gaps.
+- each reader of the log declares the first entry that it needs (`TransactionLog.hold`);
+- topics with records must have on stable storage all that they would otherwise read from the log
+  after a power failure;
+- older files are removed first, because the log must not have gaps.
 
-Marks live as long as the process; whoever asks, asks again.
+Marks are not persistent; after a restart, the caller has to mark files again.
 Source: AMPS User Guide, Manage Transaction Log Journal Files; Managing Journal Files.
 """
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 _LOOK_AGAIN_SECONDS: Final = 1.0
-"""Until it is looked again whether files to be removed are needed."""
+"""Interval of the checks whether files to be removed are still needed."""
 _SETTLE_SECONDS: Final = 30.0
-"""How long stable storage may take to take the records."""
+"""Timeout for writing the records to stable storage."""
 _MICROSECONDS: Final = 1_000_000
 
 
 class Deed(Enum):
-    """What can be done to a journal file."""
+    """The operations on journal files."""
 
     ARCHIVE = "archived"
     COMPRESS = "compressed"
@@ -50,13 +50,13 @@ class Deed(Enum):
 
 
 class JournalKeeping:
-    """Looks after the old journal files of one instance.
+    """Archives, compresses and removes the old journal files of one instance.
 
     Args:
         transaction_log: the transaction log.
         stores: the topics with records.
-        clock: tells how old a file is.
-        log: told what has been done, and what cannot be.
+        clock: the clock, for the age of files.
+        log: gets an entry for each operation, and for those that fail.
     """
 
     def __init__(
@@ -75,18 +75,18 @@ class JournalKeeping:
 
     @property
     def full(self) -> list[str]:
-        """The names of the files that something can be done to, oldest first."""
+        """The names of the files that can be processed, oldest first."""
         return [file.name for file in self._journal.files if file.seal is not None]
 
     async def mark(self, deed: Deed, age: float) -> None:
-        """Have something done to files soon.
+        """Mark files for an operation, which begins soon.
 
         Args:
-            deed: what.
-            age: seconds for which they have not been written to, at least.
+            deed: the operation.
+            age: minimum time since the last write to a file, in seconds.
 
         Raises:
-            JournalError: there is nowhere to archive files to.
+            JournalError: no archive directory is configured.
         """
         self._check(deed)
         latest = self._clock.now() - age
@@ -98,14 +98,14 @@ class JournalKeeping:
         self._begin()
 
     async def mark_through(self, deed: Deed, name: str) -> None:
-        """Have something done soon to a file, and to all older ones.
+        """Mark a file, and all older ones, for an operation, which begins soon.
 
         Args:
-            deed: what.
-            name: of the file, as in `full`; nothing is done if there is none any more.
+            deed: the operation.
+            name: of the file, as in `full`; if it does not exist any more, nothing is done.
 
         Raises:
-            JournalError: there is nowhere to archive files to.
+            JournalError: no archive directory is configured.
         """
         self._check(deed)
         files = [file for file, _ in await self._call(self._last_written)]
@@ -128,21 +128,20 @@ class JournalKeeping:
             self._task = asyncio.get_running_loop().create_task(self._work())
 
     def _last_written(self) -> list[tuple[JournalFile, float]]:
-        """Full files, and when each was written to last.
+        """Return the full files, each with the time of its last write.
 
-        That is for the thread that does what has been marked: there, no file is under way from one
-        place to another.
+        Called on the thread that processes marked files, so that no file is being moved meanwhile.
         """
         full = [file for file in self._journal.files if file.seal is not None]
         return [(file, self._last_written_to(file)) for file in full]
 
     def _last_written_to(self, file: JournalFile) -> float:
-        """Return when a file was written to last, as the wall clock is set now."""
+        """Return the time of the last write to a file, by the current setting of the wall clock."""
         last = (file.end_txid or file.first_txid) - 1
         return _last_written(file) + self._journal.steps.correction(last) / _MICROSECONDS
 
     async def close(self) -> None:
-        """Give up what is under way, and drop what is marked; the files stay as they are."""
+        """Abort the current operation, and drop all marks; the files stay as they are."""
         self._journal.give_up_filing()
         if self._task is not None:
             self._task.cancel()
@@ -162,7 +161,7 @@ class JournalKeeping:
             self._task = None
 
     async def _remove_next(self) -> bool:
-        """Remove the oldest file, if that is marked and not needed."""
+        """Remove the oldest file, if it is marked and not needed. Return whether it was removed."""
         file = self._journal.files[0]
         mark = Deed.REMOVE, file.number
         if mark not in self._marks or not self._journal.is_settled(file.number):
@@ -188,10 +187,10 @@ class JournalKeeping:
         return True
 
     async def _settle_records(self) -> bool:
-        """Have all records put on stable storage, as far as the log has spoken of them.
+        """Write to stable storage all records that entries of the log have changed.
 
         Returns:
-            Whether that is done; where it cannot be, the store says why.
+            Whether that succeeded; if not, the store logs the reason.
         """
         stores = self._stores
         settled: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
@@ -209,7 +208,7 @@ class JournalKeeping:
             return False
 
     async def _process_next(self) -> bool:
-        """Archive or compress the file that was marked first."""
+        """Archive or compress the file that was marked first. Return False if there is none."""
         waiting = (mark for mark in self._marks if mark[0] is not Deed.REMOVE)
         mark = next((mark for mark in waiting if self._journal.is_settled(mark[1])), None)
         if mark is None:
@@ -223,7 +222,7 @@ class JournalKeeping:
         return True
 
     async def _do(self, deed: Deed, file: JournalFile, do: Callable[[int], None]) -> None:
-        """Do it to one file; where that fails, it would fail with others too."""
+        """Process one file; on failure, drop all marks of this operation: they would fail too."""
         try:
             await self._call(partial(do, file.number))
         except JournalError as error:
@@ -241,11 +240,10 @@ class JournalKeeping:
 
 
 def _last_written(file: JournalFile) -> float:
-    """When a file was written to last, in seconds since the Unix epoch.
+    """Return the time of the last write to a file, in seconds since the Unix epoch.
 
-    That is when its last entry was made, or what its time of modification says if that is earlier:
-    a file that was copied back has not been written to, and one whose time was set is as old as
-    its owner says.
+    That is the time of its last entry, or its modification time if that is earlier: copying a file
+    back does not make it newer, and an owner may set an earlier time to make it older.
     """
     entry = (file.created if file.seal is None else file.seal.last_timestamp) / _MICROSECONDS
     try:

@@ -1,29 +1,29 @@
-"""How garbage is collected in a process that keeps millions of records and must not pause.
+"""Garbage collection in a process that keeps millions of records and must not pause.
 
-Objects go when the last reference to them does, and nearly all of ours do: what a command or a
-subscription has made knows of itself in no circle, or is taken out of it at its end. Python's
-collector is for the others. It walks through all containers there are, and whatever runs has to
-wait: 75 ms for the dictionaries of a SOW topic with 1,000,000 records, at any moment, to find
-nothing (`benchmarks/sow.py` shows it, and what is left).
+Objects are freed with the last reference to them, and nearly all of ours are: objects made by a
+command or a subscription are in no reference cycle, or are taken out of it at their end. Python's
+collector is for the others. It traverses all containers, and everything else has to wait: 75 ms for
+the dictionaries of a SOW topic with 1,000,000 records, at any moment, to find nothing
+(`benchmarks/sow.py` measures that, and the pause that remains).
 
     new --5,000--> young --twice--> middle --twice--> old --if it takes long--> set aside
 
-So what there is at the end of the start is *set aside*, and never walked through. A dictionary
-stays set aside while it grows, and what topics put into theirs later (texts, numbers and tuples of
-these) is nothing that the collector would look at. What comes later is walked through three times.
-If that takes long, because a client has made ten thousand subscriptions or a hundred thousand
-groups, or an index has been made, which is few containers with much in each, then what has survived
-is set aside, too: nothing of it is walked through a fourth time, and no walk is through more than
-has come since the last one. Where much was garbage, such as connections that came and went, it is
-freeing that has taken the time. The collector counts what is made less what is freed, so that new
-objects would pile up while many others are freed, and then be walked through all at once; therefore
-it is also done several times a second, while there is work.
+So the objects that exist at the end of the start are *set aside* (`gc.freeze`), and never traversed
+again. A dictionary stays set aside while it grows, and the values that topics add later (texts,
+numbers and tuples of these) are not traversed by the collector. Newer objects are traversed three
+times. If that takes long, because a client has made ten thousand subscriptions or a hundred
+thousand groups, or because an index was made, which is few containers with much in each, then the
+survivors are set aside, too: none of them is traversed a fourth time, and no traversal exceeds the
+objects made since the last one. If much was garbage, such as closed connections, the time was spent
+on freeing, and nothing is set aside. The collector counts allocations minus frees, so new objects
+could pile up while many others are freed, and then be traversed all at once; therefore a collection
+also runs several times a second, while there is work.
 
-What has been set aside goes with its last reference like anything else, but circles of it do not. A
-connection is one, of some kilobytes, if it was there when something was set aside. When some of
-these have gone everything is looked through once more, while no client asks for anything; or at any
-moment, when very many have. Connections that have come and gone since do not count: otherwise some
-thousand a second would have everything looked through, for 70 ms, every few seconds.
+Objects set aside are freed with their last reference like all others, but cycles of them are not.
+A connection is such a cycle, of some kilobytes, if it existed when objects were set aside. When
+some of these have closed, a full collection runs once, while no client sends requests; or at any
+moment, when very many have. Connections opened and closed since then do not count: otherwise some
+thousand a second would cause a full collection of 70 ms every few seconds.
 """
 
 from __future__ import annotations
@@ -37,42 +37,42 @@ if TYPE_CHECKING:
     from server.base.clock import Clock
 
 _THRESHOLDS: Final = (5_000, 1, 1)
-"""New containers before the youngest are walked through, which then takes below 1 ms; and after how
-many times that is done for older ones."""
+"""New containers before the youngest are traversed, which then takes less than 1 ms; and the number
+of such traversals before the next older generation is traversed as well."""
 
 _LONG_SECONDS: Final = 0.001
-"""How long it takes to walk through old containers that are set aside then."""
+"""Duration of a traversal of old containers from which on they are set aside."""
 
 _FEW_FREED: Final = 1_000
-"""Objects that a long walk has freed, up to which it is what survived that has taken the time."""
+"""Objects freed by a long traversal up to which its time is attributed to the survivors."""
 
 _OLD: Final = 2
 """The number of the collector's oldest generation."""
 
 _LOOK_SECONDS: Final = 0.25
-"""How often what is new is walked through, and it is looked whether connections have gone."""
+"""Interval of the checks, which also collect new objects and count closed connections."""
 
 _WORK_SECONDS: Final = 0.01
-"""Processor time between two looks from which on there has been work."""
+"""Processor time between two checks from which on the process counts as working."""
 
 _IDLE_SECONDS: Final = 0.001
-"""Processor time between two looks up to which nobody has asked for anything."""
+"""Processor time between two checks up to which the process counts as idle."""
 
 _IDLE_LOOKS: Final = 8
-"""Looks at which nobody had, one after the other, before that is believed."""
+"""Consecutive idle checks before the process is taken to be idle."""
 
 _SOME_GONE: Final = 100
 _MANY_GONE: Final = 10_000
-"""Connections that have gone before everything is looked through: when idle, and at any moment."""
+"""Closed connections that cause a full collection: when idle, and at any moment."""
 
 
 def begin() -> None:
-    """Set aside what reading the modules has made; called first, which saves a start walking it."""
+    """Set aside the objects made by imports. Called first, so that the start skips them."""
     gc.freeze()
 
 
 def settle() -> None:
-    """Set aside what there is, and what comes to be much later; called when all has been opened."""
+    """Set aside all objects, and large amounts of later ones. Called when everything is open."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)
@@ -81,17 +81,17 @@ def settle() -> None:
 
 
 def look_through() -> None:
-    """Collect everything that nobody can reach, also of what has been set aside."""
+    """Collect all unreachable objects, including objects set aside."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()
 
 
 class _Walks:
-    """Sets aside objects that have been walked through as often as any are, if that takes long.
+    """Sets aside objects that have reached the oldest generation, if traversing them takes long.
 
     Attributes:
-        times: how often something has been set aside.
+        times: how often objects have been set aside.
     """
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class _Walks:
         self._began = 0.0
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
-        """Take note of the beginning and the end of a walk."""
+        """Record the beginning of a traversal, and evaluate its end."""
         if info["generation"] != _OLD:
             return
         if phase == "start":
@@ -113,28 +113,28 @@ _walks: Final = _Walks()
 
 
 class Collecting:
-    """Has garbage collected from time to time; see above.
+    """Collects garbage from time to time; see the module.
 
     Args:
-        clock: says when.
-        gone: tells how many connections have gone so far.
-        alive: tells how many connections there are.
+        clock: schedules the checks.
+        gone: returns the number of connections closed so far.
+        alive: returns the number of open connections.
     """
 
     def __init__(self, clock: Clock, gone: Callable[[], int], alive: Callable[[], int]) -> None:
         self._clock: Final = clock
         self._gone: Final = gone
         self._alive: Final = alive
-        self._seen = gone()  # at the last look, of those that have gone
-        self._left = 0  # connections that have gone since everything was looked through
-        self._set_aside = 0  # connections, at most, that are set aside or were when they went
+        self._seen = gone()  # closed connections at the last check
+        self._left = 0  # connections closed since the last full collection
+        self._set_aside = 0  # connections, at most, that are set aside or were when they closed
         self._times = _walks.times
         self._used = time.process_time()
-        self._idle = 0  # looks at which nobody had asked for anything
+        self._idle = 0  # consecutive idle checks
         self._cancel = clock.call_later(_LOOK_SECONDS, self._look)
 
     def stop(self) -> None:
-        """Collect no more."""
+        """Stop collecting."""
         self._cancel()
 
     def _look(self) -> None:
@@ -154,7 +154,7 @@ class Collecting:
         gone = self._gone()
         since, self._seen = gone - self._seen, gone
         self._left += since
-        if _walks.times != self._times:  # something has been set aside since the last look
+        if _walks.times != self._times:  # objects have been set aside since the last check
             self._times = _walks.times
             self._set_aside += self._alive() + since
         return min(self._left, self._set_aside)

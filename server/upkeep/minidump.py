@@ -1,7 +1,7 @@
-"""Minidumps: what a process is doing, as a text for whoever looks for the cause of a problem.
+"""Minidumps: the state of a process as a text, for the diagnosis of a problem.
 
-A minidump holds the stack of every thread, where each task waits, and how much there is of
-everything that grows; no message is in it. `server/tools/minidumps/` reads it back.
+A minidump holds the stack of every thread, the place where each task waits, and the sizes of
+all structures that grow; it contains no message. `server/tools/minidumps/` reads it back.
 Source: AMPS User Guide, Create Minidump; Instance-Level Configuration (MiniDumpDirectory).
 """
 
@@ -28,7 +28,7 @@ _MOST_TYPES_SHOWN: Final = 40
 _MOST_TASKS_SHOWN: Final = 100
 
 END: Final = "end of the minidump, checksum "
-"""What the last line begins with, before the CRC-32 of all that stands above it."""
+"""The beginning of the last line, before the CRC-32 of everything above it."""
 
 
 Table: TypeAlias = tuple[str, Iterable[tuple[str, int]]]
@@ -46,12 +46,12 @@ def write_minidump(
     """Write a minidump.
 
     Args:
-        directory: where; it is made if there is none.
+        directory: the directory; it is made if it does not exist.
         mask: the permissions of the file.
         instance: the instance's name, for the name of the file.
-        state: counts of what the instance has.
-        tasks: those of the engine's event loop.
-        sizes: how large what it keeps was when it was last looked at.
+        state: counts of the instance's objects.
+        tasks: the tasks of the engine's event loop.
+        sizes: the sizes of its structures when they were last sampled.
 
     Returns:
         The file.
@@ -69,14 +69,14 @@ def write_minidump(
     text = lines.encode("utf-8", "backslashreplace")
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mask)
     with open(descriptor, "wb") as file:
-        os.fchmod(descriptor, mask)  # whatever the umask is
+        os.fchmod(descriptor, mask)  # regardless of the umask
         file.write(text)
         file.write(f"{END}{zlib.crc32(text):08x}\n".encode("ascii"))
     return path
 
 
 def name_prefix(instance: str) -> str:
-    """What the names of an instance's minidumps begin with; a date follows."""
+    """Return the beginning of the names of an instance's minidumps; a date follows."""
     safe = "".join(one if one.isalnum() or one in "-_." else "_" for one in instance)
     return f"minidump-{safe}-"
 
@@ -109,7 +109,7 @@ def _lines(
 
 
 def _waiting(tasks: Iterable[asyncio.Task[Any]]) -> Iterator[str]:
-    """Where tasks wait: how many at each place."""
+    """Yield the places where tasks wait, with the number of tasks at each."""
     places = Counter(map(_place, tasks))
     yield f"\ntasks: {places.total():,}"
     for place, count in places.most_common(_MOST_TASKS_SHOWN):

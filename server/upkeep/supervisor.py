@@ -1,9 +1,9 @@
-"""Whoever started the process and watches it: systemd, or nobody.
+"""The interface to the process's supervisor: systemd, or none.
 
-A unit of `Type=notify` hears when the start is over, what it is at until then, and when the end
-begins. A start takes as long as the log is long, so its time limit is put off as long as the start
-goes on. With `WatchdogSec` the unit wants to hear something again and again; it does from the
-engine's loop, so that an engine that hangs is started anew.
+A unit of `Type=notify` is notified of the end of the start, of the current step until then, and of
+the beginning of the stop. A start takes as long as the log is long, so its timeout is extended as
+long as the start makes progress. With `WatchdogSec` the unit expects a heartbeat; it is sent from
+the engine's loop, so that systemd restarts an engine that hangs.
 
 Source: sd_notify(3), systemd.service(5).
 """
@@ -17,30 +17,30 @@ from contextlib import suppress
 from time import monotonic
 from typing import Final, Protocol
 
-_SECOND: Final = 1_000_000  # in the microseconds that systemd counts in
+_SECOND: Final = 1_000_000  # systemd counts in microseconds
 _STEP_SECONDS: Final = 600
-"""How long a step of the start may take without a word: as a file with 100 million records does."""
+"""Timeout of a step of the start without progress: a file with 100 million records needs it."""
 
 _BETWEEN: Final = 1.0
-"""Seconds between two words about the same step."""
+"""Seconds between two notifications about the same step."""
 
 _AT_ONCE: Final = 1024
-"""Calls between two looks at the clock: they are as many as entries of the log."""
+"""Calls between two reads of the clock: there is one for each entry of the log."""
 
 
 class Clock(Protocol):
-    """What calls later."""
+    """Schedules calls."""
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call a function in so many seconds; what is returned takes that back."""
+        """Call a function after `delay` seconds. Return a function that cancels the call."""
 
 
 class Supervisor:
-    """Tells the process's supervisor what the process does.
+    """Notifies the process's supervisor of the state of the process.
 
     Args:
-        environment: the process's variables, which tell where to; they are taken out, for they are
-            not meant for programs that this one starts.
+        environment: the process's variables, with the address of the supervisor. Its variables are
+            removed, so that child processes do not inherit them.
     """
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
@@ -53,33 +53,33 @@ class Supervisor:
         self._said = 0.0
 
     def begin(self, step: str) -> None:
-        """A step of the start begins.
+        """Report that a step of the start begins.
 
         Args:
-            step: what it does, for people.
+            step: its description, for operators.
         """
         self._step, self._calls = step, 0
         self._say(step)
 
     def go_on(self) -> None:
-        """The step has not ended, and has done one thing more."""
+        """Count one unit of progress of the step, and report it now and then."""
         self._calls += 1
         if self._calls % _AT_ONCE == 0 and monotonic() - self._said >= _BETWEEN:
             self._say(f"{self._step}: {self._calls:,} so far")
 
     def ready(self, instance: str, clock: Clock) -> None:
-        """The start is over; from now on the supervisor hears that the engine's loop turns.
+        """Report the end of the start, and send heartbeats of the engine's loop from now on.
 
         Args:
             instance: the instance's name.
-            clock: of the engine.
+            clock: the engine's clock.
         """
         self._tell(f"READY=1\nMAINPID={os.getpid()}\nSTATUS=instance {instance} serves")
         if self._interval:
             self._beat(clock)
 
     def stopping(self) -> None:
-        """The end begins."""
+        """Report that the instance begins to stop."""
         self._tell("STOPPING=1\nSTATUS=stopping")
 
     def _beat(self, clock: Clock) -> None:
@@ -93,7 +93,7 @@ class Supervisor:
     def _tell(self, text: str) -> None:
         if not self._address:
             return
-        # A supervisor that does not listen is no reason to do anything else.
+        # Errors are ignored: the server runs on without its supervisor.
         with (
             suppress(OSError),
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as to,
@@ -102,7 +102,7 @@ class Supervisor:
 
 
 def _interval(environment: MutableMapping[str, str]) -> float:
-    """How often the supervisor wants to hear something, in seconds; 0 for never."""
+    """Return the interval of heartbeats in seconds, half of systemd's timeout; 0 for none."""
     process = environment.pop("WATCHDOG_PID", "")
     limit = environment.pop("WATCHDOG_USEC", "")
     if not limit.isdecimal() or process not in ("", str(os.getpid())):

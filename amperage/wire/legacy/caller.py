@@ -1,7 +1,7 @@
 """The client's side of one connection of a legacy protocol, without I/O.
 
-What the client sends in frames of the amps protocol becomes messages of the legacy one, and what
-the server answers becomes such frames.
+Frames of the amps protocol that the client sends are translated to messages of the legacy one, and
+the server's answers to such frames.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from amperage.wire.framing import Frame
 from amperage.wire.legacy.translation import LENGTH, Fields, MessageReader, first_frame, open_header
 
 _OF_A_RECORD: Final = ("k", "x", "l")
-"""What belongs to a record of a query, and not to the batch that it comes in."""
+"""Keys of a single record of a query, not of the batch that contains it."""
 
 _encode_fields: Final = msgspec.json.encode
 
 
 class LegacyCaller(MessageReader):
-    """Translates between a client that speaks the amps protocol and a server's legacy transport."""
+    """Translates between a client of the amps protocol and a server's legacy transport."""
 
     __slots__ = ()
 
     def encode(self, frames: bytes) -> bytes:
-        """Turn frames of the amps protocol into messages of the server's.
+        """Encode frames of the amps protocol as messages for the server.
 
         Args:
             frames: one or more whole frames. A field that the legacy protocols do not have, such as
@@ -57,7 +57,7 @@ class LegacyCaller(MessageReader):
 
 
 def _batch_of_one(fields: Mapping[str, str], body: bytes) -> tuple[dict[str, str], bytes]:
-    """A record as the amps protocol has it: with a header of its own, behind that of its batch."""
+    """Return an amps batch of one record: the batch's fields, then the record with its header."""
     record = {key: fields[key] for key in _OF_A_RECORD if key in fields}
     record["l"] = str(len(body))
     batch = {key: value for key, value in fields.items() if key not in _OF_A_RECORD}

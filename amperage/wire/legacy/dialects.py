@@ -1,4 +1,4 @@
-"""The legacy protocols by their names."""
+"""The legacy protocols, by name."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     "xml": EnvelopeDialect(namespaces=False),
     "soap": EnvelopeDialect(namespaces=True),
 }
-"""How the messages of each are written where nothing is configured."""
+"""The dialect of each protocol without further configuration."""

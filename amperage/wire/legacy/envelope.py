@@ -1,11 +1,11 @@
 """Envelopes of the protocols xml and soap: a SOAP header with one element per field, and a body.
 
-Only the header is parsed. A body is what stands between the tags of the Body element, byte for
-byte: it is parsed, if anybody needs a field of it, by its message type. So the reader stops at the
-start tag of the body, and finds the end from the back of the message.
+Only the header is parsed. A body is the content of the Body element, byte for byte: it is parsed by
+its message type, only if one of its fields is needed. So the reader stops at the start tag of the
+body, and searches its end from the back of the message.
 
-Names are taken without their prefixes, declared or not: the envelopes in the reference do not
-declare theirs (AMPS User Guide, Out-of-Focus Messages and Event Topics).
+Prefixes of names are ignored, declared or not: the envelopes in the reference do not declare theirs
+(AMPS User Guide, Out-of-Focus Messages and Event Topics).
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class EnvelopeDialect:
     """Messages of the protocols xml and soap.
 
     Attributes:
-        namespaces: whether envelopes that are sent declare the namespace of SOAP.
+        namespaces: whether encoded envelopes declare the namespace of SOAP.
     """
 
     namespaces: bool
 
     def read(self, message: bytes) -> Opened:
-        """Read the header of a message, see `Dialect.read`."""
+        """Decode the header of a message, see `Dialect.read`."""
         header = _Header(_encoding(message))
         try:
             for piece in _pieces(message):
@@ -69,7 +69,7 @@ class EnvelopeDialect:
         return Opened(header.fields, None)
 
     def body(self, message: bytes, body_start: int) -> bytes:
-        """The body of a message, in UTF-8 whatever the envelope is in."""
+        """Return the body of a message, in UTF-8 for any encoding of the envelope."""
         if message[body_start - 2 : body_start] == b"/>":
             return b""
         last_tag = message.rfind(b"</", body_start)
@@ -80,7 +80,7 @@ class EnvelopeDialect:
         return body if body.isascii() else _in_utf8(body, _encoding(message))
 
     def embed(self, body: bytes) -> bytes:
-        """A body without an XML declaration, which may stand at the start of a message only."""
+        """Return a body without its XML declaration: that must be at the start of a message."""
         declaration = _DECLARATION.match(body)
         if declaration is None:
             return body
@@ -88,7 +88,7 @@ class EnvelopeDialect:
         return _in_utf8(body[declaration.end() :], _ENCODINGS.get(declared, "utf-8"))
 
     def write(self, fields: Iterable[tuple[str, str]]) -> bytes:
-        """The beginning of an envelope, up to its body."""
+        """Return the beginning of an envelope, up to its body."""
         elements = [
             f"<{_ELEMENTS[key]}>{_text(value)}</{_ELEMENTS[key]}>"
             for key, value in fields
@@ -103,15 +103,15 @@ class EnvelopeDialect:
         return b"</SOAP-ENV:Body></SOAP-ENV:Envelope>"
 
     def with_namespaces(self, *, declared: bool) -> Self:
-        """The dialect with the namespace of SOAP declared, or not."""
+        """Return the dialect with or without the declaration of the SOAP namespace."""
         return replace(self, namespaces=declared)
 
 
 class _BodyReached(Exception):
-    """The header has been read, and the body begins.
+    """Raised when the header is complete, and the body begins.
 
     Attributes:
-        index: where the start tag of the body is, in bytes from the start of the message.
+        index: the offset of the body's start tag, in bytes from the start of the message.
     """
 
     def __init__(self, index: int) -> None:
@@ -123,7 +123,7 @@ class _Header:
     """Collects the fields of an envelope's header.
 
     Args:
-        encoding: that of the envelope.
+        encoding: the encoding of the envelope.
     """
 
     def __init__(self, encoding: str) -> None:
@@ -138,12 +138,12 @@ class _Header:
         parser.StartDoctypeDeclHandler = _refuse_doctype
 
     def parse(self, piece: bytes, *, is_last: bool = False) -> None:
-        """Read the next piece of an envelope.
+        """Parse the next piece of an envelope.
 
         Raises:
             _BodyReached: the header is complete.
-            FrameError: it is no envelope.
-            expat.ExpatError: it is no XML.
+            FrameError: it is not an envelope.
+            expat.ExpatError: it is not XML.
         """
         self._parser.Parse(piece, is_last)
 
@@ -176,10 +176,10 @@ def _local(name: str) -> str:
 
 
 def _pieces(message: bytes) -> Iterator[bytes]:
-    """A message in pieces that grow.
+    """Yield a message in pieces of growing size.
 
-    A piece is always parsed to its end, so that the first ones should not be much longer than a
-    header; with pieces of one size, a long token would be looked at again and again.
+    A piece is always parsed to its end, so the first ones should not be much longer than a header;
+    with pieces of constant size, a long token would be scanned again and again.
     """
     start, size = 0, _FIRST_PIECE
     while start < len(message):
@@ -189,7 +189,7 @@ def _pieces(message: bytes) -> Iterator[bytes]:
 
 
 def _text(value: str) -> str:
-    """A text in XML; what XML cannot express becomes U+FFFD."""
+    """Return a text escaped for XML; characters that XML cannot express become U+FFFD."""
     return escape(_NOT_XML.sub("\ufffd", value), quote=False)
 
 
@@ -198,15 +198,15 @@ def _refuse_doctype(*_declaration: object) -> None:
 
 
 def _encoding(message: bytes) -> str:
-    """The encoding of an envelope.
+    """Return the encoding of an envelope.
 
     Raises:
-        FrameError: it is none that can be read.
+        FrameError: it is not supported.
     """
     declaration = _DECLARATION.match(message)
     declared = (declaration["encoding"] if declaration else None) or b"utf-8"
     if b"\x00" in message[:2] or message[:2] in (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE):
-        declared = b"utf-16"  # the parser would find out, and count in other bytes
+        declared = b"utf-16"  # refused here: the parser would detect it, and count in other bytes
     encoding = _ENCODINGS.get(declared.lower())
     if encoding is None:
         expected = ", ".join(name.upper() for name in _ENCODINGS.values())

@@ -1,6 +1,6 @@
-"""The header fields of the legacy protocols, and what they are called in the amps protocol.
+"""The header fields of the legacy protocols, with their keys in the amps protocol.
 
-Some fields ask for what the amps protocol asks for with an option; `as_amps` makes that change.
+Some fields have the meaning of an option of the amps protocol; `as_amps` converts them.
 """
 
 from __future__ import annotations
@@ -66,20 +66,20 @@ FIELDS: Final = (
     Field("sids", "20061", "SubIds"),
     Field("reason", "20062", "Reason"),
 )
-"""Fields that the reference calls obsolete, or that no command or message uses, are left out."""
+"""Without fields that are obsolete in the reference, or unused by all commands and messages."""
 
 BY_KEY: Final = {field.key: field for field in FIELDS}
-"""By what is said in the amps protocol."""
-BY_KEY["opts"] = BY_KEY["o"]  # what acks call it: the backlog of a consumer of queues
+"""The fields by their keys in the amps protocol."""
+BY_KEY["opts"] = BY_KEY["o"]  # the key in acks, with the backlog of a queue's consumer
 
 
 def is_true(value: str) -> bool:
-    """Read the value of a Boolean field."""
+    """Decode the value of a Boolean field."""
     return value.lower() == "true"
 
 
 def as_amps(fields: Mapping[str, str]) -> dict[str, str]:
-    """Say in the keys of the amps protocol what the fields of a legacy header say.
+    """Convert a legacy header to the keys of the amps protocol.
 
     Args:
         fields: the header's fields, by their keys.
@@ -96,7 +96,7 @@ def as_amps(fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def _heartbeat_option(header: dict[str, str]) -> str:
-    """Take the fields of a heartbeat out of a header, and put them as one option."""
+    """Remove the fields of a heartbeat from a header, and return them as one option."""
     action = header.pop("heartbeat", "")
     interval = header.pop("timeout_interval", "")
     if header.get("c") != "heartbeat":

@@ -19,7 +19,7 @@ class FixDialect:
     """Messages of the protocols fix and nvfix, which have the same headers.
 
     Attributes:
-        field_separator: the character behind each field.
+        field_separator: the character after each field.
         header_separator: the character between header and body.
     """
 
@@ -27,7 +27,7 @@ class FixDialect:
     header_separator: str = "\x02"
 
     def read(self, message: bytes) -> Opened:
-        """Read the header of a message, see `Dialect.read`."""
+        """Decode the header of a message, see `Dialect.read`."""
         end = message.find(self.header_separator.encode())
         header = message if end < 0 else message[:end]
         try:
@@ -45,15 +45,15 @@ class FixDialect:
         return Opened(fields, None if end < 0 else end + 1)
 
     def body(self, message: bytes, body_start: int) -> bytes:
-        """The body of a message: everything behind the header."""
+        """Return the body of a message: everything after the header."""
         return message[body_start:]
 
     def embed(self, body: bytes) -> bytes:
-        """A body as it is."""
+        """Return a body unchanged."""
         return body
 
     def write(self, fields: Iterable[tuple[str, str]]) -> bytes:
-        """The header of a message, with the separator behind it."""
+        """Return the header of a message, with the separator after it."""
         parts = [
             f"{_TAGS[key]}={self._without_separators(value)}{self.field_separator}"
             for key, value in fields
@@ -63,13 +63,13 @@ class FixDialect:
 
     @property
     def tail(self) -> bytes:
-        """Nothing stands behind a body."""
+        """Empty: no bytes follow a body."""
         return b""
 
     def with_namespaces(self, *, declared: bool) -> Self:  # noqa: ARG002 - FIX has none
-        """The dialect as it is."""
+        """Return the dialect unchanged."""
         return self
 
     def _without_separators(self, value: str) -> str:
-        """A value that ends no field; FIX has no way to write a separator in one."""
+        """Return a value with blanks for separators; FIX has no way to escape them."""
         return value.replace(self.field_separator, " ").replace(self.header_separator, " ")

@@ -1,8 +1,8 @@
 """The server's side of one connection of a legacy protocol, without I/O.
 
-What the peer sends becomes frames of the amps protocol, and what it is sent is made from such
-frames. Publishers send one header over and over, and so does the server: both ways the translation
-of a header is remembered.
+Input from the peer is translated to frames of the amps protocol, and such frames to output.
+Publishers send one header over and over, and so does the server: translated headers are cached in
+both directions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LegacyPeer(MessageReader):
 
     Args:
         dialect: the format of the peer's messages.
-        limit: the longest message, in bytes.
+        limit: the maximum size of a message, in bytes.
     """
 
     __slots__ = ("_data_only", "_ids_made", "_last_header", "_last_start", "_wrappings")
@@ -47,11 +47,11 @@ class LegacyPeer(MessageReader):
         self._last_start: bytes | None = None  # a publish up to its body, and its translation
         self._last_header = b""
         self._wrappings: dict[tuple[bytes, int], _Wrapping] = {}
-        self._data_only: set[str] = set()  # subscriptions that want bodies and nothing else
+        self._data_only: set[str] = set()  # subscriptions to bodies without headers
         self._ids_made = 0
 
     def encode(self, frames: bytes) -> bytes:
-        """Turn frames of the amps protocol into messages of the peer's.
+        """Encode frames of the amps protocol as messages for the peer.
 
         Args:
             frames: one or more whole frames.
@@ -79,7 +79,7 @@ class LegacyPeer(MessageReader):
         return encoded, dialect.body(message, body_start)
 
     def _note(self, header: dict[str, str]) -> None:
-        """Take out of a command's header what it says about the form of messages."""
+        """Remove the settings for the form of messages from a command's header, and apply them."""
         use_namespaces = header.pop("use_ns", None)
         if use_namespaces is not None:
             self._dialect = self._dialect.with_namespaces(declared=is_true(use_namespaces))
@@ -104,7 +104,7 @@ class LegacyPeer(MessageReader):
         return f"data-only-{self._ids_made}"
 
     def _messages(self, header: bytes, body: bytes) -> list[bytes]:
-        """The messages that a frame stands for: one, or one for each record of a batch."""
+        """Return the messages for a frame: one, or one for each record of a batch."""
         embedded = self._dialect.embed(body)
         wrapping = self._wrappings.get((header, len(embedded)))
         if wrapping is not None:
@@ -130,7 +130,7 @@ class LegacyPeer(MessageReader):
         self._wrappings[header, body_length] = self._wrapping(fields, body_length)
 
     def _wrapping(self, fields: Fields, body_length: int) -> _Wrapping:
-        """What stands before and behind a body of a message with these fields."""
+        """Return the bytes before and after a body of a message with these fields."""
         if fields.get("c") == "p":
             if self._data_only.issuperset(str(fields.get("sids", "")).split(",")):
                 return b"", b""
@@ -147,7 +147,7 @@ def _framed(wrapping: _Wrapping, body: bytes) -> bytes:
 
 
 def _records(batch: bytes) -> Iterator[tuple[Fields, bytes]]:
-    """The records of a batch: the fields of each, and its body."""
+    """Yield the records of a batch: the fields of each, and its body."""
     while batch:
         header_end = batch.index(b"}") + 1
         fields, _, rest = open_header(batch[:header_end], batch[header_end:])

@@ -1,6 +1,6 @@
-"""What both ends of a connection of a legacy protocol share.
+"""The common part of both ends of a connection of a legacy protocol.
 
-Messages are cut off the stream by their lengths, and frames of the amps protocol are taken apart.
+Messages are split off the stream by their lengths, and frames of the amps protocol are decoded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from amperage.wire.framing import MAXIMUM_FRAME, Frame, FrameError, FrameReader,
 from amperage.wire.legacy.dialect import Dialect
 
 LENGTH: Final = Struct(">I")
-"""What stands before each message, and before each frame."""
+"""The length before each message, and before each frame."""
 
 Fields = dict[str, object]
 """The fields of a header of the amps protocol, by their keys."""
@@ -24,11 +24,11 @@ _decode_fields: Final = msgspec.json.Decoder(Fields).decode
 
 
 class MessageReader(FrameReader, ABC):
-    """Cuts messages of a legacy protocol off a stream, and makes frames of the amps protocol.
+    """Splits messages of a legacy protocol off a stream, and translates them to amps frames.
 
     Args:
         dialect: the format of the messages.
-        limit: the longest message, in bytes.
+        limit: the maximum size of a message, in bytes.
     """
 
     __slots__ = ("_dialect",)
@@ -39,14 +39,14 @@ class MessageReader(FrameReader, ABC):
 
     @abstractmethod
     def _translate(self, message: bytes) -> Frame:
-        """Make a frame of a message.
+        """Translate a message to a frame.
 
         Raises:
-            FrameError: it is none of the protocol.
+            FrameError: it is not a message of the protocol.
         """
 
     def _split(self, chunk: bytes) -> list[Frame]:
-        """Cut messages off the stream, and translate them."""
+        """Split messages off the stream, and translate them."""
         frames: list[Frame] = []
         position, size = 0, len(chunk)
         while size - position >= LENGTH.size:
@@ -72,14 +72,14 @@ class MessageReader(FrameReader, ABC):
 
 
 def first_frame(frames: bytes, position: int) -> tuple[bytes, bytes, int]:
-    """Cut a frame off a row of whole ones.
+    """Split the frame at a position off consecutive whole frames.
 
     Args:
-        frames: they.
+        frames: the frames.
         position: where the frame begins.
 
     Returns:
-        What ends with the first closing brace, which nearly always is the header, the rest of the
+        The bytes up to the first closing brace, which nearly always are the header, the rest of the
         frame, and where the next one begins.
     """
     start = position + LENGTH.size
@@ -89,7 +89,7 @@ def first_frame(frames: bytes, position: int) -> tuple[bytes, bytes, int]:
 
 
 def open_header(header: bytes, body: bytes) -> tuple[Fields, bytes, bytes]:
-    """Read a header of one's own that may have been cut at a brace inside a text.
+    """Decode a header of our own that may have been split at a brace inside a text.
 
     Returns:
         The fields of the header, the whole header, and the body.

@@ -1,4 +1,4 @@
-"""Where log entries go: one module for each kind of target."""
+"""The targets of log entries: one module for each kind."""
 
 from collections.abc import Sequence
 
@@ -39,16 +39,16 @@ def open_targets(
 
     Args:
         specs: the targets, in the order of the configuration.
-        instance_name: what they call the instance where the configuration gives no other name.
-        nanoseconds: the moment that files are named after, since the epoch.
+        instance_name: the name of the instance, for targets without a configured name.
+        nanoseconds: the time since the epoch that files are named after.
         syslog_address: the path of the system logger's socket.
 
     Returns:
         The targets, and remarks about them that do not keep the instance from starting.
 
     Raises:
-        LogTargetError: some of them are configured wrongly, or their files cannot be opened; those
-            that could be opened are closed again.
+        LogTargetError: some of them are configured wrongly, or their files cannot be opened; the
+            opened ones are closed again.
     """
     problems = Problems()
     targets = tuple(

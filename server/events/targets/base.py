@@ -1,4 +1,4 @@
-"""What every logging target offers to the writer."""
+"""The interface of all logging targets."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from server.events.selection import excluded, select
 
 
 class Line(NamedTuple):
-    """One entry as it is written.
+    """One entry as written.
 
     Attributes:
-        text: the entry in UTF-8 with its line end; it may hold further line ends.
+        text: the entry in UTF-8 with its line end; it may contain further line ends.
         level: its level.
-        nanoseconds: when it was logged, since the epoch.
+        nanoseconds: the time when it was logged, since the epoch.
     """
 
     text: bytes
@@ -25,7 +25,7 @@ class Line(NamedTuple):
 
 
 class Target(ABC):
-    """A place that entries are written to. Used by the writer's thread alone, once it is built.
+    """A destination of log entries. Used by its writer's thread only, once it is built.
 
     Attributes:
         spec: the configuration of the target.
@@ -33,11 +33,11 @@ class Target(ABC):
         excluded: the ids that it must not write.
         bytes_written: since the start, before compression.
         entries_written: since the start.
-        rotates: whether it may go on in the next file of the sequence when one is full.
+        rotates: whether it may rotate to the next file of the sequence when one is full.
     """
 
     def __init__(self, spec: LogTargetSpec, problems: Problems) -> None:
-        """Work out what the target writes; mistakes in that are added to `problems`."""
+        """Compute the selection of the target; mistakes in it are added to `problems`."""
         self.spec = spec
         self.wanted = select(spec, problems)
         self.excluded = excluded(spec, problems)
@@ -48,28 +48,28 @@ class Target(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What to call the target in front of people."""
+        """The name of the target in messages for operators."""
 
     @abstractmethod
     def write(self, lines: Sequence[Line]) -> None:
-        """Write entries in their order and account for them.
+        """Write entries in their order and count them.
 
         Raises:
-            OSError: the rest could not be written; `entries_written` tells how many were.
+            OSError: the rest could not be written; `entries_written` counts the written ones.
         """
 
     def rotate(self, nanoseconds: int) -> None:  # noqa: B027  targets without files have nothing to rotate
-        """Go on in the next file of the sequence, as of that moment.
+        """Rotate to the next file of the sequence, named after the given time.
 
         Raises:
             OSError: the next file cannot be opened.
         """
 
     def close(self) -> None:  # noqa: B027  the console has nothing to close
-        """Write what is left and give up the file or socket.
+        """Write all pending data and close the file or socket.
 
         Raises:
-            OSError: something could not be written.
+            OSError: some data could not be written.
         """
 
     def _account(self, lines: Sequence[Line]) -> None:

@@ -9,20 +9,20 @@ from server.events.targets.base import Line, Target
 from server.events.targets.streams import PlainStream
 
 DESCRIPTORS: Final[Mapping[str, int]] = {"stdout": 1, "stderr": 2}
-"""The descriptors themselves, so that entries appear at once and in whole writes."""
+"""File descriptors, used directly so that entries appear at once and in whole writes."""
 
 
 class ConsoleTarget(Target):
     """Writes to standard output or standard error, which stay open."""
 
     def __init__(self, spec: LogTargetSpec, problems: Problems) -> None:
-        """Mistakes in the configuration are added to `problems`."""
+        """Prepare the stream; mistakes in the configuration are added to `problems`."""
         super().__init__(spec, problems)
         self._stream = PlainStream(DESCRIPTORS[spec.protocol])
 
     @property
     def name(self) -> str:
-        """The protocol is the name."""
+        """The protocol, which serves as the name."""
         return self.spec.protocol
 
     def write(self, lines: Sequence[Line]) -> None:

@@ -1,10 +1,10 @@
 """Files as logging targets, plain and compressed, and their rotation.
 
-A file is appended to, also by the next start. Directories that are missing are made. With a
+A file is appended to, also after a restart. Missing directories are made. With a
 RotationThreshold, a file is closed before it would exceed the threshold and the next is opened; its
-name is made anew from the mask, and a file that has this name already is truncated. An explicit
-rotation truncates as well. Until the instance has started there is no rotation: the start may fail,
-because the instance runs already.
+name is made anew from the mask, and an existing file of this name is truncated. An explicit
+rotation truncates as well. Until the instance has started there is no rotation: the start may fail
+because the instance is already running.
 
 Source: AMPS User Guide, Logging to Files.
 """
@@ -24,7 +24,7 @@ from server.events.targets.base import Line, Target
 from server.events.targets.streams import GzipStream, PlainStream, Stream, complete_gzip, plain_size
 
 DEFAULT_MASK: Final = "%Y-%m-%dT%H%M%S"
-"""In the working directory, when a target has no FileName."""
+"""Used in the working directory, if a target has no FileName."""
 
 
 _HINTS: Final[Mapping[int, str]] = {
@@ -33,17 +33,17 @@ _HINTS: Final[Mapping[int, str]] = {
     errno.ENXIO: "it is a pipe or a device that nobody serves; start its reader first",
     errno.ENOSPC: "make room on the device, or name a file on another",
 }
-"""What to do about a log file that cannot be opened."""
+"""Hints for the operator about a log file that cannot be opened."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """What differs between the protocols that write files.
+    """The format of a protocol that writes files.
 
     Attributes:
-        suffix: what a file name ends with.
+        suffix: the suffix of file names.
         stream: writes to a file descriptor in this format.
-        prepare: makes an existing file fit to be appended to, and gives the size of its content.
+        prepare: prepares an existing file for appending, and returns the size of its content.
     """
 
     suffix: str
@@ -58,13 +58,13 @@ FORMATS: Final[Mapping[str, FileFormat]] = {
 
 
 def file_name(mask: str, suffix: str, rotation: int, nanoseconds: int) -> str:
-    """The name of a log file.
+    """Return the name of a log file.
 
     Args:
         mask: strftime tokens, and `%n` for the rotation.
         suffix: added unless the mask ends with it.
-        rotation: how many rotations there have been.
-        nanoseconds: the moment that the date and time in the name are taken from; local time.
+        rotation: the number of rotations so far.
+        nanoseconds: the time since the epoch for the date in the name; shown as local time.
     """
     if not mask.endswith(suffix):
         mask += suffix
@@ -82,7 +82,7 @@ class FileTarget(Target):
     """
 
     def __init__(self, spec: LogTargetSpec, problems: Problems, nanoseconds: int) -> None:
-        """Open the first file, named after the moment `nanoseconds`.
+        """Open the first file, named after the time `nanoseconds`.
 
         A file that cannot be opened is added to `problems`, like any mistake in the configuration.
         """
@@ -100,7 +100,7 @@ class FileTarget(Target):
 
     @property
     def name(self) -> str:
-        """The file as configured, so that a target keeps its name over rotations."""
+        """The file as configured, so that a target keeps its name across rotations."""
         return self._mask
 
     def write(self, lines: Sequence[Line]) -> None:
@@ -126,7 +126,7 @@ class FileTarget(Target):
         self._size = 0
         try:
             self.close()
-        finally:  # a device that failed is left behind
+        finally:  # the next file is opened even if the old one cannot be completed
             self._open(nanoseconds, append=False)
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class FileTarget(Target):
     def _write_out(self, lines: Sequence[Line]) -> None:
         if not lines:
             return
-        # There is no stream when the file could not be opened at a rotation.
+        # There is no stream if the file could not be opened at a rotation.
         stream = self._stream or self._open(lines[0].nanoseconds, append=False)
         stream.retry()
         self._account(lines)
@@ -151,9 +151,9 @@ class FileTarget(Target):
         os.makedirs(os.path.dirname(self.path) or ".", DIRECTORY_MODE, exist_ok=True)
         if append:
             self._size = self._format.prepare(self.path)
-        # Appending in any case: an external tool may truncate the file while it is being written.
+        # Always in append mode: an external tool may truncate the file while it is being written.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (0 if append else os.O_TRUNC)
-        flags |= os.O_NONBLOCK  # a pipe may have no reader
+        flags |= os.O_NONBLOCK  # open must not block on a pipe without a reader
         descriptor = os.open(self.path, flags, FILE_MODE)
         os.set_blocking(descriptor, True)
         try:
@@ -165,7 +165,7 @@ class FileTarget(Target):
 
 
 def _explain(path: str, problem: OSError) -> tuple[str, str | None]:
-    """What is wrong with a log file, and what to do about it."""
+    """Return the problem of a log file, and a hint how to solve it."""
     directory = os.path.dirname(path) or "."
     if not os.path.isdir(directory):
         message = f"the directory {directory} of a log file cannot be made: {problem.strerror}"

@@ -1,4 +1,4 @@
-"""The last entries of the log, in memory, for whoever follows it from outside."""
+"""The last entries of the log, kept in memory for clients that follow it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from config_schema.spec import LogTargetSpec
 from server.events.targets.base import Line, Target
 
 MOST_ENTRIES: Final = 1_000
-"""Entries that are kept."""
+"""Maximum entries kept."""
 
 MOST_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of text that are kept; a last entry that is larger is kept by itself."""
+"""Maximum bytes of text kept; a single larger entry is kept alone."""
 
 
 class Kept(NamedTuple):
-    """An entry that is kept.
+    """An entry in memory.
 
     Attributes:
-        number: counts entries since the start, from 1.
+        number: the number of the entry since the start, from 1.
         line: the entry.
     """
 
@@ -33,11 +33,11 @@ class Kept(NamedTuple):
 class MemoryTarget(Target):
     """Keeps the last entries of the level `info` and above.
 
-    The writer's thread adds to it, others read it and are told that there is more.
+    The writer's thread appends entries; other threads read them and are notified of new ones.
     """
 
     def __init__(self) -> None:
-        """Nothing has been logged."""
+        """Start empty."""
         spec = LogTargetSpec.plain("stdout", "info")
         super().__init__(spec, Problems())
         self._lock = threading.Lock()
@@ -47,7 +47,7 @@ class MemoryTarget(Target):
 
     @property
     def name(self) -> str:
-        """It has no name in any configuration."""
+        """A fixed name, since it is in no configuration."""
         return "memory"
 
     def write(self, lines: Sequence[Line]) -> None:
@@ -66,7 +66,7 @@ class MemoryTarget(Target):
             tell()
 
     def since(self, number: int) -> list[Kept]:
-        """The entries behind one, as far as they are kept.
+        """Return the entries after one, as far as they are kept.
 
         Args:
             number: of the entry; 0 for all.
@@ -75,13 +75,13 @@ class MemoryTarget(Target):
             return [kept for kept in self._kept if kept.number > number]
 
     def follow(self, tell: Callable[[], None]) -> Callable[[], None]:
-        """Have a function called whenever there is more.
+        """Register a callback for new entries.
 
         Args:
-            tell: called on the writer's thread; it does not wait.
+            tell: called on the writer's thread; it must not block.
 
         Returns:
-            What ends that.
+            A function that removes the callback.
         """
         with self._lock:
             self._followers.add(tell)

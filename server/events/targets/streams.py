@@ -1,8 +1,8 @@
 """Byte streams into files, plain and compressed, that survive a full disk.
 
-A write either happens or is remembered: bytes that the device refused are kept and come first at
-the next attempt. So a file never holds half an entry followed by another, and a compressed file
-stays readable. While such bytes are kept, new ones are refused rather than piled up.
+A write either succeeds or stays pending: bytes that the device refused are buffered and come first
+in the next attempt. So a file never holds half an entry followed by another, and a compressed file
+stays readable. While bytes are pending, new ones are refused instead of buffered.
 """
 
 import contextlib
@@ -25,24 +25,24 @@ _READ_SIZE: Final = 1 << 16
 
 
 class Stream(Protocol):
-    """A file being written."""
+    """An open file that is written to."""
 
     def write(self, data: bytes) -> None:
-        """Write what waits from before, then `data`.
+        """Write the pending bytes, then `data`.
 
         Raises:
-            OSError: the device refused. `data` waits now, unless something waited before it.
+            OSError: the device refused. `data` is pending now, unless older bytes still are.
         """
 
     def retry(self) -> None:
-        """Write the bytes that wait.
+        """Write the pending bytes.
 
         Raises:
             OSError: the device still refuses.
         """
 
     def close(self) -> None:
-        """Complete the file and give it up.
+        """Complete the file and close it.
 
         Raises:
             OSError: its end could not be written.
@@ -50,10 +50,10 @@ class Stream(Protocol):
 
 
 class PlainStream:
-    """Bytes as they are, to a file descriptor."""
+    """Writes bytes unchanged to a file descriptor."""
 
     def __init__(self, descriptor: int) -> None:
-        """Take over `descriptor`; `close` closes it."""
+        """Take ownership of `descriptor`; `close` closes it."""
         self._descriptor = descriptor
         self._pending = memoryview(b"")
 
@@ -68,7 +68,7 @@ class PlainStream:
         while self._pending:
             try:
                 written = os.write(self._descriptor, self._pending)
-            except BlockingIOError:  # a pipe that somebody else made non-blocking
+            except BlockingIOError:  # a pipe that another process made non-blocking
                 select.select((), (self._descriptor,), ())
                 continue
             self._pending = self._pending[written:]
@@ -82,25 +82,25 @@ class PlainStream:
 
 
 class GzipStream:
-    """Compressed bytes: one gzip member per opening of the file.
+    """Writes compressed bytes: one gzip member per opening of the file.
 
     Every write ends on a byte boundary of the compressed data, so that a file can be read while it
     is written and up to the last write after a crash.
 
     Raises:
-        OSError: another stream, of this process or another, is writing to the file: what both
-            write could not be read any more.
+        OSError: another stream, of this process or another, is writing to the file: the output of
+            both together would be unreadable.
     """
 
     def __init__(self, descriptor: int) -> None:
-        """Take over `descriptor`; `close` ends the member and closes it."""
+        """Take ownership of `descriptor`; `close` ends the member and closes it."""
         _claim(descriptor)
         self._plain = PlainStream(descriptor)
         self._compressor = zlib.compressobj(wbits=GZIP)
 
     def write(self, data: bytes) -> None:
         """See `Stream.write`."""
-        self._plain.retry()  # before compressing: what is refused must leave no trace in the member
+        self._plain.retry()  # before compressing: refused data must leave no trace in the member
         compressed = self._compressor.compress(data)
         self._plain.write(compressed + self._compressor.flush(zlib.Z_SYNC_FLUSH))
 
@@ -117,27 +117,27 @@ class GzipStream:
 
 
 def plain_size(path: str) -> int:
-    """The bytes of a file; 0 if there is none, or if it is a pipe or a device."""
+    """Return the size of a file; 0 if it does not exist, or is a pipe or a device."""
     return os.path.getsize(path) if os.path.isfile(path) else 0
 
 
 def complete_gzip(path: str) -> int:
-    """Make a gzip file that a crash cut short whole again, so that it can be appended to.
+    """Repair a gzip file truncated by a crash, so that it can be appended to.
 
-    A reader stops at a member without an end, and would not see what is appended behind it. What
-    can be read is copied to a new file, which then takes the place of the old one.
+    A reader stops at a member without an end, and would not see data appended after it. All
+    readable data is copied to a new file, which then replaces the old one.
 
     Returns:
         The bytes of its content; 0 if there is no such file.
 
     Raises:
-        OSError: the file cannot be read or replaced, is something else than a gzip file, or is
-            being written by somebody else.
+        OSError: the file cannot be read or replaced, is not a gzip file, or is being written by
+            another process or stream.
     """
     path = os.path.realpath(path)
     if not os.path.isfile(path):
         return 0
-    with open(path, "r+b") as file:  # a lock may need the right to write
+    with open(path, "r+b") as file:  # a lock may require write access
         _claim(file.fileno())
         size, is_complete = _measure(path)
         return size if is_complete else _repair(path)
@@ -165,20 +165,20 @@ def _repair(path: str) -> int:
 
 
 def _claim(descriptor: int) -> None:
-    """Make it the only one through which its file is written, until it is closed."""
+    """Lock a file for exclusive writing through `descriptor`, until that is closed."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise OSError(errno.EBUSY, "another log is being written to it") from None
-    except OSError as problem:  # file systems of other machines may have no locks
+    except OSError as problem:  # network file systems may not support locks
         if problem.errno not in (errno.ENOLCK, errno.ENOTSUP):
             raise
 
 
 def _measure(path: str) -> tuple[int, bool]:
-    """The bytes of the content, as far as it can be read, and whether that is all of it."""
+    """Return the bytes of the readable content, and whether the content is complete."""
     with open(path, "rb") as file:
         if not _MAGIC.startswith(file.read(len(_MAGIC))):
             raise OSError(errno.EINVAL, "it exists and is not a gzip file", path)
@@ -192,11 +192,11 @@ def _measure(path: str) -> tuple[int, bool]:
 
 
 def _decompressed(path: str) -> Iterator[bytes]:
-    """The content of all members of a gzip file, as far as it goes.
+    """Yield the content of all members of a gzip file, as far as it is readable.
 
     Raises:
         EOFError: the last member has no end.
-        zlib.error: there is something else than compressed data.
+        zlib.error: there is data that is not compressed.
     """
     decompressor = zlib.decompressobj(GZIP)
     inside = False

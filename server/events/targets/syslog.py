@@ -1,8 +1,8 @@
 """The host's system logger as a logging target.
 
-Messages go straight to the daemon's socket, in the form that syslog(3) uses. The C library's own
-syslog() has one identity per process, and a configuration may have several targets, each with its
-own; it also hides failures, which operators want to hear about once.
+Messages are sent directly to the daemon's socket, in the format of syslog(3). The C library's
+syslog() has one identity per process, but a configuration may have several targets, each with its
+own; it also hides failures, which are to be reported once to the operator.
 
 Source: AMPS User Guide, Logging to Syslog.
 """
@@ -51,11 +51,11 @@ SEVERITIES: Final[Mapping[Level, int]] = {
 }
 
 MAX_TEXT: Final = 32 * 1024
-"""Bytes of an entry that are sent; a socket takes a message whole or not at all."""
+"""Maximum bytes sent of an entry; a datagram socket accepts a message whole or not at all."""
 
 _CUT: Final = b" [cut]"
 _PATIENCE_SECONDS: Final = 1.0
-"""How long a daemon that does not read may hold up the writer, per message."""
+"""Timeout per message for a daemon that does not read."""
 
 
 class SyslogTarget(Target):
@@ -63,19 +63,19 @@ class SyslogTarget(Target):
 
     Args:
         spec: the configuration of the target.
-        problems: where mistakes in it are added.
-        instance_name: the identity of its messages unless Ident gives another.
+        problems: gets the mistakes in it.
+        instance_name: the identity of its messages without an Ident.
         address: the path of the daemon's datagram socket.
 
     Attributes:
-        identity: under which name its messages are sent.
+        identity: the name that its messages are sent under.
         facility: the number of their facility.
     """
 
     def __init__(
         self, spec: LogTargetSpec, problems: Problems, instance_name: str, address: str = SOCKET
     ) -> None:
-        """Connect at once if LOG_NDELAY asks for it, otherwise with the first entry."""
+        """Connect at once if LOG_NDELAY is set, otherwise with the first entry."""
         super().__init__(spec, problems)
         self._options = _options(spec, problems)
         self.facility = _facility(spec, problems)
@@ -97,7 +97,7 @@ class SyslogTarget(Target):
 
     @property
     def name(self) -> str:
-        """The protocol and where its messages go."""
+        """The protocol and the address that its messages are sent to."""
         return f"syslog ({self._address})"
 
     def write(self, lines: Sequence[Line]) -> None:
@@ -126,7 +126,7 @@ class SyslogTarget(Target):
             self._socket = None
 
     def _send(self, message: bytes) -> None:
-        """Send, over a new connection if the daemon was restarted since the last message."""
+        """Send a message, with a reconnect if the daemon was restarted since the last one."""
         if self._socket is not None:
             try:
                 self._socket.send(message)
@@ -171,9 +171,9 @@ def _facility(spec: LogTargetSpec, problems: Problems) -> int:
 
 
 def _write_to_console(message: bytes) -> None:
-    """LOG_CONS: the last resort when the system logger cannot be reached."""
+    """Write to the console (LOG_CONS), if the system logger cannot be reached."""
     try:
         with open(CONSOLE, "wb", buffering=0) as console:
             console.write(message + b"\r\n")
     except OSError:
-        pass  # most processes may not write to it, and there is nowhere left to say so
+        pass  # most processes may not write to it, and no other output remains for a report
