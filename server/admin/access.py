@@ -1,8 +1,8 @@
-"""Who may see what: authentication over HTTP, sessions in cookies, and entitlement.
+"""Authentication over HTTP, sessions in cookies, and entitlement.
 
-The modules are those of transports, and are asked on the engine's thread. Without a module, neither
-here nor for the whole instance, everybody may see everything. Whoever has shown credentials gets a
-cookie that stands for them. What is asked of entitlement is to read a resource of the type `admin`:
+The modules are those of transports, and run on the engine's thread. Without a module, neither here
+nor for the whole instance, every visitor may see everything. A visitor that has shown credentials
+gets a cookie that stands for them. Entitlement is asked for reading a resource of the type `admin`:
 the path without a suffix, as documents name it.
 
 Source: AMPS User Guide, Configuring Monitoring; Entitlement Resource and Permission Types.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from server.security.permissions import Permissions
 
 _SCRIPT: Final = "x-requested-with"
-"""The header by which scripts of pages say that they ask, and nobody who could be asked back."""
+"""The header of requests by page scripts, for which no user can be prompted for a password."""
 
 _UNREADABLE: Final = "its Authorization header has no credentials of the kind that is asked for"
 
@@ -47,16 +47,16 @@ _MAX_AGE: Final = re.compile(r"(?:^|;)\s*max-age\s*=\s*(\d+)\s*(?:;|$)", re.IGNO
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who sends a request.
+    """The sender of a request.
 
     Attributes:
-        user: the authenticated user, empty if nobody vouches for one.
-        address: of whoever sent it.
-        is_exempt: whether the path is one of AnonymousPaths, so that nothing is asked.
+        user: the authenticated user, empty if none is authenticated.
+        address: of the sender.
+        is_exempt: whether the path is one of AnonymousPaths, so that no credentials are required.
         cookie: the session that stands for the credentials that were shown; empty for none.
-        challenge: how they are asked for credentials who have shown nothing but a cookie; empty
-            for others.
-        proof: headers that prove to them who it is that has let them in.
+        challenge: the challenge for a visitor that has shown nothing but a cookie; empty for
+            others.
+        proof: headers that prove the server's identity to the visitor.
     """
 
     user: str = ""
@@ -68,20 +68,20 @@ class Visitor:
 
 
 class Access:
-    """Decides who is there, and what they may see.
+    """Authenticates visitors, and checks their entitlement.
 
     Args:
         admin: the description of the admin interface.
-        authenticator: decides who is there; None for nobody in particular.
-        permissions: says what they may see; None for everything.
-        engine_side: where both are asked.
-        trail: told who logs on, and who is refused.
-        log: told of those who are refused.
+        authenticator: authenticates visitors; None if there is no authentication.
+        permissions: the visitors' permissions; None for everything.
+        engine_side: runs both on the engine's thread.
+        trail: records logons and refusals.
+        log: where refusals are logged.
         sessions: the cookies.
 
     Attributes:
         sessions: see above.
-        has_entitlement: whether there is a module that may refuse to show something.
+        has_entitlement: whether there is a module that may refuse a resource.
     """
 
     def __init__(
@@ -107,10 +107,10 @@ class Access:
         self.sessions = sessions
 
     async def admit(self, request: Request) -> Visitor:
-        """Find out who sends a request.
+        """Authenticate the sender of a request.
 
         Raises:
-            Refusal: nobody whom the authentication module admits; the answer says how to log on.
+            Refusal: the authentication module does not admit it; the answer says how to log on.
         """
         pattern = self._admin.anonymous_paths
         if pattern is not None and matches(pattern, "/" + "/".join(request.segments)):
@@ -118,7 +118,7 @@ class Access:
         return await self.log_on(request)
 
     async def log_on(self, request: Request) -> Visitor:
-        """Find out who sends a request, also for a path of AnonymousPaths.
+        """Authenticate the sender of a request, also for a path of AnonymousPaths.
 
         Raises:
             Refusal: see `admit`.
@@ -153,7 +153,7 @@ class Access:
         )
 
     def cookie_of(self, visitor: Visitor, request: Request) -> list[tuple[str, str]]:
-        """The headers that hand a visitor the cookie, if there is one that is new to them."""
+        """Return the headers that set a visitor's cookie, if it is new to them."""
         if not visitor.cookie or visitor.cookie in cookies_in(request.headers.get("cookie", "")):
             return []
         options = self._admin.session_options
@@ -164,13 +164,13 @@ class Access:
         return [("Set-Cookie", "; ".join([f"{COOKIE}={visitor.cookie}", options, *extra]))]
 
     async def require(self, visitor: Visitor, path: str) -> None:
-        """Let a visitor pass who may read a resource.
+        """Check that a visitor may read a resource.
 
-        What a module knows of a user may have come with credentials, and gone when they were away.
-        Whoever has shown a cookie is asked for credentials then.
+        A module may learn a user's permissions from credentials only, and lose them while the user
+        is away. A visitor that has shown a cookie is asked for credentials then.
 
         Raises:
-            Refusal: they may not.
+            Refusal: the visitor may not read it.
         """
         refused = {} if visitor.is_exempt else await self._refused(visitor.user, [path])
         if refused:
@@ -181,22 +181,22 @@ class Access:
             raise Refusal(403, f"{who} may not see {path}: entitlement does not allow it.")
 
     async def hidden(self, visitor: Visitor, paths: Iterable[str]) -> frozenset[str]:
-        """Those of some resources that a visitor may not read."""
+        """Return those of some resources that a visitor may not read."""
         if visitor.is_exempt:
             return frozenset()
         return frozenset(await self._refused(visitor.user, paths))
 
     async def refused(self, visitor: Visitor, paths: Iterable[str]) -> frozenset[str]:
-        """Those of some resources that a visitor may not read in other requests.
+        """Return those of some resources that a visitor may not read in other requests.
 
-        They may come by a path of AnonymousPaths themselves: then nobody is known.
+        This request may have come by a path of AnonymousPaths itself: then no user is known.
         """
         pattern = self._admin.anonymous_paths
         asked = (path for path in paths if pattern is None or not matches(pattern, path))
         return frozenset(await self._refused(visitor.user, asked))
 
     async def _refused(self, user: str, paths: Iterable[str]) -> Mapping[str, str]:
-        """Those of some paths that may not be read, each with what says so."""
+        """Return those of some paths that may not be read, each with the rule that refuses it."""
         known = self._permissions
         if known is None:
             return {}
@@ -207,12 +207,12 @@ class Access:
 
     @property
     def _era(self) -> tuple[int, int]:
-        """Changes whenever logons or permissions are to be decided afresh."""
+        """A value that changes whenever logons or permissions have to be decided afresh."""
         known = self._permissions
         return self.sessions.times_ended, 0 if known is None else known.times_forgotten
 
     async def _is_stranger(self, user: str) -> bool:
-        """Whether a module has to learn from a logon what a user may see, and has not."""
+        """Return whether a module has yet to learn a user's permissions from a logon."""
         known = self._permissions
         if known is None:
             return False
@@ -223,12 +223,12 @@ class Access:
         )
 
     def _known(self, request: Request) -> str | None:
-        """The user whom one of the request's cookies stands for."""
+        """Return the user of one of the request's cookies."""
         users = map(self.sessions.user_of, cookies_in(request.headers.get("cookie", "")))
         return next((user for user in users if user is not None), None)
 
     def _credentials(self, shown: str, request: Request) -> Credentials | None:
-        """What a request shows; None if that cannot be read."""
+        """Return the credentials of a request; None if they cannot be read."""
         credentials = _read(shown, self._admin.www_authenticate)
         if credentials is None:
             return None
@@ -255,7 +255,7 @@ class Access:
         raise _ask_for_credentials(self._challenge(request))
 
     def _challenge(self, request: Request) -> str:
-        """What asks the sender of a request for credentials."""
+        """Return the challenge that asks the sender of a request for credentials."""
         challenge = self._admin.www_authenticate
         if _SCRIPT in request.headers and challenge.lower().startswith("basic"):
             return f"x{challenge}"  # a scheme that browsers do not ask for a password for
@@ -267,24 +267,24 @@ def _ask_for_credentials(challenge: str) -> Refusal:
 
 
 def _is_password(shown: str) -> bool:
-    """Whether somebody shows a password, and not what is good for one time only."""
+    """Return whether the credentials are a password, and not a token that is valid once."""
     return shown.partition(" ")[0].lower() == "basic"
 
 
 def _hidden(asked: Iterable[str], permissions: Permissions) -> Mapping[str, str]:
-    """Those of some paths that may not be read, each with what says so."""
+    """Return those of some paths that may not be read, each with the rule that refuses it."""
     permits = ((path, permissions.permit(Permission.READ_ADMIN, path)) for path in asked)
     return {path: permit.rule for path, permit in permits if not permit.allowed}
 
 
 def _read(shown: str, challenge: str) -> Credentials | None:
-    """What an Authorization header shows, of the scheme that is asked for.
+    """Parse an Authorization header of the scheme that is asked for.
 
     The token of Negotiate stands where others have their password. A request without
     credentials shows an empty name.
 
     Returns:
-        None if it shows something else, or nothing that can be read.
+        The credentials; None for another scheme, or if they cannot be read.
     """
     if not shown:
         return Credentials("", "", explicit=True)

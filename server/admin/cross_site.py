@@ -1,4 +1,4 @@
-"""Requests that pages of other web sites have browsers send.
+"""CSRF protection: requests that pages of other web sites have browsers send.
 
 A page of any site may have a browser send a request here, with the rights of its user. Reading is
 governed by Access-Control-Allow-Origin. A request that acts has acted by the time the browser keeps
@@ -9,7 +9,7 @@ host other than localhost there is no Sec-Fetch-Site, a GET of an image, a form 
 Origin, and the page can have the Referer left out. So a browser's request acts only if no page of
 another site can have made it: with an Origin, which all browsers add to a POST, or with the header
 X-Requested-With, for which a page of another site would need a permission that is not given.
-Programs send none of what browsers always send, and act by GET as with AMPS.
+Programs send none of the headers that browsers always send, and act by GET as with AMPS.
 
 A name that another party owns may lead here, too (DNS rebinding). Where neither credentials nor a
 certificate stand in the way, browsers have to use a name that is known to be the instance's own.
@@ -92,7 +92,7 @@ class CrossSite:
             )
 
     def grant(self, request: Request, response: Response, *, is_public: bool = False) -> None:
-        """Add to an answer which pages may read it.
+        """Add the headers that say which pages may read an answer.
 
         Args:
             request: the request.

@@ -1,4 +1,4 @@
-"""What is asked of the engine: done on its thread, and waited for within a limit."""
+"""Calls on the engine's thread, and a time limit for their answers."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ class EngineSide:
     """The engine's thread, as the admin interface sees it.
 
     Args:
-        post: has a call made on the engine's thread.
+        post: schedules a call on the engine's thread.
     """
 
     def __init__(self, post: Callable[[Callable[[], None]], None]) -> None:
         self._post = post
-        self._tasks: set[asyncio.Task[None]] = set()  # that nobody else keeps
+        self._tasks: set[asyncio.Task[None]] = set()  # the event loop keeps weak references only
 
     async def ask(self, question: Callable[[], _Result], seconds: float = _PATIENCE) -> _Result:
-        """Call a function on the engine's thread, and give what it returns.
+        """Call a function on the engine's thread, and return its result.
 
         Args:
-            question: takes no longer than a command may; what it returns is immutable, or nobody
-                else's.
-            seconds: how long that may take.
+            question: takes no longer than a command may; its result is immutable, or not
+                shared.
+            seconds: the time limit.
 
         Raises:
-            Refusal: the engine is so busy that it has not been called in time, or it stops.
+            Refusal: the engine is so busy that it has not called it in time, or it stops.
         """
         answer: Future[_Result] = Future()
 
         def call() -> None:
             if not answer.set_running_or_notify_cancel():
-                return  # whoever asked has given up
+                return  # the caller has given up
             try:
                 answer.set_result(question())
             except Exception as error:
@@ -55,13 +55,13 @@ class EngineSide:
         return await within_limit(answer, "The engine", seconds)
 
     async def decide(self, question: Callable[[], Later[_Result]]) -> _Result:
-        """Call a function on the engine's thread, and wait for what it decides.
+        """Call a function on the engine's thread, and wait for its decision.
 
         Args:
-            question: gives the decision, or what it is to be had from later.
+            question: returns the decision, or the promise of one.
 
         Raises:
-            Refusal: that takes too long, or the engine stops.
+            Refusal: the decision takes too long, or the engine stops.
         """
         answer: Future[_Result] = Future()
 
@@ -79,22 +79,22 @@ class EngineSide:
         return await within_limit(answer, "Who decides on logons", _DECISION_PATIENCE)
 
     def tell(self, call: Callable[[], None]) -> None:
-        """Have a call made on the engine's thread, if that goes on; nobody waits for it."""
+        """Schedule a call on the engine's thread if the engine runs, and do not wait for it."""
         with suppress(Refusal):
             self._call(call)
 
     async def perform(self, deed: Callable[[], Coroutine[None, None, _Result]]) -> _Result:
-        """Have something done on the engine's thread that may take a while.
+        """Run a coroutine on the engine's thread that may take a while.
 
         Args:
-            deed: makes what does it, and lets others have their turns meanwhile; it is done to its
-                end, also if nobody waits for it any more.
+            deed: returns the coroutine, which lets other tasks run meanwhile; it runs to its end,
+                also if its caller has given up.
 
         Returns:
-            What it returns.
+            The coroutine's result.
 
         Raises:
-            Refusal: it has not been done in time, and goes on, or the engine stops.
+            Refusal: it has not ended in time, and goes on, or the engine stops.
         """
         answer: Future[_Result] = Future()
 
@@ -117,10 +117,10 @@ class EngineSide:
         return await within_limit(answer, "The engine")
 
     def _call(self, call: Callable[[], None]) -> None:
-        """Have a call made on the engine's thread.
+        """Schedule a call on the engine's thread.
 
         Raises:
-            Refusal: it stops.
+            Refusal: the engine stops.
         """
         try:
             self._post(call)
@@ -129,15 +129,15 @@ class EngineSide:
 
 
 async def within_limit(answer: Future[_Result], who: str, seconds: float = _PATIENCE) -> _Result:
-    """Wait for what another thread does.
+    """Wait for the result of another thread.
 
     Args:
         answer: its result.
-        who: does it, for whoever is told that it takes too long.
-        seconds: how long that is.
+        who: the other side, for the text that says that it takes too long.
+        seconds: the time limit.
 
     Raises:
-        Refusal: it takes too long.
+        Refusal: the result takes too long.
     """
     try:
         return await asyncio.wait_for(asyncio.wrap_future(answer), seconds)
@@ -146,5 +146,5 @@ async def within_limit(answer: Future[_Result], who: str, seconds: float = _PATI
         raise Refusal(503, text, (("Retry-After", "10"),)) from None
     except asyncio.CancelledError:
         if not answer.cancelled():
-            raise  # it is whoever asks that has been cancelled
+            raise  # it is the caller that has been cancelled
         raise Refusal(503, "The instance is stopping.") from None

@@ -1,7 +1,7 @@
-"""/healthz and /readyz: whether the process should be started anew, and whether clients may come.
+"""/healthz and /readyz: whether to restart the process, and whether to send clients here.
 
-Requests are answered from when the instance has recovered and its transports are open; a probe that
-comes before that finds nobody who answers, which is a failure, too.
+Requests are answered once the instance has recovered and its transports are open; an earlier probe
+cannot connect, which is a failure, too.
 
 Source: Kubernetes, API Health Endpoints; Configure Liveness, Readiness and Startup Probes.
 """
@@ -28,7 +28,7 @@ HEALTH_PATH: Final = "healthz"
 READY_PATH: Final = "readyz"
 
 _PATIENCE: Final = 1.0
-"""Seconds within which the engine has to answer."""
+"""The engine's time limit for an answer, in seconds."""
 
 _MICROSECONDS: Final = 1_000_000
 _OK: Final = 200
@@ -36,12 +36,12 @@ _UNAVAILABLE: Final = 503
 
 
 class Check(NamedTuple):
-    """Something that is looked at.
+    """The result of checking one part.
 
     Attributes:
-        name: what it is.
-        trouble: what is wrong with it; empty if nothing is.
-        since: since when, as texts of the tree have moments; empty if that is not known.
+        name: the part.
+        trouble: its trouble; empty if there is none.
+        since: the beginning of the trouble, in the tree's format; empty if not known.
     """
 
     name: str
@@ -54,18 +54,18 @@ class Transports(Protocol):
 
     @property
     def open_from_start(self) -> Mapping[str, bool]:
-        """Those that are opened at the start, and whether they are open now."""
+        """The transports that are enabled at the start, and whether they are open now."""
 
 
 class Health:
     """Answers requests for both.
 
     Args:
-        access: says who may see them.
-        engine_side: is asked.
-        statistics: has to live.
-        transports: have to be open, those that are from the start.
-        replication: has the destinations; None if the instance has no part in it.
+        access: checks the visitor's entitlement.
+        engine_side: runs checks on the engine's thread.
+        statistics: its thread has to be alive.
+        transports: those that are enabled at the start have to be open.
+        replication: has the destinations; None for an instance without replication.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Health:
         self._replication = replication
 
     async def lives(self, request: Request, visitor: Visitor) -> Response:
-        """Say whether the process works: if it does not, only another one helps.
+        """Report whether the process works: if it does not, only a restart helps.
 
         Raises:
             Refusal: the visitor may not see it.
@@ -93,10 +93,10 @@ class Health:
         return _answer(request, checks)
 
     async def is_ready(self, request: Request, visitor: Visitor) -> Response:
-        """Say whether clients should come here.
+        """Report whether the instance is ready for clients.
 
         Raises:
-            Refusal: the visitor may not see it, or does not ask for it in this way.
+            Refusal: the visitor may not see it, or the request has a wrong parameter.
         """
         await self._access.require(visitor, f"/{READY_PATH}")
         which = request.query.get("replication", "sync")
@@ -107,11 +107,11 @@ class Health:
         return _answer(request, [engine, self._statistics_thread(), *found])
 
     async def _engine(self, found: list[Check], *, has_all: bool | None = None) -> Check:
-        """Ask the engine, for what it knows if that is wanted.
+        """Check whether the engine answers, and get its other checks if wanted.
 
         Args:
-            found: gets what it knows.
-            has_all: whether all destinations count; None if nothing is wanted.
+            found: gets the other checks.
+            has_all: whether all destinations count; None if no other checks are wanted.
         """
 
         def look() -> list[Check]:
@@ -167,7 +167,7 @@ def _moment(microseconds: WallMicroseconds) -> str:
 
 
 def _answer(request: Request, checks: list[Check]) -> Response:
-    """Say all of it as JSON, or in words what is wrong."""
+    """Return all checks as JSON, or the failed ones as text."""
     troubles = [check for check in checks if check.trouble]
     status = _UNAVAILABLE if troubles else _OK
     if request.segments[-1].endswith(".json"):

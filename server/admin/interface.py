@@ -1,7 +1,7 @@
-"""The admin interface from its start to its end: a thread with an event loop of its own.
+"""The admin interface's life cycle: a thread with an event loop of its own.
 
-Its sockets listen before clients may come, so that an address that is in use ends the start early;
-requests are answered from when the instance serves. It ends after the transports.
+Its sockets listen before clients may connect, so that an address in use fails the start early;
+requests are answered once the instance serves. It ends after the transports.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class AdminInterface:
     Args:
         admin: its description.
         answer: answers requests.
-        monitoring: is told when the event loop begins and ends.
+        monitoring: is notified when the event loop begins and ends.
         headers: headers that all answers have.
-        descriptors: says whether there is room for another connection.
-        log: where is written what happens.
+        descriptors: tells whether another connection may use a descriptor.
+        log: the log.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class AdminInterface:
         self._stop: asyncio.Event | None = None
 
     def listen(self, address: InetAddr) -> None:
-        """Listen, and answer nothing yet.
+        """Listen, and answer no requests yet.
 
         Raises:
             AdminError: the address is in use, not there or not allowed, or the certificate cannot
@@ -100,7 +100,7 @@ class AdminInterface:
             self._log.emit("19-0001", address=address, url=f"{scheme}://{_host(address)}/amps")
 
     def close(self) -> None:
-        """Answer nothing more; requests that are being answered are given up."""
+        """Stop answering; requests under way are abandoned."""
         if self._thread is None:
             for listening in self._sockets:
                 listening.close()
@@ -110,13 +110,13 @@ class AdminInterface:
         self._log.emit("19-0002")
 
     def watch_certificates(self, files: FileWatch) -> None:
-        """Have certificate, key and authorities read again when these change."""
+        """Reload certificate, key and authorities when their files change."""
         if self._admin.tls is not None:
             watch_files(self._admin.tls, files, self._certificate_changed)
 
     def _certificate_changed(self, _change: str) -> None:
         if self._loop is not None:
-            with suppress(RuntimeError):  # it has ended
+            with suppress(RuntimeError):  # the event loop has ended
                 self._loop.call_soon_threadsafe(self._reload)
 
     def _reload(self) -> None:
@@ -163,6 +163,6 @@ class AdminInterface:
 
 
 def _host(address: str) -> str:
-    """Where a browser on this machine finds what listens on an address."""
+    """Return the host and port by which a browser on this machine reaches a listening address."""
     host, _, port = address.rpartition(":")
     return f"localhost:{port}" if host in ("[::]", "0.0.0.0") else address  # noqa: S104 - compared

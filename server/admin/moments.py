@@ -1,4 +1,4 @@
-"""Which moments a request asks about: t0 and t1.
+"""The time range of a request: t0 and t1.
 
 Source: AMPS User Guide, Time Range Selection.
 """
@@ -20,8 +20,8 @@ class Moments:
     """A range of time, both ends included, in timestamps of the statistics.
 
     Attributes:
-        first: where it begins.
-        last: where it ends.
+        first: its beginning.
+        last: its end.
     """
 
     first: int
@@ -29,15 +29,15 @@ class Moments:
 
     @property
     def is_one(self) -> bool:
-        """Whether it is a moment, of which a sample has to be."""
+        """Whether it is a single moment, at which a sample has to exist."""
         return self.first == self.last
 
 
 def read_moments(query: Mapping[str, str]) -> Moments | None:
-    """Read what a request asks about; None for now.
+    """Return the time range of a request; None for now.
 
     Raises:
-        Refusal: t0 or t1 is no time, or they are the wrong way round.
+        Refusal: t0 or t1 is no time, or t0 is later than t1.
     """
     if "t0" not in query and "t1" not in query:
         return None

@@ -1,8 +1,8 @@
-"""/amps: what there is to know of host and instance.
+"""/amps: the statistics of host and instance.
 
 A path may end with the form that is wanted: .json, .xml, .csv for single values, and .rnc for the
-schema. Without one it leads to a page. Documents that anybody has asked for are kept until the next
-sample, so that many who ask cost little more than one.
+schema. Without one it leads to a page. A document once rendered is cached until the next sample,
+so that many clients cost little more than one.
 
 Source: AMPS User Guide, Monitoring AMPS; AMPS Monitoring Guide.
 """
@@ -40,20 +40,20 @@ QUEUES: Final = f"{INSTANCE}/queues"
 _RNC: Final = "application/relax-ng-compact-syntax"
 
 _FIRST_SECONDS: Final = 5.0
-"""How long somebody waits who asks before the first sample has been taken."""
+"""How long a request waits for the first sample."""
 
 _MOST_KEPT: Final = 64
 _MOST_BYTES_KEPT: Final = 64 * 1024 * 1024
-"""Documents, and bytes of them, that are kept until the next sample."""
+"""Documents, and bytes of them, that are cached until the next sample."""
 
 
 class Monitoring:
-    """Answers requests for what is below /amps.
+    """Answers requests for paths below /amps.
 
     Args:
         statistics: has the samples.
         past: has earlier ones.
-        access: says who may see what.
+        access: checks the visitor's entitlement.
     """
 
     def __init__(self, statistics: Keeper, past: Past, access: Access) -> None:
@@ -65,11 +65,11 @@ class Monitoring:
         self._kept_of: Snapshot | None = None
 
     def begin(self) -> None:
-        """The event loop runs."""
+        """Start watching samples; called on the event loop."""
         self._watching = Watching(self._statistics)
 
     def close(self) -> None:
-        """It is about to end."""
+        """Stop watching; called before the event loop ends."""
         if self._watching is not None:
             self._watching.close()
 
@@ -77,7 +77,7 @@ class Monitoring:
         """Answer a request.
 
         Raises:
-            Refusal: there is nothing there, it may not be seen, or is not asked for in this way.
+            Refusal: the path does not exist, may not be seen, or the request is invalid.
         """
         moments = read_moments(request.query)
         names = request.segments
@@ -105,7 +105,7 @@ class Monitoring:
         return await self._past.leaf(tree, node, form, moments)
 
     async def latest(self) -> Tree:
-        """The tree of the last sample; the first one is waited for.
+        """Return the tree of the last sample, after waiting for the first one if needed.
 
         Raises:
             Refusal: there is none yet.
@@ -123,11 +123,11 @@ class Monitoring:
     ) -> tuple[Node, str]:
         """Follow a path that may end with a form.
 
-        What is there is told to those only who may see it: whoever may not see what a path could
-        lead to is told so, and nothing is suggested that is hidden.
+        Only a visitor that may see a path learns whether it exists: without entitlement to the
+        possible target, the visitor is told just that, and no hidden name is suggested.
 
         Raises:
-            Refusal: it leads nowhere, or the visitor may not know whether it does.
+            Refusal: the path does not exist, or the visitor may not know whether it does.
         """
         try:
             return _find(tree, names, has_gone=has_gone)
@@ -140,10 +140,10 @@ class Monitoring:
             raise _not_found(NothingThere(above, nothing.rest, close)) from None
 
     async def _hidden(self, visitor: Visitor, node: Node) -> frozenset[str]:
-        """The places at and below a node that are not to be seen.
+        """Return the places at and below a node that the visitor may not see.
 
         Raises:
-            Refusal: that itself is not.
+            Refusal: the visitor may not see the node itself.
         """
         await self._access.require(visitor, _resource(node.names))
         below = [] if node.id is not None or node.field is not None else _below(node.place)
@@ -169,7 +169,7 @@ class Monitoring:
 
 
 def _find(tree: Tree, names: Sequence[str], *, has_gone: bool = False) -> tuple[Node, str]:
-    """Follow a path that may end with a form; one that is an id as a whole is that.
+    """Follow a path that may end with a form; an id that looks like one with a form has priority.
 
     Raises:
         NothingThere: it leads nowhere.
@@ -182,7 +182,7 @@ def _find(tree: Tree, names: Sequence[str], *, has_gone: bool = False) -> tuple[
 
 
 def _resource(names: Iterable[str]) -> str:
-    """What entitlement is asked about that is at a path."""
+    """Return the name of a path's resource for entitlement."""
     return "/" + "/".join(names)
 
 
@@ -200,7 +200,7 @@ def _below(place: Place) -> list[Place]:
 
 
 def _render(tree: Tree, node: Node, form: str, hidden: frozenset[str]) -> Document:
-    """Make the document of a node.
+    """Return the document of a node.
 
     Raises:
         Refusal: it has none of this form.
@@ -225,12 +225,12 @@ def _render(tree: Tree, node: Node, form: str, hidden: frozenset[str]) -> Docume
 
 
 def _unwatched(node: Node, wanted: str, hidden: frozenset[str]) -> frozenset[str]:
-    """The places below a node that somebody does not watch who names some of them.
+    """Return the places below a node that are not watched, if the watcher names some of them.
 
     Args:
-        node: what is watched.
+        node: the watched node.
         wanted: paths from there to places, with commas; empty for all.
-        hidden: the places that are not to be seen, and so not suggested.
+        hidden: the places that the visitor may not see, and which are not suggested either.
 
     Raises:
         Refusal: there is no such place.
@@ -250,7 +250,7 @@ def _unwatched(node: Node, wanted: str, hidden: frozenset[str]) -> frozenset[str
 
 
 def _on_one_way(path: str, other: str) -> bool:
-    """Whether one of two places is the other, or leads to it."""
+    """Return whether one of two places is the other, or leads to it."""
     return f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")
 
 
@@ -259,7 +259,7 @@ def _is_shown(hidden: frozenset[str], place: Place) -> bool:
 
 
 def _besides(node: Node) -> list[str]:
-    """What is at a node that is no part of samples."""
+    """Return the names of resources at a node that are no part of samples."""
     if node.place.path == INSTANCE:
         return [CONFIGURATION, FILTERS, MOMENT]
     if node.id is None:

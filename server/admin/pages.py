@@ -1,4 +1,4 @@
-"""What is shown besides the tree: the first page, the configuration, and queues as they are now."""
+"""Resources outside the tree: the first page, the configuration, and queues as they are now."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from server.admin.monitoring import Monitoring
 
 QueueDetails = Callable[[str, str], "dict[str, object] | None"]
-"""What a queue is like, by its message type and name; called on the engine's thread."""
+"""Returns a queue's details by its message type and name; called on the engine's thread."""
 
 
 class FirstPage:
-    """`/`: a sign of life, and where to go from here.
+    """`/`: a sign of life, and links to the rest.
 
-    Programs look in its source whether there is a transport for queries, as `__sql=true`.
+    Programs search its source for `__sql=true`, which tells that there is a transport for queries.
 
     Args:
         spec: the instance's description.
-        has_queries: whether there is (SQLTransport).
+        has_queries: whether there is one (SQLTransport).
     """
 
     def __init__(self, spec: InstanceSpec, *, has_queries: bool) -> None:
@@ -49,7 +49,7 @@ class FirstPage:
         self._document = Document(html_form.page(spec.name, lines, source), HTML)
 
     async def answer(self, _request: Request, _visitor: Visitor) -> Response:
-        """Show it."""
+        """Return the page."""
         return Response(self._document)
 
 
@@ -57,8 +57,8 @@ class ConfigurationText:
     """The configuration that the instance runs, as its author spelled it.
 
     Args:
-        text: the whole of it, without what is secret.
-        access: says who may see it.
+        text: the whole of it, without secrets.
+        access: checks the visitor's entitlement.
     """
 
     def __init__(self, text: str, access: Access) -> None:
@@ -67,7 +67,7 @@ class ConfigurationText:
         self._access = access
 
     async def answer(self, _request: Request, visitor: Visitor) -> Response:
-        """Show it.
+        """Return the configuration.
 
         Raises:
             Refusal: the visitor may not see it.
@@ -77,12 +77,12 @@ class ConfigurationText:
 
 
 class QueueState:
-    """What a queue is like right now, in more detail than samples have.
+    """The present state of a queue, in more detail than samples have.
 
     Args:
         monitoring: knows the queues.
-        access: says who may see them.
-        engine_side: is asked.
+        access: checks the visitor's entitlement.
+        engine_side: runs `details` on the engine's thread.
         details: see above.
     """
 
@@ -99,7 +99,7 @@ class QueueState:
         self._details = details
 
     async def answer(self, request: Request, visitor: Visitor) -> Response:
-        """Show it; other paths below queues are the tree's.
+        """Return a queue's state; other paths below queues are the tree's.
 
         Raises:
             Refusal: there is no such queue, or the visitor may not see it.
@@ -130,7 +130,7 @@ _QUEUES = (ROOT, *QUEUES.split("/"))
 
 
 def _as_texts(value: object) -> object:
-    """The same with numbers as texts, as in all documents."""
+    """Return the same with numbers as texts, as in all documents."""
     if isinstance(value, dict):
         return {name: _as_texts(each) for name, each in value.items()}
     if isinstance(value, list):

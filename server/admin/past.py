@@ -1,4 +1,4 @@
-"""What was known at earlier moments: all of one, one value over many, and which moments there are.
+"""Recorded samples: a whole sample, one value over time, and the list of their moments.
 
 Source: AMPS User Guide, Time Range Selection.
 """
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 _PAGE: Final = 10_000
-"""Values that are asked for at a time."""
+"""Values per request to the database."""
 
 
 class Past:
-    """Answers from what has been recorded.
+    """Answers from the recorded samples.
 
     Args:
-        statistics: has recorded it.
-        access: says who may see what.
+        statistics: has recorded them.
+        access: checks the visitor's entitlement.
     """
 
     def __init__(self, statistics: Keeper, access: Access) -> None:
@@ -46,10 +46,10 @@ class Past:
         self._access = access
 
     async def ask(self, question: Callable[[History], _Result]) -> _Result:
-        """Ask what has been recorded.
+        """Put a question to the recorded samples.
 
         Raises:
-            Refusal: it cannot be told at the moment.
+            Refusal: the database is busy, or cannot be read.
         """
         try:
             return await within_limit(self._statistics.ask(question), "The statistics database")
@@ -58,7 +58,7 @@ class Past:
             raise Refusal(503, text, (("Retry-After", "10"),)) from None
 
     async def tree_at(self, timestamp: int) -> Tree:
-        """The tree of a sample that was taken at a moment.
+        """Return the tree of a sample that was taken at a moment.
 
         Raises:
             Refusal: there is none.
@@ -73,12 +73,12 @@ class Past:
         return Tree(snapshot)
 
     async def leaf(self, tree: Tree, node: Node, form: str, moments: Moments) -> Response:
-        """A leaf's values within a time.
+        """Return a leaf's values within a time.
 
         Args:
             tree: the last sample.
             node: the leaf, which may have gone.
-            form: in which they are wanted.
+            form: the form of the document.
             moments: the time.
 
         Raises:
@@ -99,11 +99,11 @@ class Past:
         )
 
     async def _values(self, tree: Tree, node: Node, moments: Moments) -> list[tuple[int, Value]]:
-        """The first of a leaf's values within a time."""
+        """Return the first page of a leaf's values within a time."""
         resource, field = node.place.resource, node.field
         if resource is None or field is None:
             return []
-        if not resource.table:  # what is not recorded stays as it is
+        if not resource.table:  # a value that is not recorded never changes
             now, value = tree.snapshot.timestamp, tree.value(node)
             is_within = value is not None and moments.first <= now <= moments.last
             return [(now, value)] if is_within and value is not None else []
@@ -121,7 +121,7 @@ class Past:
         moments: Moments,
         values: list[tuple[int, Value]],
     ) -> AsyncGenerator[bytes, None]:
-        """A leaf's values, page by page."""
+        """Yield a leaf's values, page by page."""
         written, field = over_time.FORMS[form], node.field
         if field is None:
             return
@@ -139,10 +139,10 @@ class Past:
         yield written.after(node).encode()
 
     async def moments(self, request: Request, visitor: Visitor) -> Response:
-        """Answer a request for when samples were taken.
+        """Answer a request for the moments of samples.
 
         Raises:
-            Refusal: it may not be seen, or is not asked for in this way.
+            Refusal: the visitor may not see them, or the request is invalid.
         """
         await self._access.require(visitor, f"/{ROOT}/{INSTANCE}/{MOMENT}")
         range_ = read_moments(request.query) or Moments(0, 1 << 62)
@@ -173,7 +173,7 @@ class Past:
 
 
 class _List(msgspec.Struct, frozen=True):
-    """How a list of moments is written."""
+    """The format of a list of moments."""
 
     content_type: str
     before: str

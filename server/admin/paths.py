@@ -1,4 +1,4 @@
-"""What paths below /amps have in common: they may end with the form that is wanted."""
+"""Suffixes of paths below /amps: a path may end with the form that is wanted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FORMS: Final = ("json", "xml", "csv", "rnc")
 
 
 def taken_apart(names: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """The path without the form, and the form; empty for a page.
+    """Return the path without the form, and the form; empty for a page.
 
     Args:
         names: the parts of the path, decoded.

@@ -1,7 +1,7 @@
-"""What visitors of the admin interface may see: they have no connections that stay.
+"""The permissions of visitors of the admin interface, which have no lasting connections.
 
-A visitor who has not asked for anything for a while has gone: what a module knows of a user may be
-bound to their presence. Used on the engine's thread, as all modules are.
+A visitor that has sent no request for a while is considered gone: a module may bind its knowledge
+of a user to the user's presence. Used on the engine's thread, as all modules are.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
     from server.security.permissions import Permissions
 
 _MOST_USERS: Final = 1_000
-"""Of more, the one is asked for again that has not been here for longest."""
+"""Beyond that, the user that has been idle for longest is evicted, and asked for again."""
 
 _IDLE_SECONDS: Final = 60.0
-"""After how long a visitor has gone."""
+"""The idle time after which a visitor is considered gone."""
 
 
 @dataclass(slots=True)
 class _Visitor:
-    """What somebody may see, and when they were here last."""
+    """A visitor's permissions, and the time of their last request."""
 
     permissions: Permissions
     seen: float
 
 
 class VisitorPermissions:
-    """Keeps what users may see who are here.
+    """Caches the permissions of present users.
 
     Args:
-        entitlement: is asked for what it does not have.
-        idle: seconds after which somebody has gone.
+        entitlement: is asked for permissions that are not cached.
+        idle: seconds after which a visitor is considered gone.
 
     Attributes:
-        times_forgotten: how often it was to be found out anew what users may see.
+        times_forgotten: how often permissions were invalidated.
     """
 
     def __init__(self, entitlement: Entitlement, idle: float = _IDLE_SECONDS) -> None:
@@ -53,7 +53,7 @@ class VisitorPermissions:
         self._is_watched = False
 
     def find(self, user: str) -> Later[Permissions]:
-        """What a user may see."""
+        """Return the permissions of a user."""
         known = self._known.get(user)
         if known is not None:
             known.seen = asyncio.get_running_loop().time()
@@ -64,7 +64,7 @@ class VisitorPermissions:
         )
 
     def forget(self, user: str | None = None) -> None:
-        """Ask anew what a user may see, or everybody."""
+        """Invalidate the permissions of a user, or of all users."""
         self.times_forgotten += 1
         for gone in [user] if user is not None else list(self._known):
             visitor = self._known.pop(gone, None)
@@ -74,9 +74,9 @@ class VisitorPermissions:
 
     def _keep(self, user: str, permissions: Permissions) -> Permissions:
         if permissions.permit(Permission.READ_ADMIN, "") is STRANGER:
-            return permissions  # until their next logon
+            return permissions  # not cached: the module learns them at the user's next logon
         before = self._known.pop(user, None)
-        if before is not None:  # asked for twice at a time
+        if before is not None:  # two requests have asked at the same time
             before.permissions.leave()
         self._known[user] = _Visitor(permissions, asyncio.get_running_loop().time())
         if len(self._known) > _MOST_USERS:
@@ -91,7 +91,7 @@ class VisitorPermissions:
             asyncio.get_running_loop().call_at(first.seen + self._idle, self._let_go)
 
     def _let_go(self) -> None:
-        """Let go of those who have not been here for a while."""
+        """Release the permissions of idle visitors."""
         self._is_watched = False
         now = asyncio.get_running_loop().time()
         while self._known and next(iter(self._known.values())).seen + self._idle <= now:

@@ -1,8 +1,9 @@
-"""Credentials that have been accepted a moment ago.
+"""A cache of credentials that were accepted a moment ago.
 
-A monitoring system shows its user and password with each request, every second, and keeps no
-cookies. So that a directory or a web service is not asked each time, what has been accepted counts
-for a while, for requests from the same address. What is kept are digests, with a key of this run.
+A monitoring system sends its user and password with each request, every second, and keeps no
+cookies. So that a directory or a web service is not asked each time, accepted credentials stay
+valid for a while, for requests from the same address. The cache has digests only, with a key of
+this run.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from dataclasses import dataclass
 from typing import Final
 
 _SECONDS: Final = 30.0
-"""How long it counts."""
+"""How long they stay valid."""
 
 _MOST: Final = 1_000
-"""Of more, the oldest goes."""
+"""Beyond that, the oldest are evicted."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Accepted:
-    """What has been accepted.
+    """An entry of the cache.
 
     Attributes:
-        user: as whom.
-        ends: when that counts no more.
+        user: the user that they were accepted for.
+        ends: when they expire.
         era: see `Recent.find`.
     """
 
@@ -37,19 +38,19 @@ class _Accepted:
 
 
 class Recent:
-    """What has been accepted a moment ago."""
+    """The cache of accepted credentials."""
 
     def __init__(self) -> None:
         self._key: Final = secrets.token_bytes(32)
         self._accepted: OrderedDict[bytes, _Accepted] = OrderedDict()
 
     def find(self, shown: str, peer: str, era: object) -> str | None:
-        """As whom credentials have been accepted; None if they are to be checked.
+        """Return the user that credentials were accepted for; None if they have to be checked.
 
         Args:
-            shown: what is shown.
-            peer: the address that it comes from, with the port.
-            era: what was accepted in another one counts no more.
+            shown: the credentials.
+            peer: the address of the client, with the port.
+            era: entries of another era are not valid.
         """
         digest = self._digest(shown, peer)
         known = self._accepted.get(digest)
@@ -61,7 +62,7 @@ class Recent:
         return known.user
 
     def keep(self, shown: str, peer: str, era: object, user: str) -> None:
-        """Credentials have been accepted. See `find`."""
+        """Add accepted credentials. See `find`."""
         digest = self._digest(shown, peer)
         self._accepted.pop(digest, None)
         self._accepted[digest] = _Accepted(user, time.monotonic() + _SECONDS, era)

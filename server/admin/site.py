@@ -1,4 +1,4 @@
-"""Which path means what: the table of routes, and what all answers have in common.
+"""The table of routes, and the properties that all answers share.
 
 Source: AMPS User Guide, Monitoring AMPS.
 """
@@ -29,13 +29,13 @@ _POLICY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What a path means.
+    """Maps a path to its handler.
 
     Attributes:
         names: the parts of the path.
-        answer: answers requests for it; it asks `Access` whether the visitor may see that.
+        answer: answers requests for it; it checks the visitor's entitlement by `Access`.
         leads_on: whether it is for all paths below as well, with or without a form at the end.
-        methods: those that it has.
+        methods: the methods that it accepts.
         is_public: whether pages of all sites may read it, also where no credentials are checked.
     """
 
@@ -46,7 +46,7 @@ class Route:
     is_public: bool = False
 
     def is_for(self, segments: Sequence[str]) -> bool:
-        """Whether a path is its own."""
+        """Return whether a path belongs to the route."""
         if not self.leads_on:
             return tuple(segments) == self.names
         head = tuple(segments[: len(self.names)])
@@ -64,9 +64,9 @@ class Site:
     """Answers requests.
 
     Args:
-        routes: what there is; a path belongs to the one that says most about it.
-        access: says who is there.
-        cross_site: says what other sites may do.
+        routes: the routes; a path belongs to the longest one that matches.
+        access: authenticates visitors.
+        cross_site: restricts requests from other sites.
     """
 
     def __init__(self, routes: Sequence[Route], access: Access, cross_site: CrossSite) -> None:
@@ -75,7 +75,7 @@ class Site:
         self._cross_site = cross_site
 
     async def answer(self, request: Request) -> Response:
-        """Answer a request; what is refused is an answer, too."""
+        """Answer a request; a refusal is an answer, too."""
         is_public = False
         try:
             route = next((one for one in self._routes if one.is_for(request.segments)), None)
@@ -94,7 +94,7 @@ class Site:
             route: the route of its path; None if there is none.
 
         Raises:
-            Refusal: it is not answered as asked for.
+            Refusal: the request is refused.
         """
         if route is None or not route.is_public:
             self._cross_site.refuse_reader(request)
@@ -122,7 +122,7 @@ class Site:
     async def _until_sessions_end(
         self, body: AsyncGenerator[bytes, None]
     ) -> AsyncGenerator[bytes, None]:
-        """What comes by and by, as long as whoever gets it need not log on again."""
+        """Yield a stream's chunks until the visitor has to log on again."""
         sessions = self._access.sessions
         times = sessions.times_ended
         async with aclosing(body):
@@ -133,9 +133,9 @@ class Site:
 
 
 def headers_of(admin: AdminSpec) -> list[tuple[str, str]]:
-    """The headers that all answers have: those of the configuration, and what pages may do.
+    """Return the headers that all answers have: the configured ones, and restrictions of pages.
 
-    One of the configuration takes the place of one of these.
+    A configured header replaces one of the same name.
     """
     configured = [(name.strip(), value.strip()) for name, _, value in map(_split, admin.headers)]
     given = {name.lower() for name, _ in configured}

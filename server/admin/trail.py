@@ -1,4 +1,4 @@
-"""What the admin interface has to say for the audit trail: said on the engine's thread."""
+"""Audit records of the admin interface, written on the engine's thread."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from server.topics.audit import Audit
 
 TRANSPORT: Final = "amps-admin"
-"""What the admin interface is called where transports are named."""
+"""The name of the admin interface where transports are named."""
 
 
 class Trail:
-    """Takes note of those who come to the admin interface.
+    """Records visitors of the admin interface, and their actions.
 
     Args:
-        audit: the trail of the instance.
-        module: the name of the module that decides on logons; empty if there is none.
-        engine_side: where things are said.
+        audit: the audit trail of the instance.
+        module: the name of the authentication module; empty if there is none.
+        engine_side: runs calls on the engine's thread.
     """
 
     def __init__(self, audit: Audit, module: str, engine_side: EngineSide) -> None:
@@ -29,22 +29,22 @@ class Trail:
         self._engine_side = engine_side
 
     def logged_on(self, user: str, address: str, reason: str) -> None:
-        """Somebody has shown credentials for the first time."""
+        """Record a visitor's first logon."""
         party = self._party(user, address)
         self._engine_side.tell(lambda: self._audit.logged_on(party, reason))
 
     def logon_refused(self, user: str, address: str, reason: str) -> None:
-        """Somebody has shown credentials that are not accepted."""
+        """Record that a visitor's credentials were not accepted."""
         party = self._party(user, address)
         self._engine_side.tell(lambda: self._audit.logon_refused(party, reason))
 
     def refused(self, user: str, address: str, path: str, rule: str) -> None:
-        """Somebody must not see a path, or have done what it stands for."""
+        """Record that entitlement refused a visitor a path, or the deed at that path."""
         party = self._party(user, address)
         self._engine_side.tell(lambda: self._audit.refused(party, "see", path, rule))
 
     def acted(self, user: str, address: str, path: str) -> None:
-        """Somebody has something done."""
+        """Record that a visitor requested a deed."""
         party = self._party(user, address)
         self._engine_side.tell(lambda: self._audit.acted(party, path, ""))
 

@@ -1,7 +1,7 @@
-"""A snapshot as a tree: which path leads to what.
+"""A snapshot as a tree: resolves paths.
 
 The tree has places, which follow from the description of all resources; a place is a resource, or
-what leads to some. Below a place with entries stand these, by their ids, and below an entry, or a
+leads to some. Below a place with entries are these, by their ids, and below an entry, or a
 resource that is one itself, its values. `Node` is any of these.
 
     /amps/instance/clients/12/bytes_in
@@ -26,7 +26,7 @@ ROOT: Final = "amps"
 
 INSTANCE: Final = "instance"
 MOMENT: Final = "timestamp"
-"""What the instance has besides: when samples were taken."""
+"""A further value of the instance: the moments of samples."""
 
 _ALIASES: Final = {"host/cpu": "cpus", "instance/message_type": "message_types"}
 """Names that the Monitoring Guide has for places, besides those that documents have."""
@@ -36,9 +36,9 @@ class NothingThere(Exception):
     """A path leads nowhere.
 
     Attributes:
-        above: the parts of the path that lead somewhere.
-        rest: those behind them; the first is not there.
-        near: what is there instead, and is called much like that.
+        above: the parts of the path that exist.
+        rest: the others; the first of them does not exist.
+        near: existing names that are similar to it.
     """
 
     def __init__(self, above: Sequence[str], rest: Sequence[str], near: Sequence[str]) -> None:
@@ -48,13 +48,13 @@ class NothingThere(Exception):
         super().__init__()
 
     def __str__(self) -> str:
-        """For people."""
+        """Return a sentence for people."""
         found = f"; did you mean {' or '.join(self.near)}?" if self.near else ""
         return f"There is no {self.rest[0]!r} in {self.path or '/'}{found}"
 
     @property
     def path(self) -> str:
-        """How far the path leads somewhere, as a link has it."""
+        """The part of the path that exists, as in links."""
         return link(self.above) if self.above else ""
 
 
@@ -64,7 +64,7 @@ class Place:
 
     Attributes:
         path: below /amps; empty for that itself.
-        resource: what is there, None if it only leads to others.
+        resource: the resource there, None if it only leads to others.
         children: the places below it, by their names.
     """
 
@@ -89,7 +89,7 @@ class Place:
 
 
 def _plant(resources: Iterable[Resource]) -> dict[str, Place]:
-    """The places, by their paths."""
+    """Return the places, by their paths."""
     places = {"": Place("")}
     described = {resource.path: resource for resource in resources}
     for path in described:
@@ -109,7 +109,7 @@ PLACES: Final[Mapping[str, Place]] = _plant(RESOURCES)
 
 @dataclass(frozen=True)
 class Node:
-    """Where a path leads.
+    """The target of a path.
 
     Attributes:
         place: the place.
@@ -123,19 +123,19 @@ class Node:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parts of its path, as they are."""
+        """The parts of its path, not encoded."""
         parts = [ROOT, *filter(None, self.place.path.split("/"))]
         parts += [self.id] if self.id is not None else []
         return (*parts, self.field.name) if self.field is not None else tuple(parts)
 
     @property
     def path(self) -> str:
-        """Its path, as a link has it."""
+        """Its path, as in links."""
         return link(self.names)
 
 
 def link(names: Iterable[str]) -> str:
-    """The path of some parts, percent-encoded."""
+    """Return the path of some parts, percent-encoded."""
     return "/" + "/".join(quote(name, safe="!", errors="replace") for name in names)
 
 
@@ -153,25 +153,25 @@ class Tree:
         self.snapshot: Final = snapshot
 
     def entries(self, place: Place) -> Mapping[str, tuple[Value, ...]]:
-        """The entries of a place, by their ids."""
+        """Return the entries of a place, by their ids."""
         return {} if place.resource is None else self.snapshot.entries.get(place.resource.path, {})
 
     def values(self, node: Node) -> tuple[Value, ...] | None:
-        """The values of an entry, or of a place that is one itself; None if there is none."""
+        """Return the values of an entry, or of a place that is one itself; None for none."""
         entries = self.entries(node.place)
         if node.id is not None:
             return entries.get(node.id)
         return None if node.place.has_entries else next(iter(entries.values()), None)
 
     def value(self, node: Node) -> Value | None:
-        """The value of a node that is one; None if it has gone."""
+        """Return the value of a node that is one; None if it has gone."""
         values = self.values(node)
         if values is None or node.field is None or node.place.resource is None:
             return None
         return values[node.place.resource.fields.index(node.field)]
 
     def is_there(self, node: Node) -> bool:
-        """Whether a node is there; places are there for ever."""
+        """Return whether a node exists; places always do."""
         return node.id is None or node.id in self.entries(node.place)
 
     def find(self, names: Sequence[str], *, has_gone: bool = False) -> Node:
@@ -179,7 +179,7 @@ class Tree:
 
         Args:
             names: its parts, decoded.
-            has_gone: whether entries may be ones that are there no more.
+            has_gone: whether the path may lead to entries that are gone.
 
         Raises:
             NothingThere: it leads nowhere.
@@ -219,7 +219,7 @@ class Tree:
 
 
 def near(name: str, names: Iterable[str]) -> list[str]:
-    """Those of some names that are much like one that is not there."""
+    """Return those of some names that are similar to one that does not exist."""
     known = list(names)[:_MOST_COMPARED]
     return difflib.get_close_matches(name[:_LONGEST], known, n=3, cutoff=0.5)
 

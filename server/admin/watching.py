@@ -1,11 +1,11 @@
-"""Whoever watches: the node first, then, with every sample, what has changed.
+"""Streams to watchers: the node first, then, with every sample, the changes.
 
     event: node     the document
     event: change   {"timestamp": ..., "changed": {path: value, ...}, "gone": [path, ...]}
-    event: gone     what was watched is there no more; nothing follows
+    event: gone     the watched node does not exist any more; nothing follows
 
-A watcher that reads slowly gets what has changed since it last heard something, so that nothing
-piles up. What all watchers of a node are told is worked out once.
+A watcher that reads slowly gets the changes since its last event, so that nothing piles up. The
+event for all watchers of a node is computed once.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 MOST_WATCHERS: Final = 100
 
 _BEAT_SECONDS: Final = 15.0
-"""How often something is sent to a watcher, for finding out that it has gone."""
+"""How often a watcher is sent something, to detect that it has gone."""
 
 
 class Watching:
-    """Tells watchers what changes. Begun on the event loop that it is used on.
+    """Sends changes to watchers. Created on the event loop that it is used on.
 
     Args:
-        statistics: tells of samples.
+        statistics: notifies of samples.
     """
 
     def __init__(self, statistics: Keeper) -> None:
@@ -51,26 +51,26 @@ class Watching:
         self._stop = statistics.watch(self._sample)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop watching samples."""
         self._stop()
         self._coming.cancel()
 
     def begin(self, node: Node, hidden: frozenset[str]) -> AsyncGenerator[bytes, None]:
-        """What a watcher is told, from now on.
+        """Return the stream of events for a watcher, from now on.
 
         Args:
-            node: what it watches.
-            hidden: the places that it may not see.
+            node: the node to watch.
+            hidden: the places that the watcher may not see.
 
         Raises:
-            Refusal: there are too many already.
+            Refusal: there are too many watchers already.
         """
         if self._watchers >= MOST_WATCHERS:
             raise Refusal(503, f"{MOST_WATCHERS} watch already: that is as many as may.")
         return self._events(node, hidden)
 
     def _sample(self, snapshot: Snapshot) -> None:
-        """There is a new sample; called on the thread of statistics."""
+        """Pass on a new sample to the event loop; called on the thread of statistics."""
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._tell, snapshot)
 
@@ -103,11 +103,11 @@ class Watching:
             self._watchers -= 1
 
     async def _beat(self) -> bytes:
-        """Wait for a sample, or for the time in which something has to be said."""
+        """Wait for a sample or the heartbeat interval; return the bytes to send."""
         return b"" if await self.next_sample(_BEAT_SECONDS) else STILL_THERE
 
     async def next_sample(self, seconds: float) -> bool:
-        """Wait for a sample, and tell whether one has come in time."""
+        """Wait for a sample, and return whether one has come in time."""
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._coming), seconds)
             return True
@@ -146,7 +146,7 @@ def _places(place: Place, is_shown: Callable[[Place], bool]) -> Iterator[tuple[P
 def _changed(
     before: Tree, after: Tree, node: Node, is_shown: Callable[[Place], bool]
 ) -> Iterator[tuple[str, str]]:
-    """The paths below a node whose values are others than they were, with these."""
+    """Yield the paths of changed values below a node, with the new values."""
     if node.id is not None or node.field is not None:
         values, earlier = after.values(node), before.values(node)
         if values is not None and node.place.resource is not None:
@@ -178,7 +178,7 @@ def _differing(
 def _gone(
     before: Tree, after: Tree, node: Node, is_shown: Callable[[Place], bool]
 ) -> Iterator[str]:
-    """The paths below a node that are there no more."""
+    """Yield the paths below a node that are gone."""
     if node.id is not None or node.field is not None:
         return
     for place, _ in _places(node.place, is_shown):

@@ -1,9 +1,9 @@
-"""Takes a sample of everything once per Interval, in slices between the engine's other work.
+"""Takes a sample of all resources once per Interval, in time slices between other work.
 
 With ten thousand subscriptions a sample is tens of milliseconds of work. It waits in the queue of
-the engine's turns like a query does, and gives way after half a millisecond. So its entries are not
-all of one moment: each is what it was when its turn came. Should an Interval be over before the
-last sample is complete, there is one sample less, which is counted.
+the scheduler like a query does, and yields after half a millisecond. So its entries are not all of
+one moment: each has its values as of its time slice. If an Interval ends before the last sample is
+complete, one sample is skipped, which is counted.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from server.base.slices import Slices
 
 SLICE_SECONDS: Final = 0.000_5
-"""How long entries are taken before others have their turn."""
+"""How long entries are read before other tasks run."""
 
 _TAKEN_AT_ONCE: Final = 8
-"""Entries that are taken before it is looked at the clock: some microseconds each at most."""
+"""Entries that are read between two looks at the clock: some microseconds each at most."""
 
 
 class Collector:
@@ -32,13 +32,13 @@ class Collector:
     Args:
         interval: seconds between samples.
         take: takes each sample.
-        turns: shares out the time of the engine's thread.
+        turns: the scheduler of the engine's thread.
         clock: the time of day, and timers.
-        elapsed: seconds since some moment, never going back.
-        log: told of sources that fail.
+        elapsed: seconds since some moment, monotonic.
+        log: for the failures of sources.
 
     Attributes:
-        lag: seconds that the last sample, which waited for its turn, was begun too late.
+        lag: seconds by which the last sample began too late, waiting for its time slice.
         skipped: Intervals without a sample, because the one before was still being taken.
     """
 
@@ -60,23 +60,23 @@ class Collector:
         self._clock = clock
         self._elapsed = elapsed
         self._log = log
-        self._failed: set[str] = set()  # resources of which it has been said
+        self._failed: set[str] = set()  # resources with a failure that has been logged
         self._due = 0.0
         self._cancel: Callable[[], None] | None = None
-        self._left: Iterator[None] | None = None  # what is to be done for it
+        self._left: Iterator[None] | None = None  # the rest of the sample under way
 
     def start(self, sources: Sequence[Source]) -> None:
         """Take a sample now, and one per Interval from now on.
 
         Args:
-            sources: what there is to be known, in the order in which it is taken.
+            sources: the sources, in the order in which they are read.
         """
         self._sources = sources
         self._due = self._elapsed()
         self._begin()
 
     def close(self) -> None:
-        """Take none any more, and let go of what has been taken of one."""
+        """Take no more samples, and discard an incomplete one."""
         if self._cancel is not None:
             self._cancel()
         self._left = None
@@ -87,7 +87,7 @@ class Collector:
         return "", "statistics"
 
     def step(self) -> bool:
-        """Take some more entries of the sample. See `Sliced.step`."""
+        """Read some more entries of the sample. See `Sliced.step`."""
         if self._left is None:
             return False
         end = self._elapsed() + SLICE_SECONDS
@@ -98,7 +98,7 @@ class Collector:
         return False
 
     def _begin(self) -> None:
-        """Begin a sample, unless there is one under way, and have the next one begun."""
+        """Begin a sample, unless there is one under way, and schedule the next one."""
         due, now = self._due, self._elapsed()
         self._due = max(due + self._interval, now)
         self._cancel = self._clock.call_later(self._due - now, self._begin)
@@ -109,7 +109,7 @@ class Collector:
         self._turns.queue(self)
 
     def _sampled(self, due: float) -> Iterator[None]:
-        """Take a sample, some entries at a time, and hand it on."""
+        """Take a sample, some entries at a time, and pass it on."""
         elapsed = self._elapsed()
         self.lag = max(elapsed - due, 0.0)
         taken_at = self._clock.now()
@@ -122,12 +122,12 @@ class Collector:
                     count = len(taken)
                     taken.extend(islice(found, _TAKEN_AT_ONCE))
                     yield
-            except Exception as error:  # a defect: all others are still of interest
+            except Exception as error:  # a defect: the other resources are still of interest
                 self._tell(source, error)
         self._take(Sample(taken_at, elapsed, entries))
 
     def _tell(self, source: Source, error: Exception) -> None:
-        """Say once that entries of a resource could not be taken."""
+        """Log once that entries of a resource could not be read."""
         path = source.resource.path
         if path not in self._failed:
             self._failed.add(path)

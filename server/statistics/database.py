@@ -1,9 +1,9 @@
-"""A statistics database that is open: made or brought up to date, and written to.
+"""An open statistics database: created or upgraded, and written to.
 
 There is one transaction per sample. A file is in SQLite's WAL mode, so that others read while a
-sample is written, and what has been committed survives the end of the process, however that comes;
-when the machine stops, the last samples may be missing. It belongs to one thread, and is given up
-after the first failure: `recording` decides what then happens.
+sample is written, and committed samples survive any end of the process; when the machine stops,
+the last samples may be missing. The database belongs to one thread, and is abandoned after the
+first failure: `recording` decides how to go on.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 MEMORY: Final = ":memory:"
 
 _BUSY_SECONDS: Final = 1.0
-"""How long a sample waits for somebody who has locked the file."""
+"""How long a sample waits for another process that has locked the file."""
 
 _LONGEST_LOG: Final = 16 << 20
 """Bytes of SQLite's WAL file that are kept for reuse."""
 
 _VACUUM_PAGES: Final = 512
-"""Given back to the file system in one step."""
+"""Pages returned to the file system in one step."""
 
 
 _MOST_LIFETIMES: Final = 1_000
@@ -48,19 +48,19 @@ _NEVER: Final = object()
 
 
 class ForeignDatabaseError(Exception):
-    """A file is a database that cannot be gone on with. The text says why."""
+    """A file is a database that cannot be continued. The text says why."""
 
 
 class LaterDatabaseError(Exception):
-    """A file is a database that a later version of this program has made. The text says so."""
+    """A file is a database of a later version of this program. The text says so."""
 
 
 @dataclass(slots=True)
 class _Writing:
-    """What writing the samples of one resource takes.
+    """The statements and the state for writing the samples of one resource.
 
     Attributes:
-        alive: entries of the sample before, by id: what is fixed, and the id of their rows.
+        alive: entries of the sample before, by id: their fixed values, and the id of their rows.
     """
 
     resource: Resource
@@ -75,13 +75,13 @@ class Database:
     """One database.
 
     Args:
-        path: the file, which is made if there is none; ":memory:" for none.
+        path: the file, which is created if missing; ":memory:" for none.
         indexed: see `layout.statements`.
 
     Raises:
         sqlite3.Error: it cannot be opened.
-        ForeignDatabaseError: it is none of this program's.
-        LaterDatabaseError: it is one of a later version.
+        ForeignDatabaseError: it is not a database of this program.
+        LaterDatabaseError: it is a database of a later version.
     """
 
     def __init__(self, path: str, *, indexed: bool = False) -> None:
@@ -104,7 +104,7 @@ class Database:
 
         Args:
             taken: its entries, by the resource's path.
-            snapshot: what they come to.
+            snapshot: its snapshot.
 
         Raises:
             sqlite3.Error: it cannot be written, and has not been.
@@ -124,7 +124,7 @@ class Database:
         self._newest = snapshot.timestamp
 
     def _write_lives(self, writing: _Writing, entries: list[Entry], timestamp: int) -> _Alive:
-        """Note who is new, and who has gone; return who is there."""
+        """Record which entries are new, and which are gone; return those of this sample."""
         before = writing.alive
         alive: _Alive = {}
         began: list[tuple[int, Entry]] = []
@@ -165,7 +165,7 @@ class Database:
         """Write an event in the life of the instance.
 
         Args:
-            timestamp: when.
+            timestamp: the time of the event.
             values: in the order of the resource's fields.
 
         Raises:
@@ -181,10 +181,10 @@ class Database:
             self.connection.execute(f"DELETE FROM {dynamic} WHERE static_id <= ?", (oldest,))
 
     def take_over(self, other: Database) -> int:
-        """Add to a file what a database in memory has.
+        """Copy the contents of a database in memory to this file.
 
         Returns:
-            The samples that it has.
+            The number of its samples.
 
         Raises:
             sqlite3.Error: that is not possible, and has not been done.
@@ -203,7 +203,7 @@ class Database:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether what is written goes to the file of that name, and not to one that is gone."""
+        """Whether writes go to the file of that name, and not to one that is gone."""
         return self.path == MEMORY or self._identity == self._file_identity()
 
     @property
@@ -213,7 +213,7 @@ class Database:
 
     @property
     def used(self) -> int:
-        """Bytes of the database that hold something."""
+        """Bytes of the database in use."""
         pages = self._pragma("page_count") - self._pragma("freelist_count")
         return pages * self._pragma("page_size")
 
@@ -221,7 +221,7 @@ class Database:
         """Return the timestamp of the oldest sample of a tier that is older than a moment.
 
         Raises:
-            sqlite3.Error: that cannot be read.
+            sqlite3.Error: the database cannot be read.
         """
         return self._number(
             f"SELECT min(timestamp) FROM {layout.SAMPLES} WHERE tier = ? AND timestamp < ?",
@@ -230,7 +230,7 @@ class Database:
         )
 
     def vacuum_step(self) -> bool:
-        """Give some of what is unused back to the file system.
+        """Return some unused pages to the file system.
 
         Returns:
             Whether there is more.
@@ -248,10 +248,10 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Have what is done in it done wholly or not at all.
+        """Run the block in a transaction: all of it is done, or nothing.
 
         Raises:
-            sqlite3.Error: somebody else has locked the file, or it cannot be written to.
+            sqlite3.Error: another process has locked the file, or it cannot be written to.
         """
         self.connection.execute("BEGIN IMMEDIATE")
         try:
@@ -267,7 +267,7 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         if self._index is not None:
             self._index.spoil()
         self.connection.close()
@@ -315,7 +315,7 @@ class Database:
         self._writings = [self._writing(one) for one in layout.RECORDED if one != LIFETIMES]
 
     def _writing(self, resource: Resource) -> _Writing:
-        """Find out what there is of a resource, and who lived when the last sample was written."""
+        """Read the state of a resource, with the entries alive when the last sample was written."""
         static = layout.static(resource)
         names = "".join(f", {layout.quoted(one.name)}" for one in resource.fixed)
         alive: _Alive = {
@@ -358,15 +358,16 @@ class Database:
 
 
 def _claim(path: str) -> int:
-    """Keep others from recording in a file, as long as a descriptor is open; reading is free.
+    """Lock a file against other recorders, as long as a descriptor is open; reading is free.
 
-    It must stay open for longer than the connection, whose own locks would go with it.
+    It must stay open for longer than the connection: closing it releases all POSIX locks of the
+    process on the file, SQLite's included.
 
     Returns:
         The descriptor.
 
     Raises:
-        sqlite3.Error: somebody else records in it, or it cannot be written to.
+        sqlite3.Error: another process records in it, or it cannot be written to.
     """
     try:
         os.makedirs(os.path.dirname(path) or ".", DIRECTORY_MODE, exist_ok=True)
@@ -379,7 +380,7 @@ def _claim(path: str) -> int:
         os.close(descriptor)
         raise sqlite3.OperationalError(f"{holder} records statistics in it") from None
     except OSError:
-        pass  # a file system that knows no such locks
+        pass  # a file system without such locks
     return descriptor
 
 

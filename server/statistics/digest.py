@@ -1,4 +1,4 @@
-"""The sizes of what there is, from a snapshot: for minidumps."""
+"""The sizes of data structures, from a snapshot: for minidumps."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _SIZES: Final = (
     (CLIENTS, ("queued_bytes_out", "transport_tx_queue", "subscription_count")),
     (STATISTICS, ("memory_used", "file_size")),
 )
-"""What grows: resources, and their fields that say how far; the largest by the first are shown."""
+"""Resources that grow, and fields with their sizes; the largest by the first field are shown."""
 
 _MOST_SHOWN: Final = 20
 
 
 def sizes(snapshot: Snapshot) -> Iterator[tuple[str, list[tuple[str, int]]]]:
-    """Tables of what there is: each has a title, and lines with a name and a number.
+    """Yield tables of sizes: each has a title, and lines with a name and a number.
 
     Args:
-        snapshot: what is looked at.
+        snapshot: the snapshot.
     """
     moment = to_text(snapshot.timestamp)
     for resource, fields in _SIZES:

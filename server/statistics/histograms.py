@@ -1,7 +1,7 @@
-"""How long things take: distributions that the Monitoring Guide does not have, for the metrics.
+"""Distributions of durations and sizes, for the metrics; the Monitoring Guide does not have them.
 
-Written on the engine's thread, those of the log on the committer's. Counts are read as they are at
-the moment: of one that changes meanwhile the sum may be ahead of the counts, or behind them.
+Written on the engine's thread, those of the log on the committer's. Counts are read without
+synchronization: while a histogram changes, its sum may be ahead of its counts, or behind them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class Distribution(NamedTuple):
-    """One of them.
+    """A histogram, and its description.
 
     Attributes:
-        name: what it is the distribution of, as in names of metrics.
+        name: the name of the measured quantity, as in names of metrics.
         unit: of its numbers: `microseconds` or `bytes`.
-        about: the same in words, for people.
-        entry: which of several of the name it is: a queue; empty if there is only one.
+        about: the quantity in words, for people.
+        entry: the queue, if there are several of the name; empty if there is only one.
         histogram: the numbers.
     """
 
@@ -34,7 +34,7 @@ class Distribution(NamedTuple):
 
 
 def distributions(engine: Engine) -> list[Distribution]:
-    """All that there are of an instance, whose topics have been recovered.
+    """Return all distributions of an instance, after the recovery of its topics.
 
     Args:
         engine: has the counters.

@@ -1,7 +1,8 @@
-"""Reading the statistics database back.
+"""Reads the statistics database.
 
-Everything here is done on the thread of statistics, in pieces that are small enough for a sample to
-wait for: what has more values than fit a page is asked for page after page.
+Reads take place on the reader's thread, or on the thread of statistics for a database in memory.
+Each is small enough for a sample to wait for: more values than fit a page are requested page
+after page.
 
 Source: AMPS User Guide, Time Range Selection.
 """
@@ -19,20 +20,20 @@ from server.statistics.sample import Snapshot
 from server.statistics.schema import Kind, Resource, Value
 
 PAGE: Final = 10_000
-"""Values that are read at a time."""
+"""Values per read."""
 
 ALWAYS: Final = 1 << 62
 """Later than any timestamp."""
 
 
 class History:
-    """What has been recorded.
+    """The recorded samples.
 
     Args:
         connection: of the database.
 
     Attributes:
-        queries: how many questions it has answered.
+        queries: the number of answered questions.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -40,10 +41,10 @@ class History:
         self.queries = 0
 
     def timestamps(self, first: int = 0, last: int = ALWAYS, limit: int = PAGE) -> list[int]:
-        """Return when samples have been taken, from `first` to `last`, both included.
+        """Return the timestamps of samples, from `first` to `last`, both included.
 
         Raises:
-            sqlite3.Error: that cannot be read.
+            sqlite3.Error: the database cannot be read.
         """
         self.queries += 1
         found = self._connection.execute(
@@ -70,7 +71,7 @@ class History:
             name: the field's.
             first: the first timestamp.
             last: the last one, included as well.
-            limit: return no more than this; to go on, ask from behind the last one's timestamp.
+            limit: the maximum number to return; to go on, ask from after the last one's timestamp.
 
         Raises:
             sqlite3.Error: they cannot be read.
@@ -80,7 +81,7 @@ class History:
         return [(timestamp, "" if value is None else value) for timestamp, value in found]
 
     def snapshot(self, timestamp: int) -> Snapshot | None:
-        """Return what a sample came to; None if none was taken at that moment, or it is gone.
+        """Return the snapshot of a sample; None if none was taken at that moment, or it is gone.
 
         Resources without a table are not in it.
 

@@ -1,9 +1,9 @@
 """The host's figures: processors, memory, disks and network, read on the thread of statistics.
 
-They come from /proc. Where there is none, or a file of it cannot be read, there are zeros, or no
-entries; what is gone at the next reading has no entry there any more. Shares and averages are those
-of the time between two readings, so that the first has none. In a container, processors and memory
-are the host's, disks and network those that the container sees.
+They come from /proc. If it is missing, or a file of it cannot be read, the figures are zero, or
+there are no entries; a device that is gone at the next reading has no entry there any more. Shares
+and averages are those of the time between two readings, so that the first has none. In a container,
+processors and memory are the host's, disks and network those that the container sees.
 
 Source: AMPS Monitoring Guide, Host Statistics.
 """
@@ -25,20 +25,20 @@ from server.statistics.schema import Resource, Value
 PROC: Final = Path("/proc")
 
 _KILOBYTE: Final = 1024
-_SECTOR: Final = 512  # the unit of /proc/diskstats, whatever the disk's
+_SECTOR: Final = 512  # the unit of /proc/diskstats, for any sector size of the disk
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 
 _ALWAYS_FULL: Final = frozenset({"squashfs", "iso9660", "erofs", "udf"})
-"""File systems that nobody can write to; that they are full means nothing."""
+"""Read-only file systems; that they are full means nothing."""
 
 
 def host_sources(proc: Path = PROC, clock: Callable[[], float] = time.monotonic) -> list[Source]:
-    """Return what reads the host's figures.
+    """Return the sources of the host's figures.
 
     Args:
-        proc: where the kernel shows them.
-        clock: seconds, never going back.
+        proc: the path of /proc.
+        clock: seconds, monotonic.
     """
     return [HostName(), Cpus(proc), Disks(proc, clock), Memory(proc), Network(proc)]
 
@@ -57,7 +57,7 @@ class HostName:
 
 
 class _Times(NamedTuple):
-    """What a processor has done so far, in ticks of its clock."""
+    """The time that a processor has spent so far, in ticks of its clock."""
 
     idle: int
     iowait: int
@@ -69,12 +69,13 @@ _BEGINNING: Final = _Times(0, 0, 0, 0)
 
 
 class Cpus:
-    """host/cpus: what each processor has been doing, and all of them.
+    """host/cpus: the shares of each processor's time, and of all.
 
-    The first time that is since the host was started: an idle processor is not a busy one.
+    At the first reading they are those since the host was started, so that an idle processor does
+    not look like a busy one.
 
     Args:
-        proc: where the kernel shows it.
+        proc: the path of /proc.
     """
 
     resource: Resource = HOST_CPUS
@@ -108,7 +109,7 @@ class Memory:
     """host/memory.
 
     Args:
-        proc: where the kernel shows it.
+        proc: the path of /proc.
     """
 
     resource: Resource = HOST_MEMORY
@@ -153,7 +154,7 @@ class Network:
     """host/network: the interfaces.
 
     Args:
-        proc: where the kernel shows them.
+        proc: the path of /proc.
     """
 
     resource: Resource = HOST_NETWORK
@@ -170,7 +171,7 @@ class Network:
 
 
 def _traffic(numbers: Sequence[int]) -> tuple[int, ...]:
-    """Return what an interface has done; damaged packets include those of each kind of damage."""
+    """Return the totals of an interface; errors include those of each kind, both ways."""
     bytes_in, packets_in, damaged_in, dropped_in = numbers[:4]
     bytes_out, packets_out, damaged_out, dropped_out, _, collisions = numbers[8:14]
     errors = damaged_in + dropped_in + damaged_out + dropped_out + collisions
@@ -178,7 +179,7 @@ def _traffic(numbers: Sequence[int]) -> tuple[int, ...]:
 
 
 class _Activity(NamedTuple):
-    """What a disk has done so far, times in milliseconds."""
+    """The totals of a disk, times in milliseconds."""
 
     reads: int = 0
     sectors_read: int = 0
@@ -190,7 +191,7 @@ class _Activity(NamedTuple):
 
 
 class _Mount(NamedTuple):
-    """A file system that is mounted."""
+    """A mounted file system."""
 
     device: str
     point: str
@@ -201,13 +202,13 @@ class _Mount(NamedTuple):
 class Disks:
     """host/disks: the disks on which file systems are mounted.
 
-    A disk that is mounted in several places is there once, with the first of them. The root of a
-    container has no disk that the container sees; it is there as well, under the name of the kind
-    of its file system. File systems of the network are not: one that hangs would hold up the rest.
+    A disk that is mounted in several places has one entry, with the first of them. The root of a
+    container has no disk that the container sees; its entry has the name of the type of its file
+    system. Network file systems have none: one that hangs would block the other figures.
 
     Args:
-        proc: where the kernel shows them.
-        clock: seconds, never going back.
+        proc: the path of /proc.
+        clock: seconds, monotonic.
     """
 
     resource: Resource = HOST_DISKS
@@ -262,7 +263,7 @@ def _usage(
 
 
 def free_percent(path: str) -> float:
-    """Return the share of a file system that programs can still have; 0 if that is not known."""
+    """Return the percentage of a file system available to programs; 0 if that is not known."""
     try:
         found = os.statvfs(path)
     except OSError:
@@ -282,7 +283,7 @@ def _disk(line: str) -> tuple[str, str, _Activity]:
 
 
 def _mount(line: str) -> _Mount:
-    """Read a line of mountinfo; after some optional fields a dash precedes the last three."""
+    """Parse a line of mountinfo; after some optional fields a dash precedes the last three."""
     fields = line.split(" ")
     kind, source = fields[fields.index("-", 6) + 1 :][:2]
     return _Mount(fields[2], _unescaped(fields[4]), kind, _unescaped(source))
@@ -293,7 +294,7 @@ def _unescaped(text: str) -> str:
 
 
 def _device_of(source: str) -> str:
-    """Return the number of a device; some file systems have one of their own instead of it."""
+    """Return the number of a device; some file systems show one of their own instead of it."""
     if not source.startswith("/dev/"):
         return ""
     try:
@@ -304,7 +305,7 @@ def _device_of(source: str) -> str:
 
 
 def safe_id(name: str) -> str:
-    """Return a device's name as it can stand in a path."""
+    """Return a device's name, made safe for a path."""
     return _UNSAFE.sub("_", name)
 
 

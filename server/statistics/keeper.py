@@ -1,10 +1,11 @@
-"""The thread of statistics: completes samples, shows and records them, and answers what is asked.
+"""The thread of statistics: completes samples, shows and records them, and answers questions.
 
-It does one thing at a time. A sample comes first: it gets the figures that are read here, host and
-process, becomes a snapshot, is `latest` and told to whoever watches, and is recorded. In between it
-tidies up, a step and a pause at a time: what is old is thinned out, what actions ask for is done.
-Questions are answered from the file by another thread (`reader.py`). Only if statistics are in
-memory are they answered here, one by one, each small enough for a sample to wait for.
+It does one thing at a time. A sample comes first: it gets the figures of host and process, which
+are read here, becomes a snapshot, is `latest`, is passed to watchers, and is recorded. In between,
+the thread does maintenance, one step and one pause at a time: it thins out old samples, and
+executes requests of actions. Another thread answers questions from the file (`reader.py`). Only if
+statistics are in memory are they answered here, one by one, each small enough for a sample to wait
+for.
 
     keeper = Keeper(path, interval_ms, log, sources=[*host_sources(), *process_sources()])
     keeper.start()
@@ -49,29 +50,29 @@ MOST_SAMPLES: Final = 2
 _CLOSE_SECONDS: Final = 10.0
 
 _PAUSE_SECONDS: Final = 0.02
-"""Between two steps of tidying up: questions are answered then."""
+"""Between two steps of maintenance: questions are answered then."""
 
 _LOOK_SECONDS: Final = 5.0
-"""Between two looks whether there is something to tidy up."""
+"""Between two checks for maintenance work."""
 
 _END: Final = object()
 
 
 class Keeper:
-    """Keeps statistics.
+    """Completes, publishes and records samples.
 
     Args:
         path: the database; ":memory:" for none on disk.
         interval_ms: the time between samples, in milliseconds.
         log: where problems are written.
-        sources: what is read on this thread, for each sample.
-        version: the server's, for the record of its lives.
-        indexed: have an index on static_id, see `layout.statements`.
+        sources: those that are read on this thread, for each sample.
+        version: the server's, for the record of starts and shutdowns.
+        indexed: create an index on static_id, see `layout.statements`.
         clock: seconds since the Unix epoch.
 
     Attributes:
         latest: the newest snapshot; None before the first.
-        dropped: samples that came too fast.
+        dropped: samples dropped because they came too fast.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class Keeper:
         self._thread = threading.Thread(target=self._run, name="statistics", daemon=True)
 
     def start(self) -> None:
-        """Begin; the database is opened by the thread."""
+        """Start the thread, which opens the database."""
         self._thread.start()
 
     @property
@@ -118,7 +119,7 @@ class Keeper:
         return self._thread.is_alive()
 
     def take(self, sample: Sample) -> None:
-        """Have a sample completed and recorded. Never waits."""
+        """Queue a sample, to be completed and recorded. Never waits."""
         with self._wake:
             self._samples.append(sample)
             if len(self._samples) > MOST_SAMPLES:
@@ -130,7 +131,7 @@ class Keeper:
         """Call a function with each new snapshot, on the thread of statistics.
 
         Returns:
-            What ends that; harmless if it has ended.
+            A function that ends that; harmless if it has ended.
         """
         with self._wake:
             self._watchers = (*self._watchers, told)
@@ -142,14 +143,14 @@ class Keeper:
         return stop
 
     def ask(self, question: Callable[[History], _T]) -> Future[_T]:
-        """Have a question answered, on another thread.
+        """Queue a question, to be answered on another thread.
 
         Args:
-            question: takes what has been recorded; it reads no more than a page or a moment.
+            question: takes the recorded history; it reads no more than a page or a moment.
 
         Returns:
-            What will have the answer; `BusyError` if there are too many questions, sqlite3.Error if
-            it cannot be read.
+            A future with the answer; `BusyError` if there are too many questions, sqlite3.Error if
+            the database cannot be read.
         """
         asked = Question(question)
         if self._reader.can_answer:
@@ -159,7 +160,7 @@ class Keeper:
         return asked.answer
 
     def _put(self, question: Question) -> None:
-        """Have a question answered on the thread of statistics."""
+        """Queue a question for the thread of statistics."""
         with self._wake:
             if self._is_closing:
                 question.answer.cancel()
@@ -174,21 +175,21 @@ class Keeper:
         """Remove samples that are older than an age, in seconds.
 
         Returns:
-            What will have their number; sqlite3.Error if they cannot be removed.
+            A future with their number; sqlite3.Error if they cannot be removed.
         """
         return self._do_in_steps(self._truncate(age_seconds))
 
     def vacuum(self) -> Future[None]:
-        """Give what the file does not need any more back to the file system.
+        """Return unused pages of the file to the file system.
 
         Returns:
-            What is done when that has been done; sqlite3.Error if it cannot be.
+            A future that completes when that is done; sqlite3.Error if it fails.
         """
         return self._do_in_steps(self._vacuum())
 
     def close(self) -> None:
-        """Record what has come and that the instance has ended; give up what takes too long."""
-        self._reader.close()  # who writes goes last, and leaves one file
+        """Record the queued samples and the shutdown; abandon all that takes too long."""
+        self._reader.close()  # first: if the writer's connection closes last, it leaves one file
         with self._wake:
             self._is_closing = True
             self._wake.notify()
@@ -196,7 +197,7 @@ class Keeper:
             self._thread.join(_CLOSE_SECONDS)
 
     def _do_in_steps(self, work: Generator[None, None, _T]) -> Future[_T]:
-        """Have something done in steps, between samples and questions."""
+        """Queue work that is done in steps, between samples and questions."""
         future: Future[_T] = Future()
 
         def steps() -> Generator[None, None, None]:
@@ -233,7 +234,7 @@ class Keeper:
         self._end()
 
     def _next(self) -> _Job | None:
-        """Wait for something to do; None if the thread is to end."""
+        """Wait for the next job; None if the thread has to end."""
         with self._wake:
             while True:
                 if self._samples:
@@ -291,7 +292,7 @@ class Keeper:
             self._complained_of = dropped
 
     def _tidy_up(self) -> None:
-        """Take a step of what an action wants, or else of what time wants."""
+        """Take a step of an action's request, or else of thinning out."""
         if self._chores:
             if next(self._chores[0][1], _END) is _END:
                 self._chores.popleft()

@@ -1,4 +1,4 @@
-"""How long things have taken since the last sample, by which somebody sees when it was slow."""
+"""Latencies since the last sample: they show when the instance was slow."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SHARE: Final = 0.99
 
 
 class LatenciesSource:
-    """Those of the instance as a whole.
+    """The latencies of the instance as a whole.
 
     Args:
-        distributions: all that are measured; those that are times, and of no entry, are shown.
+        distributions: all distributions; only those of times, and of no entry, are used.
     """
 
     resource: Resource = LATENCIES
@@ -39,7 +39,7 @@ class LatenciesSource:
 
 
 class _Growing:
-    """A histogram, and what it was when it was last looked at."""
+    """A histogram, and its values at the last reading."""
 
     def __init__(self, histogram: Histogram) -> None:
         self._histogram = histogram
@@ -47,7 +47,7 @@ class _Growing:
         self._total = 0
 
     def since_last(self) -> tuple[Value, ...]:
-        """The moving values of an entry."""
+        """Return the moving values of an entry."""
         counts, total = list(self._histogram.counts), self._histogram.total
         new = [now - before for now, before in zip(counts, self._counts, strict=True)]
         spent = total - self._total
@@ -58,7 +58,7 @@ class _Growing:
 
 
 def _percentile(counts: list[int], measured: int) -> float:
-    """What 99 of 100 stay within, as if those of each range were spread evenly over it."""
+    """Return the 99th percentile, as if the values of each range were spread evenly over it."""
     wanted = measured * _SHARE
     for number, count in enumerate(counts):
         if count and count >= wanted:

@@ -1,8 +1,8 @@
-"""The tables of the statistics database: what makes them, and what their statements say.
+"""The tables of the statistics database, and the statements that create and write them.
 
-Each resource has two, as in AMPS: X_STATIC has a row per life of an entry, with what never changes,
-X_DYNAMIC one per entry and sample. Rows of X_DYNAMIC stand in the order of time, so that a sample
-is written at the end, what is old lies together, and all entries of one moment do. One entry's
+Each resource has two, as in AMPS: X_STATIC has a row per life of an entry, with its fixed values,
+X_DYNAMIC one per entry and sample. Rows of X_DYNAMIC are in the order of time, so that a sample is
+appended at the end, old rows are contiguous, and so are all entries of one moment. One entry's
 values over time are found through the list of samples (AMPERAGE_SAMPLES) and the time for which the
 entry lived (AMPERAGE_LIVES), one look-up per sample. benchmarks/statistics_database.py compares
 this with another order.
@@ -21,13 +21,13 @@ from server.statistics.resources import RESOURCES
 from server.statistics.schema import Field, Kind, Resource, Type
 
 APPLICATION_ID: Final = 0x414D5047
-"""Says in the file's header that we have made it."""
+"""In the file's header: the file is a database of this program."""
 
 FORMAT: Final = 1
-"""Of the tables; another number is a database that this program cannot go on with."""
+"""Of the tables; a database with another number cannot be continued by this program."""
 
 HEADER_SIZE: Final = 100
-_HEADER: Final = struct.Struct(">16s44xI4xI")  # what it is, user version, application id
+_HEADER: Final = struct.Struct(">16s44xI4xI")  # magic, user version, application id
 _SQLITE: Final = b"SQLite format 3\0"
 
 RECORDED: Final = tuple(resource for resource in RESOURCES if resource.table)
@@ -47,7 +47,7 @@ _OWN: Final = (
 
 
 def later_version(header: bytes) -> str | None:
-    """Say why a file is not gone on with that a later version has made; None of any other file.
+    """Return why a later version's file cannot be continued; None for any other file.
 
     Args:
         header: its first `HEADER_SIZE` bytes.
@@ -72,25 +72,25 @@ def version_of(header: bytes) -> int | None:
 
 
 def static(resource: Resource) -> str:
-    """Return the table of what never changes."""
+    """Return the table of a resource's fixed values."""
     return f"{resource.table}_STATIC"
 
 
 def dynamic(resource: Resource) -> str:
-    """Return the table of what each sample has."""
+    """Return the table of a resource's values per sample."""
     return f"{resource.table}_DYNAMIC"
 
 
 def quoted(name: str) -> str:
-    """Return a name as SQL has it, whatever is in it."""
+    """Return a name quoted for SQL, for any characters in it."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def statements(*, indexed: bool) -> Iterator[str]:
-    """Give what makes the tables that there are not yet.
+    """Yield the statements that create missing tables.
 
     Args:
-        indexed: have an index on static_id, too, for the queries of others.
+        indexed: create an index on static_id, too, for the queries of other programs.
 
     Source: AMPS User Guide, Tuning (Statistics/Indexing/Enabled).
     """
@@ -116,28 +116,28 @@ def statements(*, indexed: bool) -> Iterator[str]:
 
 
 def expected_columns(resource: Resource) -> Iterator[tuple[str, frozenset[str], tuple[Field, ...]]]:
-    """Give, for both tables, the name, the columns that it cannot do without, and the others."""
+    """Yield, for both tables, the name, the columns that are required, and the others."""
     yield static(resource), frozenset({"static_id", "oid"}), resource.fixed
     yield dynamic(resource), frozenset({"timestamp", "static_id"}), resource.moving
 
 
 def column(field: Field) -> str:
-    """Return how a column is declared."""
+    """Return the declaration of a column."""
     return f"{quoted(field.name)} {field.type.value}"
 
 
 def insert_static(resource: Resource) -> str:
-    """Return what writes static_id, oid and the fixed values."""
+    """Return the statement that writes static_id, oid and the fixed values."""
     return _insert(static(resource), ("static_id", "oid"), resource.fixed)
 
 
 def insert_dynamic(resource: Resource) -> str:
-    """Return what writes timestamp, static_id and the moving values."""
+    """Return the statement that writes timestamp, static_id and the moving values."""
     return _insert(dynamic(resource), ("timestamp", "static_id"), resource.moving)
 
 
 def average(resource: Resource) -> str | None:
-    """Return what makes averages at one moment those of a time; None if there are none.
+    """Return the statement that turns averages of one moment into those of a time; None for none.
 
     Named values: first and last, the time; kept, the moment.
     """
@@ -168,7 +168,7 @@ def _averaged(field: Field) -> str:
 
 
 def _insert(table: str, keys: tuple[str, str], fields: Iterable[Field]) -> str:
-    """Return a statement; where there is no number, the column has none, instead of a text."""
+    """Return a statement; an empty text in a column of numbers is written as NULL."""
     fields = tuple(fields)
     names = ", ".join([*keys, *(quoted(field.name) for field in fields)])
     values = ", ".join(

@@ -1,4 +1,4 @@
-"""What the thread of statistics knows by itself: its own work, and the lives of the instance."""
+"""The figures of the statistics themselves, and the starts and shutdowns of the instance."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from server.statistics.recording import Recording
 
 MOST_LIFETIMES: Final = 100
-"""Events that are shown: the newest."""
+"""Events that are shown: the newest ones."""
 
 _CACHE: Final = 2_048_000
-"""Bytes that SQLite keeps in memory of a file, unless it is told otherwise."""
+"""Bytes of a file that SQLite caches in memory by default."""
 
 _MICROSECONDS: Final = 1_000_000
 
@@ -46,7 +46,7 @@ class OwnFigures:
         self._whole = 0
 
     def entries(self) -> Iterator[Entry]:
-        """Give the one entry."""
+        """Yield the one entry."""
         file_size = 0 if self._is_in_memory else self._size
         memory = self._size if self._is_in_memory else min(self._size, _CACHE)
         moving = (
@@ -62,13 +62,13 @@ class OwnFigures:
         yield Entry("", self._fixed, moving)
 
     def note(self, recording: Recording, *, queries: int, commit: float, whole: float) -> None:
-        """Take note of a sample that has been recorded.
+        """Update the figures after a sample has been recorded.
 
         Args:
-            recording: where.
-            queries: questions that have been answered so far.
-            commit: seconds that this took.
-            whole: seconds that it took altogether.
+            recording: its recording.
+            queries: the number of questions answered so far.
+            commit: seconds that recording it took.
+            whole: seconds that the sample took altogether.
         """
         size = recording.database.size
         self._is_in_memory = recording.database.path == MEMORY
@@ -82,7 +82,7 @@ class OwnFigures:
 
 
 class Lifetimes:
-    """instance/lifetimes: when the instance was started and shut down, as far as is recorded."""
+    """instance/lifetimes: the recorded starts and shutdowns of the instance."""
 
     resource: Resource = LIFETIMES
 
@@ -90,10 +90,10 @@ class Lifetimes:
         self._entries: list[Entry] = []
 
     def read(self, database: Database) -> None:
-        """Find out what is recorded."""
+        """Read the recorded events."""
         found = lifetimes(database.connection, MOST_LIFETIMES)
         self._entries = [Entry(number, values, ()) for number, values in found]
 
     def entries(self) -> Iterator[Entry]:
-        """Give the newest ones, in their order."""
+        """Return the newest ones, in their order."""
         return iter(self._entries)

@@ -21,20 +21,20 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def process_sources(proc: Path = PROC, clock: Callable[[], float] = time.monotonic) -> list[Source]:
-    """Return what reads the process's figures.
+    """Return the sources of the process's figures.
 
     Args:
-        proc: where the kernel shows them.
-        clock: seconds, never going back.
+        proc: the path of /proc.
+        clock: seconds, monotonic.
     """
     return [ProcessCpu(clock), ProcessMemory(proc)]
 
 
 class ProcessCpu:
-    """instance/cpu: shares of one processor's time, of which several threads may use more than all.
+    """instance/cpu: shares of one processor's time; several threads may exceed 100 percent.
 
     Args:
-        clock: seconds, never going back.
+        clock: seconds, monotonic.
     """
 
     resource: Resource = CPU
@@ -61,7 +61,7 @@ class ProcessMemory:
     """instance/memory.
 
     Args:
-        proc: where the kernel shows it.
+        proc: the path of /proc.
     """
 
     resource: Resource = MEMORY

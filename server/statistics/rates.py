@@ -1,7 +1,7 @@
-"""Samples become snapshots: what grows is compared with the sample before.
+"""Turns samples into snapshots: counters are compared with those of the sample before.
 
 A rate is the growth of a counter, divided by the time between two samples, as a whole number. There
-is none at the first sample. What has appeared since the sample before has counted from zero.
+is none at the first sample. An entry that is new since the sample before has counted from zero.
 
 Source: AMPS Monitoring Guide, Statistics Types.
 """
@@ -19,11 +19,11 @@ from server.statistics.schema import Resource, Value
 from server.statistics.timestamps import from_unix
 
 _AT_ONCE: Final = 500
-"""Entries that are worked on before the engine's thread may run."""
+"""Entries that are processed before the thread releases the GIL, so that the engine may run."""
 
 
 class _Completed(NamedTuple):
-    """An entry, and what it has come to."""
+    """An entry, with its rates and all its values."""
 
     entry: Entry
     rates: tuple[Value, ...]
@@ -33,7 +33,7 @@ class _Completed(NamedTuple):
 class Completion:
     """Completes the entries of one resource, sample after sample.
 
-    What has not changed, as most subscriptions never do, is what it was.
+    An entry that has not changed, as most subscriptions never do, reuses its earlier values.
     """
 
     def __init__(self, resource: Resource) -> None:
@@ -77,7 +77,7 @@ class Completion:
 
 def _rate(now: Value, before: Value, seconds: float) -> int:
     if isinstance(now, str) or isinstance(before, str):
-        return 0  # there is nothing to count
+        return 0  # at least one of them is no number
     return max(0, round((now - before) / seconds))
 
 
@@ -89,7 +89,7 @@ def _picker(places: list[int]) -> Callable[[tuple[Value, ...]], tuple[Value, ...
 
 
 class Rates:
-    """Makes snapshots of samples, which have to come in their order."""
+    """Turns samples into snapshots; samples have to come in their order."""
 
     def __init__(self) -> None:
         self._completions = {one.path: Completion(one) for one in RESOURCES}
@@ -97,7 +97,7 @@ class Rates:
         self._timestamp = 0
 
     def complete(self, sample: Sample) -> Snapshot:
-        """Return the snapshot that a sample comes to; no two in a row have the same timestamp."""
+        """Return the snapshot of a sample; no two in a row have the same timestamp."""
         seconds = 0.0 if self._elapsed is None else sample.elapsed - self._elapsed
         self._elapsed = sample.elapsed
         taken_at = from_unix(sample.taken_at)

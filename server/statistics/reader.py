@@ -1,11 +1,11 @@
-"""Answers questions about what has been recorded, on a thread and a connection of its own.
+"""Answers questions about the recorded samples, on a thread and a connection of its own.
 
-A page of values from a cold disk may take a second, and no sample has to wait for that: who writes
-to a file in SQLite's WAL mode is not held up by those who read. Only what is in memory is read
-where it is written (`keeper.py`), since there is one connection to it.
+A page of values from a cold disk may take a second, and no sample has to wait for that: in SQLite's
+WAL mode readers do not block the writer. Only a database in memory is read on the writer's thread
+(`keeper.py`), since there is one connection to it.
 
-Which file that is may change: it is a new one when the old one has been removed or renamed. The
-keeper says so, and the next question is asked of that.
+The file may be replaced: there is a new one when the old one has been removed or renamed. The
+keeper passes its `Place` to `Reader.read`, and the next question goes there.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ MOST_QUESTIONS: Final = 1_000
 """Questions that wait to be answered; more are refused."""
 
 _BUSY_SECONDS: Final = 1.0
-"""How long a question waits for somebody who has locked the file."""
+"""How long a question waits for another process that has locked the file."""
 
 _PATIENCE_SECONDS: Final = 5.0
-"""How long a question waits for the last sample to be recorded, so that it finds that."""
+"""How long a question waits for the last sample to be recorded, so that it sees the sample."""
 
 _CLOSE_SECONDS: Final = 5.0
 
 
 class BusyError(Exception):
-    """More questions wait for the database than it will answer in a reasonable time."""
+    """More questions wait for the database than it can answer in a reasonable time."""
 
 
 class Place(NamedTuple):
     """A file that can be read.
 
     Attributes:
-        path: where it is.
-        opened: how often one has been opened for writing; another number is another file.
+        path: its path.
+        opened: how often a file has been opened for writing; another number is another file.
     """
 
     path: str
@@ -51,17 +51,17 @@ class Place(NamedTuple):
 
 
 class Question:
-    """Something that is asked, and the answer."""
+    """A question, and the future of its answer."""
 
     def __init__(self, ask: Callable[[History], Any]) -> None:
         self.answer: Final = Future[Any]()
         self._ask = ask
 
     def put_to(self, history: Callable[[], History]) -> None:
-        """Ask, unless nobody waits for the answer any more.
+        """Execute the question, unless its answer has been cancelled.
 
         Args:
-            history: gives what is asked.
+            history: returns the history to ask.
         """
         if not self.answer.set_running_or_notify_cancel():
             return
@@ -75,10 +75,10 @@ class Reader:
     """Answers questions from a file.
 
     Args:
-        hand_on: takes questions that no file answers any more.
+        hand_on: takes questions when there is no file any more.
 
     Attributes:
-        queries: questions that have been answered.
+        queries: the number of answered questions.
     """
 
     def __init__(self, hand_on: Callable[[Question], None]) -> None:
@@ -98,11 +98,11 @@ class Reader:
         return self._place is not None
 
     def expect(self) -> None:
-        """A sample is about to be told of and recorded: questions wait until it has been."""
+        """Hold back questions until a sample that is about to be published is recorded."""
         self._is_recorded = False
 
     def read(self, place: Place | None) -> None:
-        """Read this file from now on, which has the last sample; None if there is none."""
+        """Read from now on from a file, which has the last sample; None for no file."""
         with self._wake:
             self._place = place
             self._is_recorded = True
@@ -111,7 +111,7 @@ class Reader:
             self._thread.start()
 
     def let_go(self) -> None:
-        """Close the file, as whoever writes to it is about to; what is being read is given up."""
+        """Close the file before its writer does; a question under way is interrupted."""
         with self._wake:
             self._place = None
             self._wake.notify()
@@ -120,7 +120,7 @@ class Reader:
             self._wake.wait_for(lambda: self._open is None, _CLOSE_SECONDS)
 
     def ask(self, question: Question) -> None:
-        """Have a question answered; `BusyError` is the answer if too many wait."""
+        """Queue a question; the answer is `BusyError` if too many wait."""
         with self._wake:
             if self._is_closing:
                 question.answer.cancel()
@@ -133,7 +133,7 @@ class Reader:
                 self._wake.notify()
 
     def close(self) -> None:
-        """Answer nothing more; what is being read is given up."""
+        """Stop answering; a question under way is interrupted."""
         with self._wake:
             self._is_closing = True
             for question in self._questions:
@@ -166,10 +166,10 @@ class Reader:
                 self._wake.wait()
 
     def _history(self, place: Place | None) -> History:
-        """What has been recorded in a file.
+        """Return the history of a file, and open the file if needed.
 
         Raises:
-            sqlite3.Error: it cannot be opened, or it is not known yet which it is.
+            sqlite3.Error: it cannot be opened, or is not known yet.
         """
         if place is None:
             raise sqlite3.OperationalError("the last sample is still being recorded")
@@ -185,7 +185,7 @@ class Reader:
         """Wait until the last sample is recorded, if that does not take too long.
 
         Returns:
-            Where it is; None for no file.
+            Its place; None for no file.
         """
         end = time.monotonic() + _PATIENCE_SECONDS
         with self._wake:

@@ -1,10 +1,10 @@
-"""Where samples are recorded: in the file, or in memory as long as that cannot be written to.
+"""Records samples in the file, or in memory as long as the file cannot be written to.
 
-A file may be full, read-only, locked, damaged, or somebody else's. Whatever it is, the log says so,
-statistics go on in memory, and once a minute the file is tried again. What has been recorded in
-memory meanwhile is moved to it then. Nothing is destroyed: what is damaged, and a database that has
-other tables, AMPS's own for instance, is renamed, and can be read by `amps-sqlite3`. What is no
-database at all is not even renamed, nor is what a later version of this program has made.
+A file may be full, read-only, locked, damaged, or of another program. In any case the failure is
+logged, statistics go on in memory, and the file is retried once a minute. The samples recorded in
+memory meanwhile are moved to it then. Nothing is destroyed: a damaged database, or one that has
+other tables, AMPS's own for instance, is renamed, and can be read by `amps-sqlite3`. A file that is
+no database at all is not even renamed, nor is a database of a later version of this program.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ RETRY_SECONDS: Final = 60.0
 """Between two attempts to write to the file again."""
 
 _PRIMARY: Final = 0xFF
-"""The bits of SQLite's error codes that say what has happened; the others say where."""
+"""The bits of SQLite's error codes for the kind of error; the others are details."""
 
 _SIDECARS: Final = ("-wal", "-shm", "-journal")
 
 
 class Recording:
-    """Records samples, somewhere.
+    """Records samples in the file or in memory.
 
     Args:
         path: the file; ":memory:" for none.
         log: where problems are written.
         indexed: see `layout.statements`.
-        clock: seconds, never going back.
-        let_go: has those who read the file close it, before it is closed here.
+        clock: seconds, monotonic.
+        let_go: makes readers of the file close it, before it is closed here.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Recording:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether samples are recorded where they are to be."""
+        """Whether samples are recorded in the configured place."""
         return self.database.path == self.path
 
     @property
@@ -85,7 +85,7 @@ class Recording:
 
     @property
     def queries(self) -> int:
-        """Questions that have been answered from the database."""
+        """The number of questions answered from the database."""
         return self._queries + self.history.queries
 
     def write(self, taken: Mapping[str, list[Entry]], snapshot: Snapshot) -> None:
@@ -101,7 +101,7 @@ class Recording:
         self.attempt(lambda database: database.note_lifetime(timestamp, values))
 
     def thin_out(self, now: int) -> bool:
-        """Take a step of thinning out what is old.
+        """Take a step of thinning out old samples.
 
         Args:
             now: the timestamp of the present.
@@ -112,7 +112,7 @@ class Recording:
         return self.attempt(lambda _: self._thinning.step(now))
 
     def attempt(self, work: Callable[[Database], _T]) -> _T:
-        """Do something with the database; if that fails, do it with one in memory."""
+        """Call a function with the database; if that fails, call it with one in memory."""
         try:
             return work(self.database)
         except sqlite3.Error as error:
@@ -122,7 +122,7 @@ class Recording:
             return work(self.database)
 
     def close(self) -> None:
-        """Let the file go; try to move to it what is in memory."""
+        """Close the file, after an attempt to move samples in memory to it."""
         if not self.is_in_place:
             self._go_back()
         self.database.close()
@@ -146,7 +146,7 @@ class Recording:
             return self._without(error)
 
     def _without(self, error: Exception) -> Database:
-        """Return what takes the place of a database that has failed."""
+        """Return the database that replaces a failed one."""
         kind = _kind(error)
         if kind is not None and not self._has_renamed:
             self._has_renamed = True
@@ -159,12 +159,12 @@ class Recording:
         return Database(MEMORY, indexed=self._indexed)
 
     def _go_back(self) -> None:
-        """Write to the file again, if it is possible."""
+        """Resume writing to the file, if it is possible."""
         self._retry_at = self._clock() + RETRY_SECONDS
         try:
             database = Database(self.path, indexed=self._indexed)
         except (sqlite3.Error, ForeignDatabaseError, LaterDatabaseError):
-            return  # as has been said
+            return  # still the failure that has been logged
         try:
             count = database.take_over(self.database)
         except sqlite3.Error:
@@ -174,7 +174,7 @@ class Recording:
         self._log.emit("1B-0002", path=self.path, count=count)
 
     def _rename(self, kind: str) -> Path | None:
-        """Rename the file to a name that is free and says why; None if that is not possible."""
+        """Rename the file to a free name that tells why; None if that is not possible."""
         path, number = Path(self.path), 1
         try:
             while (aside := path.with_name(f"{path.name}.{kind}-{number}")).exists():
@@ -190,7 +190,7 @@ class Recording:
 
 
 def _kind(error: Exception) -> str | None:
-    """Return what is wrong with a database that cannot be gone on with; None of others."""
+    """Return the kind of a database that cannot be continued; None for other errors."""
     if isinstance(error, ForeignDatabaseError):
         return "foreign"
     code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY

@@ -1,12 +1,12 @@
-"""How long statistics are kept, and how exactly. What is older is thinned out, with no action.
+"""Retention of statistics: how long, and at which resolution. Needs no action.
 
-Every sample is kept for a while, then one of each minute, then one of each hour, until that is
-gone, too. The sample that stays is the last of its time; averages over an interval become those of
-that time, everything else is what it was at that moment. An entry that lived only between two
-samples that are left is forgotten.
+Every sample is retained for a while, then one of each minute, then one of each hour, until that is
+removed, too. The retained sample is the last of its time; averages over an interval become those of
+that time, all other values are those of that moment. An entry that lived only between two retained
+samples is forgotten.
 
-A database that is too large all the same, because there are very many clients or subscriptions, has
-the same done to it earlier. All of that happens in small steps, between samples.
+A database that is too large all the same, because there are very many clients or subscriptions, is
+thinned out earlier. All of that happens in small steps, between samples.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _COMFORTABLE: Final = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What is kept.
+    """The limits of age and size.
 
     Attributes:
-        tiers: for each width in milliseconds, of which there is one sample left, how long that is
-            so, in milliseconds; the first width is 0.
-        most_bytes: how large the database may become.
+        tiers: pairs in milliseconds: a width, of which one sample is retained, and the age up to
+            which that is so; the first width is 0.
+        most_bytes: the maximum size of the database.
     """
 
     tiers: tuple[tuple[int, int], ...]
@@ -56,11 +56,11 @@ IN_MEMORY: Final = Retention(((0, _HOUR), (_MINUTE, _DAY), (_HOUR, 31 * _DAY)), 
 
 
 class Thinning:
-    """Thins a database out.
+    """Thins out old samples of a database.
 
     Args:
         database: the database.
-        retention: what is kept; None for what suits it.
+        retention: the limits; None for the default of a file or of memory.
     """
 
     def __init__(self, database: Database, retention: Retention | None = None) -> None:
@@ -71,7 +71,7 @@ class Thinning:
         self._scale = 1.0
 
     def step(self, now: int) -> bool:
-        """Do a little.
+        """Do one small step of thinning out.
 
         Args:
             now: the timestamp of the present.
@@ -80,7 +80,7 @@ class Thinning:
             Whether there may be more to do.
 
         Raises:
-            sqlite3.Error: it cannot be done.
+            sqlite3.Error: the step failed.
         """
         tiers = self._retention.tiers
         for tier, ((_, age), (width, _)) in enumerate(pairwise(tiers)):
@@ -97,7 +97,7 @@ class Thinning:
         return int(age * self._scale)
 
     def _is_pressed(self) -> bool:
-        """Keep less if the database is too large; return whether that is new."""
+        """Shorten all ages if the database is too large; return whether that was done."""
         used, most = self._database.used, self._retention.most_bytes
         if used > most:
             self._scale *= _HARDER
@@ -107,7 +107,7 @@ class Thinning:
         return False
 
     def _thin(self, first: int, width: int, tier: int) -> None:
-        """Leave one sample of a time."""
+        """Reduce the samples of a time to one."""
         database, last = self._database, first + width - 1
         execute = database.connection.execute
         with database.transaction():
@@ -131,10 +131,10 @@ def remove(database: Database, before: int, most: int = _REMOVED_AT_ONCE) -> int
     Args:
         database: the database.
         before: the moment's timestamp.
-        most: how many to remove.
+        most: the maximum number to remove.
 
     Returns:
-        How many have been.
+        The number removed.
 
     Raises:
         sqlite3.Error: it is not possible.
@@ -150,7 +150,7 @@ def remove(database: Database, before: int, most: int = _REMOVED_AT_ONCE) -> int
 
 
 def remove_lifetimes(database: Database, before: int) -> None:
-    """Remove what is known of lives of the instance that ended before a moment.
+    """Remove the starts and shutdowns of lives of the instance that ended before a moment.
 
     Raises:
         sqlite3.Error: it is not possible.
@@ -169,7 +169,7 @@ def remove_lifetimes(database: Database, before: int) -> None:
 
 
 def _remove_between(database: Database, first: int, last: int) -> None:
-    """Remove samples, and entries that lived at no other."""
+    """Remove samples, and entries that lived at no others."""
     execute = database.connection.execute
     execute(f"DELETE FROM {layout.SAMPLES} WHERE timestamp BETWEEN ? AND ?", (first, last))
     gone = (

@@ -1,4 +1,4 @@
-"""Samples: what sources have given at one moment. Immutable, and handed from thread to thread."""
+"""Samples: the entries of all sources at one moment. Immutable, and passed between threads."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ class Entry(NamedTuple):
 
 
 class Source(Protocol):
-    """Where the entries of one resource come from."""
+    """The source of a resource's entries."""
 
     @property
     def resource(self) -> Resource:
         """The resource."""
 
     def entries(self) -> Iterator[Entry]:
-        """Give what there is now.
+        """Yield the present entries.
 
-        Other work is done between two entries: what is iterated over has to be a copy, and what
-        has gone meanwhile may be left out.
+        Other work is done between two entries: iterate over a copy; an entry that is gone meanwhile
+        may be left out.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """All sources' entries.
+    """The entries of all sources.
 
     Attributes:
         taken_at: when it was begun, in seconds since the Unix epoch.
-        elapsed: the same on a clock that never goes back, in seconds.
+        elapsed: the same on a monotonic clock, in seconds.
         entries: by the path of the resource.
     """
 

@@ -1,4 +1,4 @@
-"""What a resource is: a group of entries with the same fields. `resources` has all of them.
+"""The description of a resource: a group of entries with the same fields; see `resources`.
 
 Source: AMPS Monitoring Guide, Statistics Types; Table Reference.
 """
@@ -11,16 +11,16 @@ from functools import cached_property
 from typing import Final, TypeAlias
 
 Value: TypeAlias = str | int | float
-"""Of a field. An empty text stands for nothing."""
+"""The value of a field. An empty text stands for no value."""
 
 
 class Kind(Enum):
-    """How a value comes about."""
+    """The kind of measurement of a value."""
 
     FIXED = "fixed"
-    """The same for as long as the entry lives."""
+    """Constant as long as the entry lives."""
     SNAPSHOT = "snapshot"
-    """What it is at the moment of the sample."""
+    """The state at the moment of the sample."""
     CUMULATIVE = "cumulative"
     """Counted since the entry, or the instance, began."""
     INTERVAL_AVERAGE = "interval average"
@@ -30,7 +30,7 @@ class Kind(Enum):
 
 
 class Type(Enum):
-    """What values are, with what SQLite calls it."""
+    """The type of a value, with SQLite's name."""
 
     TEXT = "TEXT"
     INTEGER = "INTEGER"
@@ -43,11 +43,11 @@ class Field:
 
     Attributes:
         name: as in paths, documents and columns.
-        kind: how it comes about.
-        type: what it is. Programs take rates and counts for whole numbers, so these are INTEGER.
-        about: what it is, in a few words, for people.
-        of: the cumulative field whose growth an interval average is; it is computed from that, and
-            no source gives it. Empty: the source does.
+        kind: the kind of measurement.
+        type: the type. Programs expect whole numbers for rates and counts, so these are INTEGER.
+        about: a description in a few words, for people.
+        of: the cumulative field of an interval average, which is computed from the growth of that
+            field and not by a source. Empty: the source computes the value.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Resource:
 
     Attributes:
         path: below /amps, such as "instance/clients".
-        entry: what one of its entries is called in XML; empty if the resource is one entry itself.
+        entry: the name of one of its entries in XML; empty if the resource is one entry itself.
         table: the base name of its tables, such as "ICLIENTS"; empty if it is not recorded.
         fields: in the order of documents.
     """
@@ -75,17 +75,17 @@ class Resource:
 
     @cached_property
     def fixed(self) -> tuple[Field, ...]:
-        """The fields that stay as they are."""
+        """The fields that never change."""
         return tuple(one for one in self.fields if one.kind is Kind.FIXED)
 
     @cached_property
     def moving(self) -> tuple[Field, ...]:
-        """The fields that each sample has anew, those included that are computed from others."""
+        """The fields that each sample has anew, including those that are computed from others."""
         return tuple(one for one in self.fields if one.kind is not Kind.FIXED)
 
     @cached_property
     def given(self) -> tuple[Field, ...]:
-        """Those of the moving fields that a source gives."""
+        """Those of the moving fields that come from a source."""
         return tuple(one for one in self.moving if not one.of)
 
 
@@ -95,12 +95,12 @@ REAL: Final = Type.REAL
 
 
 def fixed(name: str, about: str, of_type: Type = TEXT) -> Field:
-    """Return a field that stays as it is."""
+    """Return a field that never changes."""
     return Field(name, Kind.FIXED, of_type, about)
 
 
 def snapshot(name: str, about: str, of_type: Type = INTEGER) -> Field:
-    """Return a field that is what it is at the moment."""
+    """Return a field with the state at the moment."""
     return Field(name, Kind.SNAPSHOT, of_type, about)
 
 
@@ -110,15 +110,15 @@ def cumulative(name: str, about: str, of_type: Type = INTEGER) -> Field:
 
 
 def rate(name: str, of: str, about: str) -> Field:
-    """Return how much a cumulative field grows in a second."""
+    """Return a field with the growth of a cumulative field per second."""
     return Field(name, Kind.INTERVAL_AVERAGE, INTEGER, about, of)
 
 
 def average(name: str, about: str, of_type: Type = REAL) -> Field:
-    """Return an average over the interval that its source computes itself."""
+    """Return a field with an average over the interval, which its source computes."""
     return Field(name, Kind.INTERVAL_AVERAGE, of_type, about)
 
 
 def running(name: str, about: str) -> Field:
-    """Return an average over all the time."""
+    """Return a field with an average over all the time."""
     return Field(name, Kind.RUNNING_AVERAGE, REAL, about)

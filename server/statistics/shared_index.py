@@ -1,12 +1,12 @@
-"""The index that SQLite keeps of a WAL file in shared memory: its file may lose its content.
+"""Guards SQLite's index of a WAL file in shared memory against truncation of its file.
 
-All who have a database open share the index by mapping a file, `stats.db-shm`. Whoever truncates
-that file has every process killed that touches the map (SIGBUS). Here the map is watched over, as
-those of records are (`server/sow/map_guard.pyx`): what is lost is read as zeros, which is noticed
-before a transaction is committed. SQLite takes an index whose header is zero for one that has to be
-made again from the WAL file, so the header is made zero: nobody goes by what is left of it.
+All processes that have a database open share the index by mapping a file, `stats.db-shm`. If a
+program truncates that file, every process that touches the map is killed (SIGBUS). Here the map is
+guarded, as those of records are (`server/sow/map_guard.pyx`): lost pages are read as zeros, which
+is detected before a transaction is committed. SQLite rebuilds an index with a zero header from the
+WAL file, so the header is set to zero: no process uses the rest of the index.
 
-SQLite maps more of the file as the WAL file grows, and does not say where. The system does.
+SQLite maps more of the file as the WAL file grows, and does not report where. The system does.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from server.sow.map_guard import MapGuard
 
 _MAPS: Final = Path("/proc/self/maps")
 _HEADER: Final = 136
-"""Bytes at the beginning: the header, twice, and how much has been copied to the database."""
+"""Bytes at the beginning: the header, twice, and the progress of copying to the database."""
 
 
 class SharedIndex:
-    """The index of one database, as this process has mapped it.
+    """The index of one database, as mapped by this process.
 
     Args:
         path: the database; it has been read from.
@@ -38,34 +38,34 @@ class SharedIndex:
         self._maps: dict[int, ctypes.Array[ctypes.c_char]] = {}  # by place in the file
 
     def look(self) -> None:
-        """Watch over what has been mapped since the last look."""
+        """Guard the maps added since the last look."""
         size = self._file_size()
         if size > self._size:
             self._size = size
             self._cover()
 
     def check(self) -> None:
-        """See that nothing has been lost.
+        """Check that no page has been lost.
 
         Raises:
-            sqlite3.OperationalError: something has; what has been read since may be wrong.
+            sqlite3.OperationalError: one has; all that was read since may be wrong.
         """
         if self._guard.lost or self._file_size() < self._size:
             raise sqlite3.OperationalError(f"another program has changed {self._path}")
 
     def spoil(self) -> None:
-        """If something has been lost, have the rest used by nobody: the database is to be closed.
+        """Invalidate the index if a page has been lost; called before the database is closed.
 
-        What is in the WAL file would be copied to the database by it.
+        Closing would otherwise copy pages from the WAL file to the database by that index.
         """
         if (self._guard.lost or self._file_size() < self._size) and 0 in self._maps:
             ctypes.memset(self._maps[0], 0, _HEADER)
 
     def close(self) -> None:
-        """Watch no more: the database has been closed, which has used the index once more.
+        """Stop guarding; called after the database is closed, which uses the index once more.
 
-        Should somebody have mapped a file in the same place meanwhile, and watch over that, it is
-        their guard that is told.
+        If another object has mapped a file in the same place meanwhile, and guards it, a loss is
+        reported to its guard.
         """
         for mapped in self._maps.values():
             self._guard.give_up(mapped)
@@ -76,7 +76,7 @@ class SharedIndex:
             found = os.stat(self._path)
             lines = _MAPS.read_text(errors="replace").splitlines()
         except OSError:
-            return  # it has been removed, or the system does not say
+            return  # the file has been removed, or /proc is not available
         for line in lines:
             addresses, _, offset, _, inode, *name = line.split(maxsplit=5)
             if int(inode) == found.st_ino and name and name[0].endswith("-shm"):

@@ -1,6 +1,6 @@
-"""What moves the contents of one database to another: `main` to `target`, on one connection.
+"""Copies the contents of one database to another: `main` to `target`, on one connection.
 
-Entries get rows of their own there; those that have ended there with the last sample have done so.
+The entries get new rows there; entries of the target that are still alive end with its last sample.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from server.statistics.schema import Resource
 _MOVED: Final = "static_id + ?"
 
 Statement: TypeAlias = tuple[str, tuple[Any, ...]]
-"""With the values that it takes."""
+"""With its values."""
 
 
 def statements(connection: sqlite3.Connection) -> Iterator[Statement]:
-    """Give the statements, which have to be executed one by one."""
+    """Yield the statements, which have to be executed one by one."""
     samples, lives = layout.SAMPLES, layout.LIVES
     newest = f"SELECT max(timestamp) FROM target.{samples}"
     ended = f"UPDATE target.{lives} SET last = max(first, ({newest})) WHERE last IS NULL"

@@ -1,4 +1,4 @@
-"""Timestamps of the statistics database, and the texts that stand for them.
+"""Timestamps of the statistics database, and their texts.
 
 A timestamp counts milliseconds as AMPS does: the Julian day number of the day, of 86,400 seconds
 each, and the time of day in UTC.
@@ -39,7 +39,7 @@ def to_text(timestamp: int) -> str:
     """Return a timestamp as in documents, such as 20230830T000010.000000Z.
 
     Raises:
-        OverflowError: it is none of the years 1 to 9999.
+        OverflowError: it is not in the years 1 to 9999.
     """
     return f"{_moment(timestamp):%Y%m%dT%H%M%S.%f}Z".zfill(len("20230830T000010.000000Z"))
 
@@ -48,20 +48,20 @@ def to_local_text(timestamp: int) -> str:
     """Return a timestamp in the time zone of this process, such as 20230830T020010.000000.
 
     Raises:
-        OverflowError: it is none of the years 1 to 9999.
+        OverflowError: it is not in the years 1 to 9999.
     """
     local = _moment(timestamp).astimezone()
     return f"{local:%Y%m%dT%H%M%S.%f}".zfill(len("20230830T000010.000000"))
 
 
 def from_text(text: str) -> int:
-    """Return the timestamp that a text in ISO 8601 stands for.
+    """Return the timestamp for a text in ISO 8601.
 
-    What is left out at the end is zero: 20230830T0 is the beginning of that day. A Z for UTC, in
-    which all texts are, may stand at the end, and what is smaller than a millisecond is cut off.
+    Parts left out at the end are zero: 20230830T0 is the beginning of that day. A Z for UTC, which
+    all texts use, may be at the end, and digits below a millisecond are truncated.
 
     Raises:
-        ValueError: it does not stand for any moment.
+        ValueError: it is not a valid moment.
     """
     found = _TEXT.fullmatch(text)
     if found is None:

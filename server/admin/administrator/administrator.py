@@ -42,7 +42,7 @@ _ELEMENT: Final = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
 
 
 class _Found(NamedTuple):
-    """What is at a path: a group, or an entry of it, or a deed."""
+    """The target of a path: a group, or an entry of it, or a deed."""
 
     group: Group
     id: str = ""
@@ -50,14 +50,14 @@ class _Found(NamedTuple):
 
 
 class Administrator:
-    """Shows what can be done, and does it.
+    """Lists the deeds, and executes them.
 
     Args:
-        groups: what can be done.
-        access: says who may.
-        cross_site: says whose pages may have it done.
-        engine_side: does it.
-        trail: told what has been done, and who asked.
+        groups: the deeds.
+        access: checks the visitor's entitlement.
+        cross_site: decides which sites' pages may request deeds.
+        engine_side: executes deeds.
+        trail: records executed deeds, and their users.
         log: likewise.
     """
 
@@ -81,7 +81,7 @@ class Administrator:
         """Answer a request.
 
         Raises:
-            Refusal: there is nothing there, it may not be asked for, or could not be done.
+            Refusal: the path does not exist, the method is wrong, or the deed failed.
         """
         there = await self._engine_side.ask(self._look)
         names, form = _without_form(request.segments, there)
@@ -100,7 +100,7 @@ class Administrator:
         return _list(names, shown, form)
 
     def _look(self) -> _There:
-        """What there is at the moment; on the engine's thread."""
+        """Return the groups and their entries at the moment; on the engine's thread."""
         return {
             group.path: (group, None if group.entries is None else group.entries())
             for group in self._groups
@@ -114,10 +114,10 @@ class Administrator:
         form: str,
         found: _Found,
     ) -> Response:
-        """Do something to an entry, or to the instance itself.
+        """Execute a deed on an entry, or on the instance itself.
 
         Raises:
-            Refusal: it is not to be, or could not be done.
+            Refusal: it is not allowed, or failed.
         """
         deed = found.deed
         assert deed is not None  # noqa: S101 - the caller has found one
@@ -144,10 +144,10 @@ class Administrator:
     async def _check(
         self, request: Request, visitor: Visitor, names: Sequence[str], form: str
     ) -> Response:
-        """Say whether somebody may have something done, and do nothing.
+        """Return whether the visitor may request a path, and execute nothing.
 
         Raises:
-            Refusal: the request does not say what.
+            Refusal: the request names no path.
         """
         path = request.query.get("path", "").partition("?")[0]
         if not path.startswith("/"):
@@ -157,7 +157,7 @@ class Administrator:
         return _say(names, "false" if hidden else "true", form)
 
     async def _shown(self, visitor: Visitor, links: Iterable[_Link]) -> list[_Link]:
-        """Those links that a visitor may follow."""
+        """Return those links that a visitor may follow."""
         all_links = list(links)
         paths = ["/" + "/".join(one.names) for one in all_links]
         hidden = await self._access.hidden(visitor, paths)
@@ -174,14 +174,14 @@ class _Link(NamedTuple):
     deeds: tuple[str, ...] = ()
 
     def values(self) -> dict[str, str]:
-        """Return what programs are told of it."""
+        """Return its fields in documents for programs."""
         about = {"description": self.about} if self.about else {}
         deeds = {name: link([*self.names, name]) for name in self.deeds}
         return {"name": self.known_as} | about | {"path": link(self.names)} | deeds
 
 
 def _find(there: _There, below: tuple[str, ...]) -> _Found | None:
-    """What is at a path below /amps/administrator; None if that is nothing, or only leads on."""
+    """Return the target of a path below /amps/administrator; None if there is none."""
     for path, (group, entries) in there.items():
         rest = below[len(path) :]
         if below[: len(path)] != path:
@@ -203,7 +203,7 @@ def _leads_on(there: _There, below: tuple[str, ...]) -> bool:
 
 
 def _below(there: _There, below: tuple[str, ...], found: _Found | None) -> Iterator[_Link]:
-    """What is below a path."""
+    """Yield the links below a path."""
     at = (*_TOP, *below)
     if found is None:
         names = dict.fromkeys(path[len(below)] for path in there if len(path) > len(below))
@@ -258,10 +258,10 @@ def _say(names: Sequence[str], text: str, form: str) -> Response:
 
 
 def _confirm(names: Sequence[str], form: str, deed: Deed, parameters: Parameters) -> Response:
-    """Make the form by which a browser asks for a deed.
+    """Return the form by which a browser asks for a deed.
 
     Raises:
-        Refusal: a document for programs was asked for, and not a page.
+        Refusal: a document for programs was requested, and not a page.
     """
     allowed = ("Allow", "POST")
     if form:
@@ -295,14 +295,14 @@ def _page(content: bytes) -> Response:
 
 
 def _json(names: Sequence[str], value: object) -> Response:
-    """Make a document that has a value at its path, as those of the tree do."""
+    """Return a document that has a value at its path, as those of the tree do."""
     for name in reversed(names):
         value = {name: value}
     return _fresh(Document(msgspec.json.encode(value), JSON))
 
 
 def _xml(names: Sequence[str], content: str) -> Response:
-    """Make the same in XML; parts of a path that cannot be element names are attributes."""
+    """Return the same in XML; parts of a path that cannot be element names are attributes."""
     for name in reversed(names):
         known = _ELEMENT.fullmatch(name) is not None
         opening = name if known else f"resource id='{xml_form.attribute(name)}'"
@@ -324,7 +324,7 @@ def _without_form(segments: Sequence[str], there: _There) -> tuple[tuple[str, ..
 
 
 def _parameters(request: Request) -> Parameters:
-    """The parameters of a request, of its query and of a form that was sent.
+    """Return the parameters of a request: of its query, and of a form that was sent.
 
     Raises:
         Refusal: there are too many.

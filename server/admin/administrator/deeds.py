@@ -1,4 +1,4 @@
-"""What can be done, and to what."""
+"""Administrative actions (deeds), and the groups that they apply to."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import TypeAlias
 Parameters: TypeAlias = Mapping[str, str]
 
 Do: TypeAlias = Callable[[str, Parameters], Coroutine[None, None, str]]
-"""Does something to the entry with an id, with the parameters of the request; called on the
-engine's thread. Returns what has been done, in a sentence; raises `Undone`."""
+"""Executes a deed on the entry with an id, with the parameters of the request; called on the
+engine's thread. Returns its result, in a sentence; raises `Undone`."""
 
 
 class Undone(Exception):
-    """Something could not be done. The text says why."""
+    """A deed failed. The text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """One thing that can be done.
+    """One administrative action.
 
     Attributes:
         name: the last part of its path.
         about: what it does, in a few words.
-        do: does it.
+        do: executes it.
         needs: parameters that a request must have.
-        ends_sessions: whether everybody has to log on to the admin interface again.
-        title: the name to display; that of the path without one.
+        ends_sessions: whether every user has to log on to the admin interface again.
+        title: the name to display; empty for the name in the path.
     """
 
     name: str
@@ -40,13 +40,13 @@ class Deed:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Things of one kind, and what can be done to each of them.
+    """Entries of one kind, and the deeds for each of them.
 
     Attributes:
         path: below /amps/administrator.
-        deeds: what can be done.
-        entries: gives the ids of what there is, each with what people know it by; called on the
-            engine's thread. None if there are no entries: deeds are done to the instance itself.
+        deeds: the deeds.
+        entries: returns the ids of the entries, each with its name for people; called on the
+            engine's thread. None if there are no entries: deeds apply to the instance itself.
     """
 
     path: tuple[str, ...]
@@ -54,5 +54,5 @@ class Group:
     entries: Callable[[], Mapping[str, str]] | None = None
 
     def deed(self, name: str) -> Deed | None:
-        """The deed of a name."""
+        """Return the deed of a name."""
         return next((deed for deed in self.deeds if deed.name == name), None)

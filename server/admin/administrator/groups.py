@@ -1,4 +1,4 @@
-"""The groups of an instance: which things there are, and how each deed is done."""
+"""The groups of an instance: their entries, and the implementation of each deed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _JOURNALS: Final = ("transaction_log", "journals")
 
 
 def groups_of(services: Services) -> list[Group]:
-    """All groups, also those of which this instance has nothing.
+    """Return all groups, also those of which this instance has nothing.
 
     Args:
         services: the instance, whose topics have been recovered and actions provisioned.
@@ -53,7 +53,7 @@ def groups_of(services: Services) -> list[Group]:
 
 
 def _requested(actions: Iterable[RequestedAction]) -> Group:
-    """The actions that run on a request; those with one path run together."""
+    """Return the actions that run on a request; those with one path run together."""
     by_path: dict[str, list[RequestedAction]] = {}
     for action in actions:
         by_path.setdefault(action.path, []).append(action)
@@ -196,14 +196,14 @@ def _replication(services: Services) -> Group:
 
 
 def _with(replication: Replication | None, name: str) -> Replication:
-    """The instance's replication, if it has a destination of this name."""
+    """Return the instance's replication, if it has a destination of this name."""
     if replication is None or name not in replication.destinations:
         raise Undone(f"There is no destination {name!r} any more.")
     return replication
 
 
 def _with_sync(replication: Replication | None, name: str) -> Replication:
-    """The same, if publishers can wait for the destination."""
+    """Return the same, if publishers can wait for the destination."""
     found = _with(replication, name)
     if found.destinations[name].spec.sync_type != "sync":
         raise Undone(f"{name} is configured as async: nobody waits for it.")
@@ -281,7 +281,7 @@ def _transports(services: Services) -> Group:
 
 
 def _named(names: Iterable[str]) -> dict[str, str]:
-    """What is known by nothing but its id."""
+    """Return entries that have no name but their id."""
     return dict.fromkeys(names, "")
 
 

@@ -1,7 +1,7 @@
-"""Pages: what somebody sees who looks at the tree with a browser.
+"""Pages: the tree for browsers.
 
 Programs take a value's page, and remove the tags: what is left is the value, and nothing else. So
-such a page has no title. The others let a person walk the tree; no page has a script.
+such a page has no title. The others let a person navigate the tree; no page has a script.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ small{opacity:.75}
 STYLE_SOURCE: Final = (
     f"'sha256-{base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()}'"
 )
-"""What a Content-Security-Policy has to allow for these pages."""
+"""The source that a Content-Security-Policy has to allow for these pages."""
 
 _SHOWN_NAMES: Final = ("client_name", "topic", "name", "file_name", "sub_id")
-"""Fields by which a person knows an entry that is called by a number; the first that there is."""
+"""Fields by which a person knows an entry that is called by a number; the first one present."""
 
 
 def leaf(text: str) -> bytes:
-    """The page of a value."""
+    """Return the page of a value."""
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="color-scheme" content="light dark"></head>'
@@ -48,12 +48,12 @@ def leaf(text: str) -> bytes:
 
 
 def page(title: str, body: Iterable[str], head: str = "") -> bytes:
-    """A page that is not a value's.
+    """Return a page that is not a value's.
 
     Args:
-        title: what it is about.
+        title: its title.
         body: its lines.
-        head: what else is to stand in its head.
+        head: further content of its head.
     """
     lines = [
         "<!DOCTYPE html>",
@@ -67,14 +67,14 @@ def page(title: str, body: Iterable[str], head: str = "") -> bytes:
 
 
 def node(tree: Tree, at: Node, moment: str, shown: Sequence[Place], more: Sequence[str]) -> bytes:
-    """The page of a node that is not a value.
+    """Return the page of a node that is not a value.
 
     Args:
-        tree: where it is.
+        tree: the tree of the node.
         at: the node.
         moment: of the sample.
-        shown: the places below it that may be seen.
-        more: names of what is there besides, and is not a part of samples.
+        shown: the places below it that the visitor may see.
+        more: names of further resources there that are not a part of samples.
     """
     names = at.names
     return page(" / ".join(names), [*trail(names), *_node(tree, at, moment, shown, more)])
@@ -119,7 +119,7 @@ def _entries(tree: Tree, at: Node) -> Iterator[tuple[str, str, str]]:
 
 
 def links(below: Sequence[tuple[str, str, str]]) -> Iterator[str]:
-    """Lines with links: each has where it leads, what it is called, and what else is known."""
+    """Yield lines with links: each has an address, a name, and another name or a description."""
     if below:
         yield "<ul>"
         for href, name, known_as in below:
@@ -129,7 +129,7 @@ def links(below: Sequence[tuple[str, str, str]]) -> Iterator[str]:
 
 
 def trail(names: Sequence[str]) -> Iterator[str]:
-    """Lines with the way to a page, as links."""
+    """Yield lines with the path of a page, as links."""
     yield '<nav aria-label="Path"><ol>'
     for length, name in enumerate(names, 1):
         current = ' aria-current="page"' if length == len(names) else ""

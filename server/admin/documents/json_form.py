@@ -1,4 +1,4 @@
-"""JSON: all values are strings, and what is asked for stands where it is in the whole tree.
+"""JSON: all values are strings, and a part of the tree is nested as in the whole tree.
 
 Source: AMPS User Guide, JSON Document Output.
 """
@@ -18,22 +18,22 @@ Content: TypeAlias = "str | list[Content] | dict[str, Content]"
 
 
 def render(tree: Tree, node: Node, is_shown: Callable[[Place], bool]) -> bytes:
-    """Write what is at a node, with all below it.
+    """Return a node with all below it as JSON.
 
     Args:
-        tree: where it is.
+        tree: the tree of the node.
         node: the node.
-        is_shown: says which places may be seen.
+        is_shown: returns whether the visitor may see a place.
     """
     found = nested(node, content(tree, node, is_shown))
     try:
         return msgspec.json.encode(found)
-    except UnicodeEncodeError:  # as in names of files that are no text
+    except UnicodeEncodeError:  # as with file names that are not text
         return json.dumps(found).encode()
 
 
 def nested(node: Node, inner: Content) -> Content:
-    """Put content where it belongs in the tree."""
+    """Nest content at its place in the tree."""
     if node.field is not None:
         inner = {node.field.name: inner}
     if node.id is not None:
@@ -44,7 +44,7 @@ def nested(node: Node, inner: Content) -> Content:
 
 
 def content(tree: Tree, node: Node, is_shown: Callable[[Place], bool]) -> Content:
-    """What is at a node, as texts, lists and dictionaries."""
+    """Return the content of a node, as texts, lists and dictionaries."""
     place = node.place
     if node.field is not None:
         return text_of(node.field, tree.value(node))

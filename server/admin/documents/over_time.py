@@ -1,4 +1,4 @@
-"""The values of a leaf over time, as they come: page after page, in each of the forms.
+"""The values of a leaf over time, streamed page after page, in each of the forms.
 
 Source: AMPS User Guide, Time Range Selection; CSV Document Output.
 """
@@ -16,14 +16,14 @@ from server.admin.tree import Node
 
 
 class Form(NamedTuple):
-    """How values are written.
+    """The format of values over time.
 
     Attributes:
-        content_type: what comes of it.
-        before: what comes first, for a leaf.
-        value: one of them, with its moment.
-        between: what stands between two.
-        after: what comes last.
+        content_type: of the document.
+        before: begins the document of a leaf.
+        value: formats a value with its moment.
+        between: separates two values.
+        after: ends the document.
     """
 
     content_type: str
@@ -37,7 +37,7 @@ _MARK: Final = '"\\u0000"'
 
 
 def _json_around(node: Node) -> tuple[str, str]:
-    """What stands before and behind the values: these are what comes last in the document."""
+    """Return the text before and after the values: values come last in the document."""
     whole = msgspec.json.encode(json_form.nested(node, "\0")).decode()
     before, _, after = whole.rpartition(_MARK)
     return f"{before}[", f"]{after}"
@@ -75,4 +75,4 @@ FORMS: Final = {
         xml_form.after_values,
     ),
 }
-"""By the suffix of the path that asks for it."""
+"""By the suffix of the path that requests it."""

@@ -1,6 +1,6 @@
 """The schema of XML documents, in the compact syntax of RELAX NG.
 
-All is optional, since a document may be of any part of the tree; what is there comes in this order.
+Everything is optional, since a document may be of any part of the tree; the order is fixed.
 
 Source: AMPS User Guide, RNC Document Output.
 """
@@ -15,7 +15,7 @@ from server.admin.tree import INSTANCE, MOMENT, PLACES, ROOT, Place
 
 @cache
 def render() -> bytes:
-    """Write the schema."""
+    """Return the schema."""
     lines = ["# What the tree below /amps looks like in XML.", f"start = {ROOT}"]
     for place in PLACES.values():
         lines += _place(place)

@@ -12,14 +12,14 @@ from server.statistics.timestamps import to_text
 
 
 def text_of(field: Field, value: Value | None) -> str:
-    """A value as all forms have it.
+    """Return a value as text, as all forms have it.
 
-    Programs read counts and rates as whole numbers, so that these have no point; other numbers
-    have 12 places behind it, as in AMPS.
+    Programs read counts and rates as whole numbers, so that these have no decimal point; other
+    numbers have 12 decimal places, as in AMPS.
 
     Args:
-        field: what it is the value of.
-        value: None for what is not known.
+        field: the field of the value.
+        value: None if not known.
     """
     if isinstance(value, float):
         return _whole(value) if field.type is Type.INTEGER else _real(value)
@@ -38,7 +38,7 @@ def _whole(value: float) -> str:
 
 @cache
 def texts_of(resource: Resource) -> Callable[[Sequence[Value]], list[str]]:
-    """What makes texts of an entry's values: for many entries, at little cost for each."""
+    """Return a function that formats an entry's values, at little cost for each of many entries."""
     numbers = [
         (index, field) for index, field in enumerate(resource.fields) if field.type is not Type.TEXT
     ]
@@ -55,7 +55,7 @@ def texts_of(resource: Resource) -> Callable[[Sequence[Value]], list[str]]:
 
 
 def named_texts(tree: Tree, node: Node) -> Iterator[tuple[str, str]]:
-    """The values of an entry, or of a place that is one itself, with their names.
+    """Yield the values of an entry, or of a place that is one itself, with their names.
 
     Those of the instance end with the moment of the sample.
     """

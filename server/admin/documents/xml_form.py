@@ -1,4 +1,4 @@
-"""XML: as the tree is, with an attribute for the ids of entries.
+"""XML: nested as the tree, with an attribute for the ids of entries.
 
 Source: AMPS User Guide, XML Document Output.
 """
@@ -21,12 +21,12 @@ _INDENT: Final = "    "
 
 
 def render(tree: Tree, node: Node, is_shown: Callable[[Place], bool]) -> bytes:
-    """Write what is at a node, with all below it.
+    """Return a node with all below it as XML.
 
     Args:
-        tree: where it is.
+        tree: the tree of the node.
         node: the node.
-        is_shown: says which places may be seen.
+        is_shown: returns whether the visitor may see a place.
     """
     around = list(_around(node))
     opening = [f"{_INDENT * level}<{tag}>" for level, (tag, _) in enumerate(around)]
@@ -36,19 +36,19 @@ def render(tree: Tree, node: Node, is_shown: Callable[[Place], bool]) -> bytes:
 
 
 def before_values(node: Node) -> str:
-    """What stands before the values of a leaf over time, each of which is a line."""
+    """Return the text before the values of a leaf over time, each of which is a line."""
     opening = [f"<{tag}>" for tag, _ in _around(node)]
     return "\n".join([*opening, f"<{_name_of(node)}>"]) + "\n"
 
 
 def after_values(node: Node) -> str:
-    """What stands behind them."""
+    """Return the text after them."""
     closing = [f"</{name}>" for _, name in _around(node)]
     return "\n".join([f"</{_name_of(node)}>", *reversed(closing)]) + "\n"
 
 
 def _around(node: Node) -> Iterator[tuple[str, str]]:
-    """The elements that a node's own stands in: what opens and what closes each."""
+    """Yield the elements around a node's own: the opening tag and the name of each."""
     names = [ROOT, *filter(None, node.place.path.split("/"))]
     is_place = node.id is None and node.field is None
     for name in names[:-1] if is_place else names:
@@ -97,12 +97,12 @@ def _entries(tree: Tree, place: Place, identities: Iterable[str], indent: str) -
 
 
 def escape(text: str) -> str:
-    """A text as XML has it; what XML cannot have becomes a replacement character."""
+    """Escape a text for XML; characters that XML does not allow become replacement characters."""
     if _PLAIN.fullmatch(text):
         return text
     return _UNFIT.sub("\ufffd", text).translate(_ESCAPES)
 
 
 def attribute(text: str) -> str:
-    """A text as an attribute has it, whose line ends would become blanks."""
+    """Escape a text for an attribute, in which line ends would become blanks."""
     return escape(text).replace("\n", "&#10;").replace("\t", "&#9;")

@@ -1,6 +1,6 @@
-"""What a client is like at the moment, why it is slow, and what its filters cost.
+"""Explains a client's state, the reasons why it is slow, and the cost of its filters.
 
-What is known comes from one question to the engine (`gathering.py`, which gives `facts.py`) and
-from the last samples (`pace.py`). Rules find out what of it matters (`reasons.py`), `document.py`
-writes all of it down, and `pages.py` answers requests.
+The facts come from one question to the engine (`gathering.py`, which returns `facts.py`) and from
+the last samples (`pace.py`). Rules select the relevant ones (`reasons.py`), `document.py` formats
+all of them, and `pages.py` answers requests.
 """

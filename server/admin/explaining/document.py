@@ -1,4 +1,4 @@
-"""What is known as a document: sentences first, then the numbers that they come from."""
+"""The facts as a document: sentences first, then the numbers that they come from."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from server.subscriptions.slow_clients import Kept
 
 Content: TypeAlias = "str | int | float | list[Content] | dict[str, Content]"
-"""What documents of any form are written from."""
+"""The source of documents of any form."""
 
 _AS_SAID: Final = {
     "slow": "is slow",
     "stopped reading": "has stopped reading",
     "catching up": "is catching up with the log",
 }
-"""How a state stands in a sentence, where that is not as it is called."""
+"""The wording of a state in a sentence, where it is not the state's name."""
 
 
 def of_client(known: Known) -> dict[str, Content]:
@@ -225,11 +225,11 @@ def _consumer(consumer: ConsumerFacts) -> dict[str, Content]:
 
 
 def of_filters(costs: list[FilterCost], shown: list[FilterCost]) -> dict[str, Content]:
-    """What filters cost.
+    """Return the cost of filters as a document.
 
     Args:
         costs: of all filters.
-        shown: those that are told of one by one.
+        shown: those to list one by one.
     """
     return {
         "filter_count": len(costs),

@@ -1,4 +1,4 @@
-"""What the engine knows of a client, at one moment: values that nobody changes any more."""
+"""The engine's facts about a client, at one moment: immutable values."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReplayFacts:
-    """What a bookmark subscription reads.
+    """The replay of a bookmark subscription.
 
     Attributes:
-        cursor: what reads for it: a number for a reading of its own, "tail", or nothing.
-        is_paused: whether its client wants nothing for now.
-        seconds_behind: the age of what it was sent last, if there is more.
+        cursor: its reader: a number for a reader of its own, "tail", or nothing.
+        is_paused: whether its client has paused it.
+        seconds_behind: the age of the last entry sent to it, if there are more.
         entries_behind: entries of the log, of any topic, that have not been read for it.
     """
 
@@ -29,20 +29,20 @@ class ReplayFacts:
 
     @property
     def is_behind(self) -> bool:
-        """Whether it reads for itself, and there is more."""
+        """Whether it has a reader of its own, and there are more entries."""
         return self.cursor.isdigit() and self.entries_behind > 0
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFacts:
-    """What a subscription has of queues.
+    """The queue messages of a subscription.
 
     Attributes:
         leased: messages that it has and has not acknowledged.
-        most: how many it may have.
+        most: the maximum that it may have.
         asked_for: the max_backlog of the subscription.
         is_held_back: whether it gets none for now, because its client does not read.
-        oldest_lease: seconds for which it has had what it has had for longest; None for nothing.
+        oldest_lease: seconds since its oldest lease began; None for no lease.
     """
 
     leased: int
@@ -54,14 +54,14 @@ class ConsumerFacts:
 
 @dataclass(frozen=True, slots=True)
 class LimitFacts:
-    """What a user's permission keeps from them of a topic.
+    """The limits that a user's permission sets for a topic.
 
     Attributes:
         topic: the topic.
-        is_closed: whether they may not read it at all.
-        filter: what messages have to match, empty for nothing.
-        select: which fields they may see, empty for all.
-        rule: what says so, as the entitlement module names it.
+        is_closed: whether the user may not read it at all.
+        filter: the filter that messages have to match, empty for none.
+        select: the fields that the user may see, empty for all.
+        rule: the rule that sets these limits, as the entitlement module names it.
     """
 
     topic: str
@@ -81,12 +81,12 @@ class SubscriptionFacts:
         topic: the topic or expression.
         filter: the filter, empty for none.
         options: the options, as sent.
-        costs: what its filter costs, on each topic.
-        memory: bytes that are kept for it as long as it is there.
-        conflated: messages that wait to be conflated; None if they are not.
-        replay: what it reads of the log; None if nothing.
-        consumer: what it has of queues; None if it does not consume.
-        limits: what permissions keep from it, on some of its topics.
+        costs: the cost of its filter, on each topic.
+        memory: bytes that are retained for it as long as it exists.
+        conflated: messages that wait to be conflated; None without conflation.
+        replay: its replay of the log; None for none.
+        consumer: its queue messages; None if it is no consumer.
+        limits: its limits by permissions, on some of its topics.
     """
 
     number: int
@@ -103,17 +103,17 @@ class SubscriptionFacts:
 
     @property
     def share(self) -> float:
-        """The part of the engine's time that its filter takes, lately."""
+        """The share of the engine's time that its filter takes, lately."""
         return sum(cost.share for cost in self.costs)
 
     @property
     def cost_seconds(self) -> float:
-        """What its filter has taken so far."""
+        """The seconds that its filter has taken so far."""
         return sum(cost.seconds for cost in self.costs)
 
     @property
     def seconds_each(self) -> float | None:
-        """What its filter takes of a message, on the topic where it is most; None if unknown."""
+        """The filter's time per message, on the topic where it is highest; None if unknown."""
         return max((cost.seconds_each for cost in self.costs if cost.looks), default=None)
 
 
@@ -137,39 +137,39 @@ class ClientFacts:
     """A client.
 
     Attributes:
-        moment: when this was so, in seconds since 1970.
+        moment: when the facts were gathered, in seconds since 1970.
         number: its id in /amps/instance/clients.
         name: the name that it logged on with, the connection's before.
         connection_name: the connection's name.
-        user: as whom it has logged on.
-        address: where it is.
+        user: the user that it is logged on as.
+        address: its address.
         transport: the transport that it came through.
         message_type: that of the connection; empty before the logon.
-        version: what it says of its version.
+        version: the version that it reports.
         connected_at: since when, in seconds since 1970.
-        has_logged_on: whether it has said who it is.
+        has_logged_on: whether it has logged on.
         last_heard: when it last sent anything, in seconds since 1970.
-        last_command: the command obeyed last, in a word.
+        last_command: the command executed last, in a word.
         bytes_in: bytes received.
         messages_in: messages and commands received.
         bytes_out: bytes sent.
         messages_out: messages and acks sent.
-        readings: what is on its way in its socket.
-        kept: what is kept for it, and within which limits; None if nothing ever is.
-        behind_queries: bytes that wait for results of queries to leave before them.
-        commands_wait: whether commands of it wait for their turn.
-        commands_are_held: whether they wait for others to be done.
+        readings: the state of its socket and buffers.
+        kept: its output buffer, and the buffer's limits; None if it never has one.
+        behind_queries: bytes that wait until results of queries are sent.
+        commands_wait: whether commands of it wait for a time slice.
+        commands_are_held: whether they wait until others have ended.
         memory_of_commands: bytes that its subscriptions and queries take.
         query_seconds: time spent on its queries.
         denied: how often its user was refused to read or to write.
-        subscriptions: those of its subscriptions that most can be said about.
-        subscription_count: how many it has.
+        subscriptions: those of its subscriptions with the most to report.
+        subscription_count: the number of all.
         queries: its queries under way.
-        engine_lag: seconds until the engine had time to say this.
-        engine_waiting: how many wait for a slice of the engine's time.
-        longest_turn: seconds that the longest piece of work has taken since the start.
-        longest_work: what it was, and for whom.
-        long_turns: how many have taken more than a tenth of a second.
+        engine_lag: seconds until the engine had time to answer.
+        engine_waiting: tasks that wait for a time slice of the engine.
+        longest_turn: seconds that the longest time slice has taken since the start.
+        longest_work: its task, and the client of the task.
+        long_turns: slices that have taken more than a tenth of a second.
     """
 
     moment: float
@@ -208,10 +208,10 @@ class ClientFacts:
 
     @property
     def unread(self) -> int:
-        """Bytes that it has been sent and has not read, wherever they are."""
+        """Bytes that it has been sent and has not read, in any buffer."""
         return self.readings.kept + self.readings.sending
 
     @property
     def is_behind(self) -> bool:
-        """Whether its socket does not take what there is for it."""
+        """Whether its socket does not take all the bytes for it."""
         return self.readings.kept > 0

@@ -1,4 +1,4 @@
-"""The forms in which explanations are shown: as those of the tree, of which they are no part."""
+"""The forms of explanations: as those of the tree, although explanations are no part of it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _SINGULAR: Final = {
     "filters": "filter",
     "clients": "client",
 }
-"""What one of a list is called in XML."""
+"""The name of a list's elements in XML."""
 
 
 def render(names: Sequence[str], content: dict[str, Content], form: str) -> Document:
-    """Write a document.
+    """Return a document.
 
     Args:
-        names: the parts of its path; a client's id stands behind `clients`.
-        content: what it says.
+        names: the parts of its path; a client's id follows `clients`.
+        content: its content.
         form: "json", "xml", or nothing for a page.
     """
     if form == "":
@@ -57,7 +57,7 @@ def _text(value: str | float) -> str:
 
 
 def _texts(content: Content) -> object:
-    """The same with numbers as texts, as in all documents."""
+    """Return the same with numbers as texts, as in all documents."""
     if isinstance(content, dict):
         return {name: _texts(each) for name, each in content.items()}
     if isinstance(content, list):
@@ -101,7 +101,7 @@ def _page(names: Sequence[str], content: dict[str, Content]) -> bytes:
 
 
 def _sections(content: dict[str, Content]) -> Iterator[str]:
-    """The parts of a page: values that stand alone first, then what belongs together, and lists."""
+    """Yield the parts of a page: single values first, then one table per dictionary or list."""
     yield from _table("", content)
     for name, value in content.items():
         if isinstance(value, dict):
@@ -114,7 +114,7 @@ def _sections(content: dict[str, Content]) -> Iterator[str]:
 
 
 def _table(name: str, row: dict[str, Content]) -> Iterator[str]:
-    """A table with a line for each value."""
+    """Yield a table with a line for each value."""
     yield f"<table><caption>{escape_html(name)}</caption><tbody>"
     for key, value in row.items():
         if not isinstance(value, dict | list):
@@ -123,7 +123,7 @@ def _table(name: str, row: dict[str, Content]) -> Iterator[str]:
 
 
 def _wide_table(name: str, rows: list[dict[str, Content]]) -> Iterator[str]:
-    """A table with a line for each of a list, and a column for each value that one has."""
+    """Yield a table with a line for each element of a list, and a column for each key of any."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     yield f"<table><caption>{escape_html(name)}</caption><thead><tr>"
     yield from (f'<th scope="col">{escape_html(key)}</th>' for key in columns)

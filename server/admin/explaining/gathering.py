@@ -1,4 +1,4 @@
-"""Asks the engine what it knows: on its thread, a little at a time."""
+"""Gathers facts from the engine: on its thread, in time slices."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     from server.subscriptions.subscription import Subscription
 
 MOST_SUBSCRIPTIONS: Final = 100
-"""Subscriptions of a client that are told of one by one."""
+"""Subscriptions of a client that are listed one by one."""
 
 _MOST_TOPICS: Final = 500
-"""Topics of a subscription on which it is looked what its filter costs."""
+"""Topics of a subscription for which the cost of its filter is determined."""
 
 _MOST_LIMITS: Final = 20
-"""Topics of a subscription of which it is told what permissions keep from it."""
+"""Topics of a subscription for which limits by permissions are listed."""
 
 _AT_ONCE: Final = 20
-"""Subscriptions, and topics of them, that are looked at before others have their turn: some
-microseconds each."""
+"""Subscriptions, and topics of them, that one time slice handles: some microseconds
+each."""
 
 _MICROSECONDS: Final = 1_000_000
 
 
 class Gathering:
-    """Finds out what the engine knows. Its methods are called on the engine's thread.
+    """Gathers the engine's facts. Its methods are called on the engine's thread.
 
     Args:
         engine: the engine.
@@ -56,14 +56,14 @@ class Gathering:
         self._engine = engine
 
     async def client(self, number: int, asked_at: float) -> ClientFacts | None:
-        """What is known of a client.
+        """Return the facts about a client.
 
         Args:
             number: that of its session.
-            asked_at: when that was asked, by `perf_counter`.
+            asked_at: the time of the question, by `perf_counter`.
 
         Returns:
-            None if it is not there, or goes meanwhile.
+            The facts; None if the client does not exist, or disconnects meanwhile.
         """
         lag = perf_counter() - asked_at
         session = self._engine.session(number)
@@ -83,7 +83,7 @@ class Gathering:
         return self._client(session, subscriptions, lag)
 
     async def filters(self) -> list[FilterCost]:
-        """What each filter costs that clients have: once for each topic that it is on."""
+        """Return the cost of each filter of clients: once for each topic that it is on."""
         found: dict[tuple[str, str, int], FilterCost] = {}
         looked_at = 0
         for session in list(self._engine.sessions):
@@ -162,12 +162,12 @@ class Gathering:
         )
 
     def _is_filtered(self, session: Session, subscription: Subscription) -> bool:
-        """Whether a subscription has a filter, of its own or by entitlement."""
+        """Return whether a subscription has a filter, of its own or by entitlement."""
         limits = self._limits(session, subscription)
         return subscription.filter is not None or any(one.filter for one in limits)
 
     def _limits(self, session: Session, subscription: Subscription) -> Iterator[LimitFacts]:
-        """What permissions keep from a subscription."""
+        """Yield the limits that permissions set for a subscription."""
         selector = subscription.selector
         names = [selector.text]
         if selector.is_regex:
@@ -192,7 +192,7 @@ class Gathering:
         )
 
     def _consumes(self, subscription: Subscription) -> bool:
-        """Whether a subscription gets messages of a queue; where there are queues, any may."""
+        """Return whether a subscription gets queue messages; where there are queues, any may."""
         attached = self._engine.topics.attached_to(subscription)
         return any(isinstance(topic, QueueTopic) for topic in islice(attached, _MOST_TOPICS))
 
@@ -209,7 +209,7 @@ class Gathering:
         )
 
     def _costs(self, subscription: Subscription) -> Iterator[FilterCost]:
-        """What its filter costs, on some of its topics if there are very many."""
+        """Yield the cost of a subscription's filter, on some of its topics if there are many."""
         replay = subscription.replay
         if isinstance(replay, Replay):
             yield from islice(replay.filter_costs(), _MOST_TOPICS)
@@ -220,6 +220,6 @@ class Gathering:
 
 
 def _interest(one: SubscriptionFacts) -> tuple[bool, float, float]:
-    """How much there is to be said about a subscription."""
+    """Return a sort key: the more there is to report about a subscription, the greater."""
     has_state = bool(one.conflated or one.replay or (one.consumer and one.consumer.leased))
     return has_state, one.share, one.cost_seconds

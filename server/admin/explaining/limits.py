@@ -1,4 +1,4 @@
-"""The limits that apply to a client, and how near it is to them."""
+"""The limits that apply to a client, and how close it is to them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from server.subscriptions.slow_clients import Kept
 
 NEAR: Final = 0.8
-"""The part of a limit from which on it is near."""
+"""The share of a limit from which on the client is near it."""
 
 
 class Reached(NamedTuple):
     """A limit.
 
     Attributes:
-        name: what sets it.
-        what: what is limited, in words.
-        used: how much of it there is.
-        limit: how much there may be.
-        beyond: what happens when there is more.
+        name: the setting or rule that sets it.
+        what: the thing that is limited, in words.
+        used: the present amount.
+        limit: the greatest amount allowed.
+        beyond: the consequence of more.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Reached(NamedTuple):
 
     @property
     def share(self) -> float:
-        """How much of what there may be is there."""
+        """The share of the limit that is used."""
         return self.used / self.limit if self.limit else 1.0
 
     @property
@@ -43,7 +43,7 @@ class Reached(NamedTuple):
 
 
 def limits(client: ClientFacts) -> list[Reached]:
-    """The limits that apply to a client."""
+    """Return the limits that apply to a client."""
     found = [
         Reached(
             "subscriptions and queries",

@@ -1,4 +1,4 @@
-"""How fast a client reads, beside how fast there is something for it: from its last samples."""
+"""How fast a client reads, compared with the traffic for it: from its last samples."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from server.statistics.history import History
 
 _SAMPLES: Final = 6
-"""Samples that are looked back at, and at least _SECONDS."""
+"""Samples to look back at; they cover at least _SECONDS."""
 _SECONDS: Final = 60.0
 _LEAST_SECONDS: Final = 0.5
-"""A shorter time says nothing about a rate."""
+"""A shorter time gives no meaningful rate."""
 
 _FIELDS: Final = ("bytes_in", "bytes_out", "queued_bytes_out", "transport_tx_queue")
 
 
 class Mark(NamedTuple):
-    """What a client had sent and read at a moment.
+    """A client's byte counts at a moment.
 
     Attributes:
         moment: in seconds since 1970.
-        received: bytes that it had sent.
-        written: bytes that there had been for it.
+        received: bytes received from it.
+        written: bytes produced for it.
         unread: bytes of these that it had not read.
     """
 
@@ -38,14 +38,14 @@ class Mark(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """How fast a client is, in bytes a second.
+    """The rates of a client, in bytes a second.
 
     Attributes:
         seconds: the time over which this is an average; 0 if it is not known yet.
-        received: what it sends.
-        written: what there is for it.
-        read: what it reads.
-        read_lately: what it has read since the last sample.
+        received: the rate at which it sends.
+        written: the rate at which output for it is produced.
+        read: the rate at which it reads.
+        read_lately: its reading rate since the last sample.
     """
 
     seconds: float
@@ -61,7 +61,7 @@ class Pace(NamedTuple):
 
     @property
     def growth(self) -> float:
-        """By how much what is unread grows in a second."""
+        """The growth of its unread bytes per second."""
         return self.written - self.read
 
 
@@ -69,12 +69,12 @@ _UNKNOWN: Final = Pace(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def marks(client: ClientFacts, interval: float, history: History) -> list[Mark]:
-    """What the last samples have of a client, oldest first.
+    """Return a client's byte counts in the last samples, oldest first.
 
     Args:
         client: the client.
         interval: seconds between two samples.
-        history: has the samples.
+        history: the recorded samples.
 
     Raises:
         sqlite3.Error: they cannot be read.
@@ -96,11 +96,11 @@ def _counts(values: Sequence[str | int | float]) -> tuple[int, int, int]:
 
 
 def pace(client: ClientFacts, earlier: Sequence[Mark]) -> Pace:
-    """How fast a client is.
+    """Return the rates of a client.
 
     Args:
-        client: as it is now.
-        earlier: what it was like, oldest first.
+        client: its present facts.
+        earlier: its earlier byte counts, oldest first.
     """
     now = Mark(client.moment, client.bytes_in, client.bytes_out, client.unread)
     usable = [one for one in earlier if now.moment - one.moment >= _LEAST_SECONDS]
@@ -118,6 +118,6 @@ def pace(client: ClientFacts, earlier: Sequence[Mark]) -> Pace:
 
 
 def _read(earlier: Mark, now: Mark) -> float:
-    """Bytes a second that have been read between two moments."""
+    """Return the bytes a second that were read between two moments."""
     count = now.written - now.unread - earlier.written + earlier.unread
     return max(count, 0) / (now.moment - earlier.moment)

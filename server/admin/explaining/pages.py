@@ -1,4 +1,4 @@
-"""Answers requests for what a client is like, and for what filters cost."""
+"""Answers requests for the explanation of a client, and for the cost of filters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _CLIENTS: Final = (ROOT, *CLIENTS.path.split("/"))
 _FILTERS: Final = (ROOT, INSTANCE, FILTERS)
 _MOST_FILTERS: Final = 100
-"""Filters that are told of one by one."""
+"""Filters that are listed one by one."""
 
 
 class Explaining:
@@ -35,10 +35,10 @@ class Explaining:
 
     Args:
         monitoring: answers for all other paths.
-        past: has the samples.
-        access: says who may see what.
-        engine_side: has the engine asked.
-        gathering: asks it.
+        past: the recorded samples.
+        access: checks the visitor's entitlement.
+        engine_side: runs `gathering` on the engine's thread.
+        gathering: gathers facts from the engine.
         interval: seconds between two samples.
     """
 
@@ -73,7 +73,7 @@ class Explaining:
         return _shown(names, of_client(known), form)
 
     async def filters(self, request: Request, visitor: Visitor) -> Response:
-        """Show which filters cost most.
+        """List the filters that cost most.
 
         Raises:
             Refusal: the visitor may not see it.
@@ -87,7 +87,7 @@ class Explaining:
         return _shown(names, of_filters(costs, costliest(costs, _MOST_FILTERS)), form)
 
     async def _facts(self, identity: str) -> ClientFacts:
-        """What the engine knows of a client.
+        """Return the engine's facts about a client.
 
         Raises:
             Refusal: there is none.
@@ -104,7 +104,7 @@ class Explaining:
         return facts
 
     async def _marks(self, facts: ClientFacts) -> list[Mark]:
-        """What samples have of a client; nothing if they cannot be read."""
+        """Return a client's byte counts in the samples; none if these cannot be read."""
         try:
             return await self._past.ask(lambda found: marks(facts, self._interval, found))
         except Refusal:
@@ -112,10 +112,10 @@ class Explaining:
 
 
 def _taken_apart(segments: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """The path without the form, and the form.
+    """Return the path without the form, and the form.
 
     Raises:
-        Refusal: it is none of these.
+        Refusal: there is no such form.
     """
     stem, _, form = segments[-1].rpartition(".")
     if stem in (EXPLANATION, FILTERS):

@@ -1,8 +1,8 @@
-"""Why a client is slow, and what can be done about it: rules, each of which sees one thing.
+"""Why a client is slow, and the remedies: rules, each of which detects one cause.
 
-A rule takes what is known, and gives a reason if there is one. The first rules are about what the
-client does, the next about what it has asked for, the last about the server. So the first reason
-that is found is the most likely one; the others may add to it.
+A rule takes the known facts, and yields a reason if there is one. The first rules are about the
+client's behaviour, the next about its requests, the last about the server. So the first reason
+found is the most likely one; the others may add to it.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
     from server.admin.explaining.pace import Pace
 
 _STOPPED_SECONDS: Final = 1.0
-"""How long nothing is read until that is a reason."""
+"""A client that has read nothing for that long has stopped reading."""
 
 _STOPPED_BYTES: Final = 1.0
-"""Bytes a second; who reads less has stopped."""
+"""Bytes a second; a client that reads less has stopped."""
 
 _CATCHING_UP: Final = 1.0
-"""Seconds by which a replay is behind until that is of interest."""
+"""Seconds by which a replay is behind before that is reported."""
 
 _COSTLY: Final = 0.05
-"""The part of the engine's time from which on a filter is costly."""
+"""The share of the engine's time from which on a filter is costly."""
 
 _UNREAD_COMMANDS: Final = 64 * 1024
-"""Bytes that a client has sent and that wait in its socket, until that is a reason."""
+"""Received bytes that wait in a client's socket before that is a reason."""
 
 _BUSY_SECONDS: Final = 0.05
-"""How long a question waits for the engine until that is a reason."""
+"""Seconds that a question waits for the engine before that is a reason."""
 
 _MOST_OF_A_KIND: Final = 5
 """Subscriptions that are named for the same reason."""
 
 
 class Known(NamedTuple):
-    """What there is to judge by.
+    """The facts that the rules judge by.
 
     Attributes:
-        client: what the engine knows.
-        pace: how fast it is.
+        client: the engine's facts.
+        pace: the client's rates.
     """
 
     client: ClientFacts
@@ -57,13 +57,13 @@ class Known(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """Something that explains how a client does.
+    """A cause of a client's state.
 
     Attributes:
         name: the kind of reason, for programs.
-        says: what it is, in a sentence.
-        remedy: what an operator can do; empty if there is nothing to be done.
-        is_trouble: whether the client gets its messages later for that, or may be cut off.
+        says: the reason, in a sentence.
+        remedy: the remedy for the operator; empty if none is needed.
+        is_trouble: whether it delays the client's messages, or may get the client disconnected.
     """
 
     name: str
@@ -76,15 +76,15 @@ Rule: TypeAlias = Callable[[Known], Iterator[Reason]]
 
 
 def reasons(known: Known) -> list[Reason]:
-    """All that explains how a client does, the most likely first."""
+    """Return all reasons for a client's state, the most likely first."""
     return [reason for rule in _RULES for reason in rule(known)]
 
 
 def state(known: Known, found: list[Reason]) -> str:
-    """How a client does, in a word or two.
+    """Return a client's state, in a word or two.
 
     Args:
-        known: what is known of it.
+        known: the facts about it.
         found: the reasons.
     """
     names = {reason.name for reason in found}
@@ -127,7 +127,7 @@ def _stopped_reading(known: Known) -> Iterator[Reason]:
 
 def _has_stopped(known: Known) -> bool:
     client, pace = known.client, known.pace
-    if pace.is_known:  # who reads slowly has no room from time to time
+    if pace.is_known:  # a slow reader's receive window closes from time to time, too
         stands_still = pace.read_lately < _STOPPED_BYTES
     else:
         stands_still = client.readings.window_is_closed
@@ -153,7 +153,7 @@ def _reads_slowly(known: Known) -> Iterator[Reason]:
 
 
 def _outlook(known: Known) -> str:
-    """When a client that does not keep up will have caught up, or be at its limit."""
+    """Return when a slow client will have caught up, or reach its limit."""
     client, growth = known.client, known.pace.growth
     if growth <= -_STOPPED_BYTES:
         return f" It will have caught up in {span(client.unread / -growth)}."
@@ -317,7 +317,7 @@ def _entitled(known: Known) -> Iterator[Reason]:
 
 
 def _seen(limit: LimitFacts) -> str:
-    """What may be seen of a topic."""
+    """Return a phrase for the part of a topic that may be seen."""
     if limit.is_closed:
         return "nothing"
     parts = []

@@ -1,4 +1,4 @@
-"""Amounts as people say them."""
+"""Amounts in words for people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SMALL_TIMES: Final = ((1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 def size(count: float) -> str:
-    """An amount of bytes, such as 12.5 MB."""
+    """Return an amount of bytes as text, such as 12.5 MB."""
     for unit, name in _SIZES:
         if count >= unit:
             return f"{count / unit:.1f} {name}"
@@ -18,7 +18,7 @@ def size(count: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time, such as 12.5 s or 3.0 h."""
+    """Return a length of time as text, such as 12.5 s or 3.0 h."""
     for unit, name in (*_TIMES, *_SMALL_TIMES):
         if seconds >= unit:
             return f"{seconds / unit:.1f} {name}"
@@ -26,10 +26,10 @@ def span(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A part of a whole, such as 12.5%."""
+    """Return a share as text, such as 12.5%."""
     return f"{100 * share:.1f}%"
 
 
 def number(count: int, one: str, many: str = "") -> str:
-    """A number of things, such as 1 message or 2,000 messages."""
+    """Return a number of things as text, such as 1 message or 2,000 messages."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -1,7 +1,7 @@
 """HTTP/1.1: from a socket's bytes to a `Request`, and from a `Response` to bytes.
 
-It knows nothing of AMPS. The protocol is h11's affair, which does no I/O; what is here is what
-touches sockets: waiting, within limits, and letting go.
+It knows nothing of AMPS. h11, which does no I/O, implements the protocol; these modules handle the
+sockets: waiting, within limits, and closing.
 
 Source: RFC 9110, HTTP Semantics; RFC 9112, HTTP/1.1.
 """

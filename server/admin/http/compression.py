@@ -1,4 +1,4 @@
-"""Bodies in the form gzip, for those who take it.
+"""gzip compression of bodies, for clients that accept it.
 
 Source: RFC 9110, Accept-Encoding.
 """
@@ -10,11 +10,11 @@ from typing import Final
 from server.admin.http.messages import Document, Request
 
 LEAST: Final = 1_024
-"""Bytes of a body that is worth it."""
+"""Bytes from which on a body is compressed."""
 
 
 def encoded(request: Request, document: Document) -> tuple[bytes, str]:
-    """The bytes to send for a document, and what they are encoded with; empty for nothing."""
+    """Return the bytes to send for a document, and their encoding; empty for none."""
     if len(document.content) < LEAST or not accepts_gzip(
         request.headers.get("accept-encoding", "")
     ):
@@ -23,7 +23,7 @@ def encoded(request: Request, document: Document) -> tuple[bytes, str]:
 
 
 def accepts_gzip(accepted: str) -> bool:
-    """Whether an Accept-Encoding header allows gzip; that is what is said of it, else of `*`."""
+    """Return whether an Accept-Encoding header allows gzip: by its own entry, else that of `*`."""
     weights: dict[str, float] = {}
     for item in accepted.split(","):
         name, _, parameters = item.partition(";")

@@ -1,4 +1,4 @@
-"""Requests for what has changed only: If-None-Match and If-Modified-Since.
+"""Conditional requests: If-None-Match and If-Modified-Since.
 
 Source: RFC 9110, Conditional Requests.
 """
@@ -9,7 +9,7 @@ from server.admin.http.messages import Document, Request, Response
 
 
 def is_unchanged(request: Request, response: Response) -> bool:
-    """Whether whoever asks has the document already."""
+    """Return whether the client has the document already."""
     if request.method not in ("GET", "HEAD") or response.status != 200:
         return False
     known = request.headers.get("if-none-match")
@@ -20,6 +20,6 @@ def is_unchanged(request: Request, response: Response) -> bool:
 
 
 def _names(known: str, etag: str) -> bool:
-    """Whether a list of entity tags has one; which of them are weak does not matter."""
+    """Return whether a list of entity tags has one; weak and strong tags compare equal."""
     tags = (tag.strip().removeprefix("W/") for tag in known.split(","))
     return known.strip() == "*" or etag.removeprefix("W/") in tags

@@ -1,9 +1,8 @@
 """One connection: requests are read, answered and written one after the other, within limits.
 
-What comes before it is wanted stays in the socket: bytes are read when a request is waited for, so
-requests that are sent in advance cost nothing but the kernel's buffer. What is sent leaves in
-pieces, and the next one waits until the peer has read enough of those before it. Whoever is waited
-for has a time limit.
+Bytes are read only while a request is awaited, so requests sent in advance (pipelined) stay in the
+socket and cost nothing but the kernel's buffer. Answers leave in pieces, and the next piece waits
+until the peer has read enough of those before it. Every wait for the peer has a timeout.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from server.base.log import Log
 from server.security.certificates import user_of
 
 Answer = Callable[[Request], Awaitable[Response]]
-"""Whoever answers requests. It may raise `Refusal`."""
+"""The handler of requests. It may raise `Refusal`."""
 
 _TLS_HANDSHAKE: Final = b"\x16"
 
@@ -52,45 +51,45 @@ _references = itertools.count(1)
 
 
 class Host(Protocol):
-    """What a connection belongs to."""
+    """The server that a connection belongs to."""
 
     @property
     def answer(self) -> Answer:
-        """Answers requests."""
+        """The handler of requests."""
 
     @property
     def headers(self) -> Sequence[tuple[str, str]]:
-        """Headers that all answers have, unless they have their own of the name."""
+        """Headers that all answers have, unless they set the same header themselves."""
 
     @property
     def under_way(self) -> UnderWay:
-        """What is being sent to all peers."""
+        """The bodies that are being sent to all peers."""
 
     @property
     def limits(self) -> Limits:
-        """How long peers are waited for."""
+        """The time limits for peers."""
 
     @property
     def log(self) -> Log:
-        """Where is written what happens."""
+        """The log."""
 
     def progressed(self, connection: Connection) -> None:
-        """The peer has done something."""
+        """Note that the peer has made progress."""
 
     def handshake_failed(self, address: str, reason: str) -> None:
-        """A peer asks for TLS, and there is none; see `Told`."""
+        """Note that a peer asks for TLS, and there is none; see `Told`."""
 
 
 class Connection:
     """A connection, from when it is accepted to its end.
 
     Args:
-        reader: what comes.
-        writer: what leaves.
-        host: what it belongs to.
+        reader: reads from the peer.
+        writer: writes to the peer.
+        host: the server.
 
     Attributes:
-        awaits_peer: whether its peer is waited for, so that it may be cut off.
+        awaits_peer: whether the connection waits for its peer, so that it may be cut off.
     """
 
     def __init__(
@@ -109,13 +108,13 @@ class Connection:
         writer.transport.set_write_buffer_limits(high=MOST_UNREAD)
 
     async def serve(self) -> None:
-        """Answer requests until one of the two ends it."""
+        """Answer requests until the peer or the server ends the connection."""
         patience = self._limits.arrival
         try:
             while await self._exchange(patience):
                 self._http.start_next_cycle()
                 patience = self._limits.idle
-                await asyncio.sleep(0)  # others have their turn, whatever has come already
+                await asyncio.sleep(0)  # other tasks run, even if pipelined requests wait here
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             self._writer.transport.abort()
         finally:
@@ -170,11 +169,11 @@ class Connection:
     # requests
 
     async def _next_request(self, patience: float) -> Request | None:
-        """Wait for a request; None if the peer has gone, or lets nothing be heard of it.
+        """Wait for a request; None if the peer has gone, or is silent.
 
         Raises:
-            Refusal: it does not arrive in time, or is larger than requests may be.
-            h11.RemoteProtocolError: it is none.
+            Refusal: the request does not arrive in time, or exceeds a limit.
+            h11.RemoteProtocolError: it is not HTTP.
         """
         self.awaits_peer = True
         self._method = "GET"  # until it is known: a refusal has a body, unless it is for a HEAD
@@ -247,7 +246,7 @@ class Connection:
             return await self._host.answer(request)
         except Refusal as refusal:
             return say(refusal.status, str(refusal), refusal.headers)
-        except Exception as error:  # a defect: whoever asked is told no more than that
+        except Exception as error:  # a defect: the client gets a reference to the log only
             reference = next(_references)
             self._host.log.emit(
                 "19-0007", reference=reference, path=request.path, error=repr(error)
@@ -258,7 +257,7 @@ class Connection:
             return say(500, text)
 
     async def _refuse(self, refusal: Refusal) -> bool:
-        """Answer what is no request, and end the connection."""
+        """Answer an invalid request, and end the connection."""
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return False
         response = say(refusal.status, str(refusal), (*refusal.headers, ("Connection", "close")))
@@ -267,7 +266,7 @@ class Connection:
         return False
 
     async def _linger(self) -> None:
-        """Read on for a moment: were the connection closed, the peer might not see the answer."""
+        """Keep reading for a moment: closing at once could discard the answer before it is read."""
         if not self._writer.is_closing() and self._writer.can_write_eof():
             self._writer.write_eof()
         with suppress(TimeoutError):
@@ -333,11 +332,11 @@ class Connection:
         return size
 
     async def _next_chunk(self, body: AsyncGenerator[bytes, None]) -> bytes | None:
-        """What comes next of an answer; None at its end.
+        """Return the next chunk of an answer; None at its end.
 
         Raises:
-            ConnectionAbortedError: that cannot be made. What has been sent cannot be taken back, so
-                the answer is cut off: this way it is seen not to be whole.
+            ConnectionAbortedError: creating it failed. Sent bytes cannot be taken back, so the
+                answer is cut off, which tells the client that it is incomplete.
         """
         try:
             return await anext(body, None)
@@ -370,9 +369,9 @@ class Connection:
         """Send.
 
         Raises:
-            ConnectionResetError: the peer has gone, perhaps while the next piece was waited for.
+            ConnectionResetError: the peer has gone, perhaps while the next piece was prepared.
         """
-        if self._writer.is_closing():  # whose transport would raise what is no OSError
+        if self._writer.is_closing():  # a closing transport would raise something else than OSError
             raise ConnectionResetError
         if octets:
             self._writer.write(octets)
@@ -382,10 +381,10 @@ _TOO_LARGE: Final = Refusal(413, f"The body of a request may have {MOST_BODY:,} 
 
 
 def _check_head(head: h11.Request) -> None:
-    """Refuse what is too large, and what others might take for another request than we do.
+    """Refuse a request that exceeds a limit, or that proxies might parse differently than we do.
 
     Raises:
-        Refusal: it is.
+        Refusal: it is refused.
     """
     if not head.http_version.startswith(b"1."):
         raise Refusal(505, "Expected HTTP/1.1.")
@@ -402,14 +401,14 @@ def _check_head(head: h11.Request) -> None:
 
 
 def _joined(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Headers, with one Vary for all."""
+    """Return the headers, with one Vary for all."""
     varying = [value for name, value in headers if name.lower() == "vary"]
     others = [(name, value) for name, value in headers if name.lower() != "vary"]
     return [*others, ("Vary", ", ".join(dict.fromkeys(varying)))] if varying else others
 
 
 def _address(peer: object) -> str:
-    """An address for the log."""
+    """Return an address for the log."""
     if not isinstance(peer, tuple):
         return str(peer or "")
     host, port = peer[:2]

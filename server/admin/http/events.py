@@ -1,4 +1,4 @@
-"""Server-sent events: what a browser's EventSource reads.
+"""Server-sent events, for a browser's EventSource.
 
 Source: HTML Standard, Server-sent events.
 """
@@ -10,16 +10,16 @@ from typing import Final
 EVENT_STREAM: Final = "text/event-stream"
 
 STILL_THERE: Final = b": still there\n\n"
-"""Says nothing. Sent now and then, it finds out that the peer has gone."""
+"""A comment, which clients ignore. Sent now and then, it detects that the peer has gone."""
 
 
 def event(name: str, data: str, identity: str = "") -> bytes:
-    """Write one event.
+    """Return the bytes of one event.
 
     Args:
-        name: what has happened, in a word.
-        data: what is said about it.
-        identity: what the peer says when it connects again; empty for nothing.
+        name: the type of the event, in a word.
+        data: its data.
+        identity: the Last-Event-ID that the peer sends when it reconnects; empty for none.
     """
     lines = [f"event: {name}", *(f"data: {line}" for line in data.split("\n"))]
     if identity:

@@ -1,4 +1,4 @@
-"""The limits of what the peers of the HTTP server may make it do."""
+"""The limits on the resources that peers of the HTTP server use."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import Final
 
 MOST_UNDER_WAY: Final = 256 * 1024 * 1024
-"""Bytes of documents that are being sent; one that goes to many counts once."""
+"""Bytes of documents that are being sent; one that is sent to many peers counts once."""
 
 LINGER_SECONDS: Final = 1.0
-"""How long a peer that was refused something may go on sending, before it is cut off."""
+"""How long a peer may go on sending after a refusal, before it is cut off."""
 
 PIECE: Final = 64 * 1024
-"""Bytes that are sent before the peer is waited for."""
+"""Bytes that are sent before waiting for the peer."""
 
 MOST_UNREAD: Final = 128 * 1024
-"""Bytes that have been sent and that the peer has not taken; beyond that it is waited for."""
+"""Sent bytes that the peer has not read; beyond that, sending waits."""
 
 MOST_TARGET: Final = 8 * 1024
 """Bytes of a path with its query."""
@@ -38,15 +38,15 @@ MOST_BODY: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many may be there, and how long they are waited for.
+    """The maximum number of connections, and their timeouts.
 
     Attributes:
-        connections: at a time; for one more, the one goes that has been waited for longest.
+        connections: at a time; one more replaces the one that has waited longest for its peer.
         arrival: seconds that a request may take to arrive, from its first byte; the first one, from
             the connection's beginning.
         idle: seconds that a connection may stay without a request: longer than the minute at which
-            most programs ask.
-        write: seconds that a peer may take to read what has been sent last, `PIECE` bytes at most.
+            most programs poll.
+        write: seconds that a peer may take to read the last piece, `PIECE` bytes at most.
     """
 
     connections: int = 1_000

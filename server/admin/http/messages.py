@@ -1,4 +1,4 @@
-"""Requests and responses, as those see them who answer."""
+"""Requests and responses, as their handlers see them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Refusal(Exception):
-    """A request that is not answered as asked for. The text is for whoever sent it.
+    """A request that is refused. The text is for the client.
 
     Args:
         status: see RFC 9110, Status Codes.
-        text: what is wrong, what was expected.
+        text: the reason, and the expected form.
         headers: of the answer.
     """
 
@@ -44,11 +44,11 @@ class Request:
         method: such as GET.
         path: as it was sent, percent-encoded; it begins with a slash.
         query: the parameters; of those with one name, the last.
-        headers: by their names in lower case; of those with one name, all, with commas.
+        headers: by their names in lower case; values of one name are joined by commas.
         body: its body.
-        peer: the address of whoever sent it, for the log.
+        peer: the address of the client, for the log.
         is_encrypted: whether it came over TLS.
-        certificate_user: whom the certificate of its connection names; empty without one.
+        certificate_user: the user named by the client's certificate; empty without one.
     """
 
     method: str
@@ -76,10 +76,10 @@ class Request:
 
 
 def split_target(target: str) -> tuple[str, dict[str, str]]:
-    """Take the target of a request apart: its path, and the parameters of its query.
+    """Split the target of a request into its path and the parameters of its query.
 
     Raises:
-        Refusal: it is none that a server takes, or has too many parameters.
+        Refusal: it is not valid for a server, or has too many parameters.
     """
     if not target.startswith("/"):
         try:
@@ -100,11 +100,11 @@ def split_target(target: str) -> tuple[str, dict[str, str]]:
 
 
 class Document:
-    """A body that may be sent more than once: what is worked out for that, is once.
+    """A body that may be sent more than once: its ETag and compressed form are computed once.
 
     Args:
         content: the bytes.
-        content_type: what they are.
+        content_type: their type.
     """
 
     def __init__(self, content: bytes, content_type: str) -> None:
@@ -113,18 +113,18 @@ class Document:
 
     @cached_property
     def etag(self) -> str:
-        """Stands for the content, however it is encoded on its way."""
+        """The tag of the content, the same for all encodings."""
         return f'W/"{hashlib.blake2b(self.content, digest_size=12).hexdigest()}"'
 
     @cached_property
     def compressed(self) -> bytes:
-        """The content in the form gzip."""
+        """The content, compressed by gzip."""
         packer = zlib.compressobj(level=1, wbits=31)
         return packer.compress(self.content) + packer.flush()
 
 
 Body: TypeAlias = Document | AsyncGenerator[bytes, None]
-"""What is at hand as a whole, or comes by and by."""
+"""A complete document, or a stream."""
 
 
 @dataclass(slots=True)
@@ -132,11 +132,11 @@ class Response:
     """An answer.
 
     Attributes:
-        body: what is sent.
+        body: the body.
         status: see RFC 9110, Status Codes.
-        content_type: of a body that comes by and by; documents have their own.
+        content_type: of a stream; documents have their own.
         headers: besides those that follow from the body and the connection.
-        last_modified: as a header has it, for what changes seldom.
+        last_modified: the value of this header, for content that changes seldom.
     """
 
     body: Body
@@ -147,11 +147,11 @@ class Response:
 
 
 def say(status: int, text: str, headers: Headers = ()) -> Response:
-    """Make an answer that consists of a few words.
+    """Return an answer that consists of a short text.
 
     Args:
         status: see RFC 9110, Status Codes.
-        text: the words.
+        text: the text.
         headers: of the answer.
     """
     title = f"{status} {HTTPStatus(status).phrase}\n" if status >= HTTPStatus.BAD_REQUEST else ""

@@ -1,4 +1,4 @@
-"""Accepts connections, and keeps them within their number."""
+"""Accepts connections, and limits their number."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nConten
 
 
 class HttpServer:
-    """Serves HTTP on sockets that listen already.
+    """Serves HTTP on listening sockets.
 
     Args:
         answer: answers requests.
-        headers: headers that all answers have, unless they have their own of the name.
-        descriptors: says whether there is room for another connection.
-        log: where is written what happens.
-        limits: how many peers there may be, and how long they are waited for.
+        headers: headers that all answers have, unless they set the same header themselves.
+        descriptors: tells whether another connection may use a descriptor.
+        log: the log.
+        limits: the maximum number of connections, and their timeouts.
 
     Attributes:
         answer: see above.
         headers: see above.
         log: see above.
-        complaints: writes what peers cause that are refused.
+        complaints: the rate-limited log of failures that peers cause.
         limits: see above.
-        under_way: what is being sent.
+        under_way: the bodies that are being sent.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class HttpServer:
         """Accept connections from now on.
 
         Args:
-            sockets: what they come to; it owns them from now on.
-            context: how they are secured; None if they are not.
+            sockets: the listening sockets; the server owns them from now on.
+            context: the TLS context; None without TLS.
         """
         loop = asyncio.get_running_loop()
         for listening in sockets:
@@ -76,13 +76,13 @@ class HttpServer:
                 )
 
     def use_context(self, context: ssl.SSLContext) -> None:
-        """Secure connections that come from now on in another way."""
+        """Use another TLS context for new connections."""
         for acceptor in self._acceptors:
             if isinstance(acceptor, TlsAcceptor):
                 acceptor.context = context
 
     async def close(self) -> None:
-        """Accept no more, and end all connections, whatever they are about."""
+        """Stop accepting, and end all connections, also those with requests under way."""
         for acceptor in self._acceptors:
             acceptor.close()
         tasks = list(self._connections.values())
@@ -95,10 +95,10 @@ class HttpServer:
         self.complaints.emit("19-0005", host_of(address), address=address, reason=reason)
 
     def nothing_said(self, address: str) -> None:
-        """See `Told`; browsers do that, who open connections in advance."""
+        """See `Told`; browsers open connections in advance, and send nothing."""
 
     def progressed(self, connection: Connection) -> None:
-        """The peer of a connection has done something."""
+        """Note that the peer of a connection has made progress."""
         if connection in self._connections:
             self._connections.move_to_end(connection)
 
@@ -119,7 +119,10 @@ class HttpServer:
         task.add_done_callback(lambda _: self._connections.pop(connection))
 
     def _make_room(self) -> bool:
-        """Let the connection go that has been waited for longest, if there are too many."""
+        """Close the connection that has waited longest for its peer, if there are too many.
+
+        Return whether there is room for another one.
+        """
         if len(self._connections) < self.limits.connections:
             return True
         now = asyncio.get_running_loop().time()

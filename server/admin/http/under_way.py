@@ -1,6 +1,6 @@
-"""What is being sent to all peers, and how much memory that takes.
+"""Limits the memory of the bodies that are being sent to all peers.
 
-Who reads slowly keeps a document for as long as that takes, and every sample has new ones.
+A slow reader retains a document for as long as it reads, and every sample creates new ones.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from server.admin.http.messages import Body, Document
 
 
 class UnderWay:
-    """Documents that are being sent, and how much memory that takes.
+    """The documents that are being sent, and their memory.
 
     Args:
-        most: bytes.
+        most: the limit, in bytes.
     """
 
     def __init__(self, most: int = MOST_UNDER_WAY) -> None:
@@ -24,7 +24,10 @@ class UnderWay:
         self._documents: Counter[Body] = Counter()
 
     def begin(self, body: Body) -> bool:
-        """A body is to be sent; whether there is room for it. Small ones always have it."""
+        """Count a body that is about to be sent; return False if it exceeds the limit.
+
+        A small body is always admitted.
+        """
         if not isinstance(body, Document):
             return True
         size = len(body.content)
@@ -36,7 +39,7 @@ class UnderWay:
         return True
 
     def end(self, body: Body) -> None:
-        """A body has been sent; one for which there was no room may be among these."""
+        """Note that a body has been sent, or was not admitted."""
         if not isinstance(body, Document) or body not in self._documents:
             return
         self._documents[body] -= 1

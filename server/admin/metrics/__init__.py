@@ -1,16 +1,16 @@
-"""/metrics: the last sample, in the form that Prometheus and its kin read.
+"""/metrics: the last sample, in the format of Prometheus and compatible collectors.
 
-    table       which values of which resources become which metrics
+    table       maps values of resources to metrics
     families    a snapshot as families of metrics, by that table
-    summaries   what is summed up: clients by transport
+    summaries   sums over entries: clients by transport
     durations   distributions as histograms
-    process     what every process is expected to tell of itself
+    process     the standard metrics of a process
     exposition  families as text
     pages       requests for it
 
-The number of series is bounded: clients and subscriptions are summed up, and of topics, queues and
-the like so many are told apart as `families.MOST_ENTRIES` says. Who needs to see each asks for one
-group at a time, at /metrics/detailed.
+The number of series is bounded: clients and subscriptions are summed up, and topics, queues and
+the like are listed one by one up to `families.MOST_ENTRIES`. A collector that needs each of them
+requests one group at a time, at /metrics/detailed.
 
 Source: OpenMetrics 1.0; Prometheus, Exposition Formats, Metric and Label Naming.
 """

@@ -1,7 +1,7 @@
 """Distributions as histograms, in seconds or bytes.
 
-The numbers have been counted by powers of two. A time in whole microseconds was cut off, so what is
-in the range below 2**n took less than that; a number of bytes there is 2**n - 1 at most.
+The numbers have been counted by powers of two. A time in whole microseconds was truncated, so a
+time in the range below 2**n was less than that; a number of bytes there is 2**n - 1 at most.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from server.admin.metrics.families import REST
 from server.statistics.histograms import Distribution
 
 MOST_ENTRIES: Final = 100
-"""Of one name that are told apart, since each is a dozen series; all others are summed up."""
+"""Entries listed one by one for each name, since each is a dozen series; others are summed up."""
 
 
 class _Scale(NamedTuple):
-    """How ranges become those of a base unit.
+    """The conversion of ranges to those of a base unit.
 
     Attributes:
         unit: the base unit.
-        factor: makes a number one of it.
-        less: what the largest number of a range is below the power of two.
+        factor: converts a number to it.
+        less: the power of two minus the largest number of the range below it.
         sizes: the powers of two at which ranges end; smaller and larger ones are joined.
     """
 
@@ -41,10 +41,10 @@ _SCALES: Final = {
 
 
 class _Numbers(NamedTuple):
-    """A histogram as it was at a moment.
+    """A copy of a histogram at a moment.
 
     Attributes:
-        queue: whose it is; empty if there is only one.
+        queue: its queue; empty if there is only one histogram.
         counts: see `Histogram`.
         total: see `Histogram`.
     """
@@ -55,7 +55,7 @@ class _Numbers(NamedTuple):
 
 
 def histograms(distributions: Iterable[Distribution]) -> list[Family]:
-    """Make a family of the distributions of each name, which come one after another."""
+    """Return a family of the distributions of each name, which come one after another."""
     return [_family(list(group)) for _, group in groupby(distributions, key=lambda one: one.name)]
 
 

@@ -11,11 +11,11 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 OPEN_METRICS: Final = "application/openmetrics-text"
-"""What those say that they accept who want the newer form."""
+"""The media type that clients of the newer format name in Accept."""
 
 
 class Form(Enum):
-    """How it is written; what the content is called."""
+    """A text format, and its content type."""
 
     OPEN_METRICS = f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
     PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -42,9 +42,9 @@ class Family:
     Attributes:
         name: without the suffix that its type has (`_total`, `_info`).
         type: counter, gauge, histogram or info.
-        about: what it is, in words.
+        about: its description.
         samples: its lines.
-        unit: in which its name ends, if it is a base unit: seconds, bytes, ratio.
+        unit: the end of its name, if it is a base unit: seconds, bytes, ratio.
     """
 
     name: str
@@ -58,23 +58,23 @@ _SUFFIXES: Final = {"counter": "_total", "info": "_info"}
 
 
 def counter(name: str, about: str, samples: Iterable[tuple[str, float]], unit: str = "") -> Family:
-    """Make a family of what only grows, of pairs of labels and number."""
+    """Return a family of a value that only grows, from pairs of labels and number."""
     return Family(name, "counter", about, [Sample("_total", *one) for one in samples], unit)
 
 
 def gauge(name: str, about: str, samples: Iterable[tuple[str, float]], unit: str = "") -> Family:
-    """Make a family of what goes up and down, of pairs of labels and number."""
+    """Return a family of a value that goes up and down, from pairs of labels and number."""
     return Family(name, "gauge", about, [Sample("", *one) for one in samples], unit)
 
 
 def labels(pairs: Mapping[str, str]) -> str:
-    """Write labels: in braces, or nothing if there are none."""
+    """Return labels as text: in braces, or nothing if there are none."""
     written = ",".join([f'{name}="{_quoted(value)}"' for name, value in pairs.items()])
     return f"{{{written}}}" if written else ""
 
 
 def render(families: Iterable[Family], form: Form) -> bytes:
-    """Write a document of all families that have any samples."""
+    """Return a document of all families that have any samples."""
     write = _open_metrics if form is Form.OPEN_METRICS else _prometheus
     lines = [line for family in families if family.samples for line in write(family)]
     if form is Form.OPEN_METRICS:
@@ -83,7 +83,7 @@ def render(families: Iterable[Family], form: Form) -> bytes:
 
 
 def form_for(accept: str) -> Form:
-    """The form for who says what it accepts; OpenMetrics only for those who name it."""
+    """Return the format for an Accept header: OpenMetrics only for a header that names it."""
     best = {"open": 0.0, "text": 0.0}
     for item in accept.split(","):
         name, *parameters = (part.strip().lower() for part in item.split(";"))
@@ -117,7 +117,7 @@ def _open_metrics(family: Family) -> Iterator[str]:
 
 
 def _prometheus(family: Family) -> Iterator[str]:
-    """In the older form the name has the suffix everywhere, and there is no type `info`."""
+    """Yield lines: in the older format names always have the suffix, and type `info` is missing."""
     name = family.name + _SUFFIXES.get(family.type, "")
     about = family.about.replace("\\", r"\\").replace("\n", r"\n")
     yield f"# HELP {name} {about}"

@@ -12,23 +12,23 @@ from server.statistics.sample import Snapshot
 from server.statistics.schema import Kind, Value
 
 MOST_ENTRIES: Final = 1_000
-"""Of a resource that are told apart at /metrics."""
+"""Entries of a resource that are listed one by one at /metrics."""
 
 REST: Final = "other"
-"""What the labels of all further ones are; taken together, they are one more."""
+"""The value of the labels of all further entries; summed up, they form one more entry."""
 
 _Rows: TypeAlias = Mapping[str, tuple[Value, ...]]
 
 
 @dataclass
 class Bound:
-    """How many series there may be.
+    """The maximum number of series.
 
     Attributes:
-        entries: how many entries of a resource are told apart.
-        has_rest: whether what is beyond that is summed up. Where entries come and go it is not: the
-            sums of counters would go back.
-        left_out: series that there are not because of that.
+        entries: how many entries of a resource are listed one by one.
+        has_rest: whether the others are summed up. Where entries come and go they are not: sums
+            of counters would decrease.
+        left_out: the number of series that are omitted.
     """
 
     entries: int = MOST_ENTRIES
@@ -36,7 +36,7 @@ class Bound:
     left_out: int = field(default=0, init=False)
 
     def families(self, snapshot: Snapshot, groups: Iterable[Group]) -> list[Family]:
-        """Make the families of some groups."""
+        """Return the families of some groups."""
         return [family for group in groups for family in self._of(snapshot, group)]
 
     def _of(self, snapshot: Snapshot, group: Group) -> list[Family]:
@@ -65,7 +65,7 @@ def _place(group: Group, name: str) -> int:
 
 
 def _labels(group: Group, entries: Iterable[tuple[str, tuple[Value, ...]]]) -> list[str]:
-    """The labels of each entry."""
+    """Return the labels of each entry."""
     places = {
         label: None if name == ID else _place(group, name) for label, name in group.labels.items()
     }
@@ -81,14 +81,14 @@ def _labels(group: Group, entries: Iterable[tuple[str, tuple[Value, ...]]]) -> l
 
 
 def _number(value: Value, scale: float) -> float:
-    """A value in the unit of its metric; what is nothing is 0."""
+    """Return a value in the unit of its metric; 0 for a text."""
     if isinstance(value, str):
         return 0
     return value if scale == 1 else round(value * scale, 9)
 
 
 def _together(metric: Metric, values: list[float]) -> float:
-    """What several entries come to: ages and shares do not add up, so the largest is told."""
+    """Combine entries: ages and shares do not add up, so return their largest, else the sum."""
     return max(values) if metric.unit in (SECONDS, RATIO) else sum(values)
 
 

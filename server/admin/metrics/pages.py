@@ -1,4 +1,4 @@
-"""Requests for /metrics and /metrics/detailed."""
+"""Handlers of /metrics and /metrics/detailed."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PATH: Final = "metrics"
 DETAILED_PATH: Final = "detailed"
 
 MOST_DETAILED: Final = 10_000
-"""Entries that a document of details has."""
+"""Maximum number of entries in a document of details."""
 
 
 def families_of(snapshot: Snapshot, distributions: Sequence[Distribution]) -> list[Family]:
-    """All that /metrics has."""
+    """Return all families of /metrics."""
     bound = Bound()
     found = bound.families(snapshot, GROUPS)
     return [
@@ -44,7 +44,7 @@ def families_of(snapshot: Snapshot, distributions: Sequence[Distribution]) -> li
 
 
 def details_of(snapshot: Snapshot, name: str) -> list[Family]:
-    """What /metrics/detailed has of a group."""
+    """Return the families of a group at /metrics/detailed."""
     bound = Bound(MOST_DETAILED, has_rest=False)
     found = bound.families(snapshot, DETAILED[name])
     about = "Series that there would be, were there no bound."
@@ -52,12 +52,12 @@ def details_of(snapshot: Snapshot, name: str) -> list[Family]:
 
 
 class Metrics:
-    """Answers requests. A document is made once per sample, whoever asks how often.
+    """Answers requests. A document is rendered once per sample, however often it is requested.
 
     Args:
         monitoring: has the samples.
-        access: says who may see them.
-        distributions: of how long things take; read from any thread.
+        access: checks the visitor's entitlement.
+        distributions: of durations and sizes; read from any thread.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Metrics:
         self._kept_of: Snapshot | None = None
 
     async def answer(self, request: Request, visitor: Visitor) -> Response:
-        """Show all metrics.
+        """Return all metrics.
 
         Raises:
             Refusal: the visitor may not see them, or there is no sample yet.
@@ -79,10 +79,10 @@ class Metrics:
         return await self._show(request, "")
 
     async def detailed(self, request: Request, visitor: Visitor) -> Response:
-        """Show each entry of a group.
+        """Return the metrics of each entry of a group.
 
         Raises:
-            Refusal: the visitor may not see them, or it is not said of what group.
+            Refusal: the visitor may not see them, or the request names no group.
         """
         await self._access.require(visitor, f"/{PATH}/{DETAILED_PATH}")
         name = request.query.get("family", "")

@@ -1,4 +1,4 @@
-"""What every process is expected to tell of itself, under the names that all have for it.
+"""The standard metrics of a process, under their standard names.
 
 Source: Prometheus, Writing Client Libraries, Process Metrics.
 """
@@ -21,7 +21,7 @@ _VIRTUAL: Final = [field.name for field in MEMORY.fields].index("vmsize")
 
 
 def process(snapshot: Snapshot) -> list[Family]:
-    """Make the families: memory is that of the sample, all else is as of now."""
+    """Return the families: memory as of the sample, all else as of now."""
     memory = next(iter(snapshot.entries.get(MEMORY.path, {}).values()), (0, 0))
     most_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return [

@@ -1,4 +1,4 @@
-"""What is told of all entries of a resource together."""
+"""Sums over all entries of a resource."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from server.statistics.timestamps import to_unix
 
 
 class _OfClients(NamedTuple):
-    """A figure of clients that is told by transport.
+    """A figure of clients that is reported by transport.
 
     Attributes:
         field: the value of each client.
         name: the metric.
-        about: what it is.
-        together: makes one of many.
+        about: its description.
+        together: combines the values of many clients.
         unit: see `Family`.
     """
 
@@ -66,7 +66,7 @@ _OF_CLIENTS: Final = (
 
 
 def summaries(snapshot: Snapshot) -> list[Family]:
-    """Make the families."""
+    """Return the families."""
     return [
         _instance(snapshot),
         gauge(
@@ -99,7 +99,7 @@ def _of_instance(snapshot: Snapshot, name: str) -> Value:
 
 
 def _clients(snapshot: Snapshot) -> list[Family]:
-    """Clients by transport: what changes from one to the next when they come and go."""
+    """Return gauges of clients by transport: they may decrease when clients leave."""
     name = _place(TRANSPORTS, "name")
     rows = list(snapshot.entries.get(TRANSPORTS.path, {}).values())
     transports = [str(row[name]) for row in rows[:MOST_ENTRIES]]

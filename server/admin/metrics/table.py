@@ -1,7 +1,7 @@
-"""Which values of which resources become metrics, and what these are called.
+"""The table of values that become metrics, and of their names.
 
-What is summed up of clients is in `summaries`. Interval averages are left out: whoever reads
-metrics computes them from counters, over any time. Names are in base units.
+Sums over clients are in `summaries`. Interval averages are left out: a monitoring system computes
+them from counters, over any time. Names are in base units.
 
 Source: Prometheus, Metric and Label Naming.
 """
@@ -29,9 +29,9 @@ class Metric(NamedTuple):
 
     Attributes:
         field: the value.
-        name: of the metric, behind the group's prefix, and without `_total`.
-        unit: in which its name ends; empty for what is just counted.
-        scale: what makes the value one of that unit.
+        name: of the metric, after the group's prefix, and without `_total`.
+        unit: the end of its name; empty for a plain count.
+        scale: the factor that converts the value to that unit.
     """
 
     field: str
@@ -46,10 +46,10 @@ class Group:
 
     Attributes:
         resource: the resource.
-        prefix: how their names begin.
+        prefix: the beginning of their names.
         labels: names of labels, with the fields that are their values, or `ID`.
         metrics: the values.
-        without: an entry that is left out: what sums up all others would count twice in sums.
+        without: an entry that is left out: a total of the others, which sums would count twice.
     """
 
     resource: Resource
@@ -221,7 +221,7 @@ GROUPS: Final = (
         ),
     ),
 )
-"""What /metrics has."""
+"""The metrics of /metrics."""
 
 DETAILED: Final[Mapping[str, tuple[Group, ...]]] = MappingProxyType(
     {
@@ -268,4 +268,4 @@ DETAILED: Final[Mapping[str, tuple[Group, ...]]] = MappingProxyType(
         ),
     }
 )
-"""What /metrics/detailed has, by `family`; all names differ from those of /metrics."""
+"""The metrics of /metrics/detailed, by `family`; all names differ from those of /metrics."""

@@ -1,1 +1,1 @@
-"""Sources: what of the instance's parts is entries of which resource. See `catalogue`."""
+"""Sources: the entries of each resource, from the instance's parts. See `catalogue`."""

@@ -1,6 +1,6 @@
-"""What is kept in memory for clients, and for whoever reads the log.
+"""Memory that is kept for clients, and for readers of the log.
 
-The names are those of the Monitoring Guide where there is something of that kind here.
+The names are those of the Monitoring Guide where there is a similar cache here.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _ABOUT: Final = {
 
 
 class CachesSource:
-    """What is kept. It comes behind the clients.
+    """The caches. It has to follow the clients in a sample.
 
     Args:
         engine: has the connections.
-        clients: has summed up what is kept for them.
-        transports: know what clients have not read.
+        clients: has summed up the memory of clients.
+        transports: know the bytes that clients have not read.
         journal: the transaction log; None if there is none.
     """
 
@@ -84,7 +84,7 @@ class CachesSource:
         evictions: int = 0,
         overflow: int = 0,
     ) -> Entry:
-        """An entry; each of which something was made could not be answered from what there was."""
+        """Return an entry; each creation counts as a request that the cache could not answer."""
         efficiency = round((fetches - made) / fetches, 6) if fetches else 0.0
         moving = made, size, efficiency, entries, evictions, fetches, overflow
         return Entry(name, self._fixed[name], moving)

@@ -1,4 +1,4 @@
-"""The clients: whoever is connected, logged on or not."""
+"""The clients: all connections, logged on or not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SUBSCRIPTIONS: Final = _GIVEN.index("subscription_count")
 
 
 class Totals(NamedTuple):
-    """What clients have counted, those included that are gone. See `Departed`."""
+    """Traffic counts of clients, including those that are gone. See `Departed`."""
 
     bytes_in: int
     messages_in: int
@@ -42,12 +42,12 @@ _NOTHING: Final = Totals(0, 0, 0, 0, 0, 0, 0)
 
 
 class _Known(NamedTuple):
-    """A client as it was in a sample.
+    """A client's state in a sample.
 
     Attributes:
         options: those of its logon; other ones tell that it has logged on since.
         entry: its entry.
-        is_quiet: whether nothing was on its way or under way.
+        is_quiet: whether its buffers were empty and no query was under way.
     """
 
     options: object
@@ -58,15 +58,15 @@ class _Known(NamedTuple):
 class ClientsSource:
     """The clients.
 
-    Of most clients nothing has changed since the last sample, which is seen by what they have sent
-    and got: their entries stay, and nobody asks the system about their sockets.
+    Most clients have not changed since the last sample, as their counts of received and sent bytes
+    show: their entries are reused, without a system call for their sockets.
 
     Args:
         engine: has their sessions.
 
     Attributes:
-        totals: the sums of the last sample, by the transport that they came through.
-        connected: how many came through it of those that were shown.
+        totals: the sums of the last sample, by the clients' transport.
+        connected: the number of clients shown, by their transport.
         queries: queries that were under way.
         memory: bytes that subscriptions and queries took.
     """
@@ -84,7 +84,7 @@ class ClientsSource:
     def entries(self) -> Iterator[Entry]:
         """See `Source.entries`.
 
-        Whoever goes while the sample is taken is still summed up, and is not shown.
+        A client that disconnects while the sample is taken is still summed up, and is not shown.
         """
         earlier, self._known = self._known, {}
         sums = {
@@ -112,16 +112,16 @@ class ClientsSource:
 
     @property
     def all_totals(self) -> Totals:
-        """The sums of the last sample, of all transports together."""
+        """The sums of the last sample over all transports."""
         return Totals(*map(sum, zip(_NOTHING, *self.totals.values(), strict=True)))
 
     def totals_of(self, transport: str) -> Totals:
-        """The sums of the last sample of one transport."""
+        """Return the sums of the last sample of one transport."""
         return self.totals.get(transport, _NOTHING)
 
 
 def _add(sums: list[int], session: Session) -> None:
-    """Add to the sums what a session has counted; see `Totals`."""
+    """Add a session's counts to the sums; see `Totals`."""
     intake, outbox = session.intake, session.outbox
     sums[0] += intake.bytes_in
     sums[1] += intake.messages_in
@@ -133,7 +133,7 @@ def _add(sums: list[int], session: Session) -> None:
 
 
 def _is_as_before(session: Session, known: _Known) -> bool:
-    """Whether a client has the same entry as in the sample before."""
+    """Return whether a client has the same entry as in the sample before."""
     intake, outbox, moving = session.intake, session.outbox, known.entry.moving
     return (
         known.is_quiet
@@ -147,7 +147,7 @@ def _is_as_before(session: Session, known: _Known) -> bool:
 
 
 def _look(session: Session, known: _Known | None) -> _Known:
-    """Make the entry of a client, with what was fixed before if it still is."""
+    """Create the entry of a client; its fixed values are reused if they are still the same."""
     readings = session.look()
     is_same = known is not None and known.options is session.options
     fixed = known.entry.fixed if known is not None and is_same else _fixed(session)
@@ -191,10 +191,10 @@ def _moving(session: Session, readings: Readings) -> tuple[Value, ...]:
 
 
 def _messages_kept(readings: Readings, bytes_out: int, messages_out: int) -> int:
-    """About how many messages the bytes are that the socket has not taken.
+    """Estimate the number of messages in the bytes that the socket has not taken.
 
-    They are kept as a stream, which is not cut into messages again to count them; what the client
-    has been sent so far says how long its messages are.
+    They are buffered as a stream, which is not parsed again to count messages; the average length
+    of the client's messages so far is used instead.
     """
     if not readings.kept:
         return 0

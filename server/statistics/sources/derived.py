@@ -1,4 +1,4 @@
-"""The topics that are made from others: views and conflated topics."""
+"""The topics that are computed from others: views and conflated topics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ConflatedTopicsSource:
 
     Args:
         specs: the descriptions of all topics.
-        stores: has those that there are.
+        stores: has the topics.
     """
 
     resource = CONFLATED_TOPICS
@@ -57,7 +57,7 @@ class ViewsSource:
 
     Args:
         specs: the descriptions of all topics.
-        stores: has those that there are.
+        stores: has the topics.
     """
 
     resource = VIEWS
@@ -80,7 +80,7 @@ class ViewsSource:
 
 
 def _ratio(changes: int, made: int) -> float:
-    """How many changes there were for each one made of them; 0 as long as none has been made."""
+    """Return the changes per update passed on; 0 as long as there has been none."""
     return round(changes / made, 6) if made else 0.0
 
 

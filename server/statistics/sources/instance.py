@@ -1,4 +1,4 @@
-"""What the instance is."""
+"""The instance itself, and its tuning."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class InstanceSource:
 
 
 class TuningSource:
-    """What is tuned.
+    """The tuning of the instance.
 
     Args:
         spec: the instance's description.
@@ -64,7 +64,7 @@ class TuningSource:
 
 
 def _user() -> str:
-    """As whom the process runs: a name, or where the system has none, a number."""
+    """Return the user of the process: a name, or if the system has none, a number."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

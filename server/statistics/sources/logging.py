@@ -1,4 +1,4 @@
-"""The targets of the log. Read on the thread of statistics: a file system may keep one waiting."""
+"""The targets of the log. Read on the thread of statistics: a file system may block it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def logging_sources(targets: Sequence[Target]) -> list[Source]:
-    """What there is to be known of the log.
+    """Return the sources of the log's figures.
 
     Args:
         targets: in the order of the configuration, in which they are numbered.
@@ -53,7 +53,7 @@ class ConsolesSource:
 
 
 class FilesSource:
-    """Targets that write to files; which file that is may change."""
+    """Targets that write to files; the file may change."""
 
     resource: Resource = FILE_LOGGERS
 
@@ -86,7 +86,7 @@ class SyslogSource:
 
 
 def _selection(target: Target) -> tuple[str, str, str]:
-    """What all kinds of targets have in common."""
+    """Return the fields that all kinds of targets have in common."""
     spec = target.spec
     lowest = () if spec.level is None else (spec.level,)
     return (

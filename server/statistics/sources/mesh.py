@@ -1,7 +1,7 @@
-"""All instances that this one knows of, and what each replicates to others.
+"""All known instances, and the replication links between them.
 
-What another instance has said of itself is shown as it said it; that of one that is out of reach is
-what was known last.
+The report of another instance is shown as it was received; an instance that is out of reach is
+shown with its last one.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _MOST_LINKS: Final = 4_096
 
 
 class _Known(NamedTuple):
-    """What an instance has said.
+    """The report of an instance.
 
     Attributes:
-        report: the last that it has.
-        seconds: how long ago.
+        report: its last report.
+        seconds: the age of the report.
         is_reachable: whether it can be reached.
     """
 
@@ -43,8 +43,8 @@ class MeshInstancesSource:
     """The instances.
 
     Args:
-        own: what this one says of itself.
-        reporting: what it hears of others; None if it has no part in replication.
+        own: the report of this instance.
+        reporting: the reports of others; None for an instance without replication.
     """
 
     resource = MESH_INSTANCES
@@ -72,10 +72,10 @@ class MeshInstancesSource:
 
 
 class MeshLinksSource:
-    """What they replicate to one another.
+    """The replication links between instances.
 
     Args:
-        reporting: what this one hears of others; None if it has no part in replication.
+        reporting: the reports of others; None for an instance without replication.
     """
 
     resource = MESH_LINKS
@@ -102,7 +102,7 @@ class MeshLinksSource:
 
 
 def _known(reporting: Reporting) -> dict[str, _Known]:
-    """What instances have said, by their names; this one first."""
+    """Return the reports of instances, by their names; this one first."""
     own, now, reachable = reporting.report(), reporting.now, reporting.mesh.reachable()
     found = {own.name: _Known(own, 0, is_reachable=True)}
     for name, one in sorted(reporting.mesh.known.items()):
@@ -112,18 +112,18 @@ def _known(reporting: Reporting) -> dict[str, _Known]:
 
 
 def _others(known: Mapping[str, _Known], seen: Mapping[str, object]) -> list[str]:
-    """The names of instances that are there or were, and have said nothing."""
+    """Return the names of present or former instances that have not reported."""
     named = {link.peer for one in known.values() for link in one.report.links if link.peer}
     return sorted((named | set(seen)) - set(known))
 
 
 def _instance(name: str, known: _Known, seen: Sequence[Neighbour], *, is_this: bool) -> Entry:
-    """An entry.
+    """Return an entry.
 
     Args:
         name: its name.
-        known: what it has said.
-        seen: what those say of it that have links with it, or have had.
+        known: its report.
+        seen: the reports of its present or former neighbours about it.
         is_this: whether it is this one.
     """
     report = known.report
@@ -134,14 +134,14 @@ def _instance(name: str, known: _Known, seen: Sequence[Neighbour], *, is_this: b
 
 
 def _unheard(name: str, seen: Sequence[Neighbour], *, is_reachable: bool) -> Entry:
-    """An entry for an instance that has said nothing of itself."""
+    """Return an entry for an instance that has not reported."""
     address, scheme = _seen_at(seen)
     group = seen[0].group if seen else ""
     return Entry(name, (name,), (address, scheme, group, 0, int(is_reachable), 0, 0))
 
 
 def _seen_at(seen: Sequence[Neighbour]) -> AdminInterface:
-    """Where an instance is looked at, as others see that."""
+    """Return the admin interface of an instance, as its neighbours know it."""
     return best(admin_interface(one.admin, is_secure=one.is_secure) for one in seen)
 
 
@@ -165,5 +165,5 @@ def _moving(one: _Known, link: LinkReport) -> tuple[Value, ...]:
 
 
 def _link_id(source: str, destination: str) -> str:
-    """What tells a link from all others, whatever names have in them."""
+    """Return a link's unique id, for any characters in the names."""
     return f"{source.replace('%', '%25').replace('!', '%21')}!{destination}"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class MessageTypesSource:
-    """The message types, those included that need not be configured.
+    """The message types, including those that need not be configured.
 
     Args:
         modules: the module of each type, by its name.

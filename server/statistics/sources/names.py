@@ -1,4 +1,4 @@
-"""What entries that have names are called."""
+"""The ids of entries that have names."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 
 def topic_ids(names: Iterable[tuple[str, str]]) -> list[str]:
-    """The ids of topics: there may be several of one name, of different message types.
+    """Return the ids of topics: several of one name may have different message types.
 
     Args:
-        names: of each its name, and the name of its message type.
+        names: for each topic its name, and the name of its message type.
 
     Source: Deployment Checklist, SOW Topic Traffic Metrics.
     """

@@ -1,11 +1,11 @@
-"""What the instance works off, by kind.
+"""The work of the instance, by kind.
 
-There is one thread for all of it, and no processors that wait for each other. What the Monitoring
-Guide counts by processor is told apart by where messages come from:
+There is one thread for all of it, and no processors that wait for each other. The Monitoring
+Guide's counts per processor are divided by the origin of messages:
 
-    received   external: what clients send; queue: what enters queues, which counts there once more;
-               replication: what other instances send; internal: what the server itself publishes
-    found      what leaves for clients, or other instances, by where it comes from
+    received   external: from clients; queue: those that enter queues, counted there once more;
+               replication: from other instances; internal: those that the server itself publishes
+    found      messages to clients, or other instances, by their origin
 
 Bytes are those of frames, but for replication, where they are those of bodies when received.
 """
@@ -37,7 +37,7 @@ _MILLISECONDS: Final = 1_000
 
 
 class _Figures(NamedTuple):
-    """Of one kind.
+    """The figures of one kind.
 
     Attributes:
         denied_reads: reads refused.
@@ -46,7 +46,7 @@ class _Figures(NamedTuple):
         found_bytes: bytes of these.
         received: messages received.
         received_bytes: bytes of these.
-        throttled: how often somebody had to wait.
+        throttled: reads of connections that had to wait for a later time slice.
     """
 
     denied_reads: int = 0
@@ -59,14 +59,14 @@ class _Figures(NamedTuple):
 
 
 class ProcessorsSource:
-    """The processors. It comes behind the clients.
+    """The processors. It has to follow the clients in a sample.
 
     Args:
         engine: has most counters.
         clients: has summed up those of clients.
-        replication: what the instance has of replication; None if it has no part in it.
-        lag: for how many seconds the engine's thread was busy with other things when the sample
-            was due.
+        replication: has those of replication; None for an instance without replication.
+        lag: seconds for which the engine's thread was busy with other work when the sample was
+            due.
     """
 
     resource = PROCESSORS
@@ -83,7 +83,7 @@ class ProcessorsSource:
         self._replication = replication
         self._lag = lag
         self._fixed = {name: (about,) for name, about in (_ALL, *_KINDS.items())}
-        self._queues_before = self._queued()  # what the recovery has let in
+        self._queues_before = self._queued()  # counts of the recovery
 
     def entries(self) -> Iterator[Entry]:
         """See `Source.entries`."""
@@ -141,7 +141,7 @@ class ProcessorsSource:
         }
 
     def _queued(self) -> tuple[int, int]:
-        """Messages that have entered queues, and their bytes."""
+        """Return the number of messages that have entered queues, and their bytes."""
         queues = list(self._engine.topics.queues or ())
         return (
             sum(one.core.counters.enqueued for one in queues),
@@ -150,7 +150,7 @@ class ProcessorsSource:
 
 
 class QueriesSource:
-    """The queries under way. It comes behind the clients.
+    """The queries under way. It has to follow the clients in a sample.
 
     Args:
         clients: has counted them.
@@ -167,7 +167,7 @@ class QueriesSource:
 
 
 class ApiSource:
-    """What waits for the engine's thread.
+    """The tasks that wait for the engine's thread.
 
     Args:
         engine: has the queue.

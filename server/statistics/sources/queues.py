@@ -19,7 +19,7 @@ _MICROSECONDS = 1_000_000
 
 
 class QueuesSource:
-    """The queues. It is made when they have been recovered: counts begin there.
+    """The queues. Create it after their recovery: counts begin there.
 
     Args:
         queues: all of them.
@@ -76,5 +76,5 @@ def _moving(queue: QueueTopic, now: int, expired_before: int) -> tuple[Value, ..
 
 
 def _age(since: int | None, now: int) -> float:
-    """Seconds since a moment; none if there was no such moment."""
+    """Return the seconds since a moment; 0 if there was no such moment."""
     return 0.0 if since is None else max(now - since, 0) / _MICROSECONDS

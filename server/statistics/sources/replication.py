@@ -20,7 +20,7 @@ class ReplicationSource:
     """The destinations.
 
     Args:
-        replication: what the instance has of replication; None if it has no part in it.
+        replication: has the destinations; None for an instance without replication.
     """
 
     resource = REPLICATION
@@ -42,7 +42,7 @@ class ReplicationSource:
             yield Entry(name, self._fixed_of(name, own), _moving(own, behind, is_sync=is_sync))
 
     def _fixed_of(self, name: str, own: OwnDestination) -> tuple[Value, ...]:
-        """What stays as it is for as long as nothing else is known of the destination."""
+        """Return the values that stay fixed until more is known about the destination."""
         spec = own.spec
         passes_on = "1" if spec.pass_through else "0"
         values = (own.user, own.way.client, "destination", spec.name, passes_on)

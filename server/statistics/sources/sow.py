@@ -1,4 +1,4 @@
-"""The topics that have records: what clients publish, views, conflated topics, and queues."""
+"""The topics that have records: those that clients publish to, views, conflated topics, queues."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from server.topics.table import TopicTable
 
 _RECORD_SIZE: Final = 512
-"""Bytes: what AMPS gives for any topic since records have no slots of one size."""
+"""Bytes: AMPS reports this for any topic since records have no slots of one size."""
 
 _RESIDENT_SECONDS: Final = 60.0
-"""After how long it is looked again how much of a file is in memory."""
+"""Interval between two measurements of a file's share in memory."""
 
 
 class SowSource:
-    """The topics with records. It is made when they have been recovered: counts begin there.
+    """The topics with records. Create it after their recovery: counts begin there.
 
     Args:
         stores: has them.
-        topics: knows which of them are those of queues.
-        elapsed: seconds since some moment, never going back.
+        topics: tells which of them are those of queues.
+        elapsed: seconds since some moment, monotonic.
     """
 
     resource = SOW
@@ -67,12 +67,12 @@ class _Kept:
         self._fixed = _fixed(keeper)
         self._table = table
         self._elapsed = elapsed
-        self._before = len(table), table.updates, table.deletes  # what the recovery has done
+        self._before = len(table), table.updates, table.deletes  # counts of the recovery
         self._looked = -_RESIDENT_SECONDS
         self._resident = 100.0
 
     def entry(self) -> Entry:
-        """As it is now."""
+        """Return its present entry."""
         table = self._table
         store = table.store
         held = store.statistics
@@ -113,7 +113,7 @@ class _Queued:
         self._before = counters.enqueued, counters.acknowledged + counters.expired
 
     def entry(self) -> Entry:
-        """As it is now."""
+        """Return its present entry."""
         core, kept = self._queue.core, self._queue.bytes_kept
         counters = core.counters
         enqueued, left = self._before
@@ -140,7 +140,7 @@ def _fixed(keeper: Keeper) -> tuple[Value, ...]:
 
 
 def _device_of(path: str) -> str:
-    """The name of the device that a file is on; nothing if there is none."""
+    """Return the name of the device that a file is on; empty if there is none."""
     if not path:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Subscriptions, and the result sets that pages are cut from."""
+"""Subscriptions, and the result sets that their pages are parts of."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from server.subscriptions.subscription import Subscription
 
 _NOTHING: Final = (0, "", 0.0)
-"""The moving values of a subscription that has nothing of queues, and is not read for."""
+"""The moving values of a subscription without queue messages and without a replay."""
 
 _AT_ONCE: Final = 64
-"""Subscriptions of which entries are made before others have their turn: a microsecond each."""
+"""Subscriptions per time slice when entries are created: a microsecond each."""
 
 
 class _Block:
-    """The subscriptions of one client, as they were in a sample.
+    """The subscriptions of one client in a sample.
 
     Args:
         session: the client.
 
     Attributes:
-        made: what tells whether there are others now; see `_made`.
-        still: the entries of those that never change, in portions.
+        made: a value that changes with the set of subscriptions; see `_made`.
+        still: the entries of those that never change, in batches.
         moving: the others, with their entries.
     """
 
@@ -45,21 +45,21 @@ class _Block:
 
 
 def _made(session: Session) -> tuple[int, int]:
-    """What is the same for as long as a client has the same subscriptions."""
+    """Return a value that is constant as long as a client has the same subscriptions."""
     return session.subscriptions_placed, len(session.subscriptions)
 
 
 class SubscriptionsSource:
     """The subscriptions of all clients.
 
-    Nearly all of them have no figures that change: their entries are made once, and are taken
-    together for as long as their client begins and ends no subscription.
+    Nearly all of them have no figures that change: their entries are created once, and are reused
+    as a batch as long as their client begins and ends no subscription.
 
     Args:
         engine: has their sessions.
 
     Attributes:
-        results: the result sets that were met in the last sample, each with whose pages they are.
+        results: the result sets seen in the last sample, each with the subscriptions of its pages.
     """
 
     resource = SUBSCRIPTIONS
@@ -89,7 +89,7 @@ class SubscriptionsSource:
                 yield from self._make(session, block)
 
     def _make(self, session: Session, before: _Block | None) -> Iterator[list[Entry]]:
-        """Find out which subscriptions a client has now."""
+        """Create the entries of a client after a change of its subscriptions."""
         block = _Block(session)
         known = {} if before is None else _by_id(before)
         subscriptions = list(session.subscriptions.values())
@@ -107,7 +107,7 @@ class SubscriptionsSource:
         self._known[session.number] = block
 
     def _moved(self, subscription: Subscription, entry: Entry) -> Entry:
-        """The entry of a subscription that may have changed."""
+        """Return the entry of a subscription that may have changed."""
         moving = self._moving(subscription)
         return entry if moving == entry.moving else entry._replace(moving=moving)
 
@@ -120,7 +120,7 @@ class SubscriptionsSource:
         return _NOTHING if consumer is None else (consumer.outstanding, "", 0.0)
 
     def _results_of(self, subscription: Subscription) -> ResultSet | None:
-        """What its page is cut from."""
+        """Return the result set of its page."""
         topics, message_type = self._engine.topics, subscription.subscriber.message_type
         topic = topics.find(message_type, subscription.selector.text)
         return topic.result_set(subscription) if isinstance(topic, RecordAudience) else None
@@ -142,7 +142,7 @@ class SubscriptionsSource:
 
 
 def _entitlement_filter(session: Session, subscription: Subscription) -> str:
-    """What entitlement adds to a subscription's filter; of regular expressions it differs."""
+    """Return the filter that entitlement adds; empty for a regular expression, where it differs."""
     selector = subscription.selector
     if selector.is_regex:
         return ""
@@ -155,16 +155,16 @@ def _by_id(block: _Block) -> dict[str, Entry]:
 
 
 def _never_changes(subscription: Subscription) -> bool:
-    """Whether a subscription has no figures that do."""
+    """Return whether a subscription has no figures that change."""
     parts = subscription.page, subscription.consumer, subscription.replay
     return all(part is None for part in parts)
 
 
 class PaginationsSource:
-    """The result sets that pages are cut from. It comes behind the subscriptions.
+    """The result sets of pages. It has to follow the subscriptions in a sample.
 
     Args:
-        subscriptions: has met them.
+        subscriptions: has collected them.
     """
 
     resource = PAGINATIONS

@@ -9,7 +9,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def moment(seconds: float | None) -> str:
-    """A moment in UTC, as in 20261123T041500.000000Z.
+    """Return a moment in UTC as text, as in 20261123T041500.000000Z.
 
     Args:
         seconds: since the Unix epoch; None for no moment, which is an empty text.
@@ -20,7 +20,7 @@ def moment(seconds: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """How long something took, as hh:mm:ss.uuuuuu. Source: Monitoring Guide, uptime."""
+    """Return a duration as hh:mm:ss.uuuuuu. Source: Monitoring Guide, uptime."""
     microseconds = round(seconds * 1_000_000)
     minutes, rest = divmod(microseconds, 60_000_000)
     hours, minutes = divmod(minutes, 60)
@@ -29,5 +29,5 @@ def duration(seconds: float) -> str:
 
 
 def interval(nanoseconds: int) -> str:
-    """An interval as the configuration may have it: seconds, or parts of one."""
+    """Return an interval as the configuration may have it: seconds, or parts of one."""
     return f"{nanoseconds / 1_000_000_000:g}s"

@@ -1,4 +1,4 @@
-"""The transaction log: its files, and how long writes take."""
+"""The transaction log: its files, and the latency and size of writes."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class JournalsSource:
 
     Args:
         journal: the log; None if there is none.
-        archive: where its files are archived.
-        holders: tells who needs the log, and from which txid on, the least first.
+        archive: the directory of archived files.
+        holders: returns the holders of the log, each with the first txid that it needs, ascending.
     """
 
     resource: Resource = JOURNALS
@@ -79,7 +79,7 @@ class JournalsSource:
         for file in self._journal.files:
             name = file.name
             fixed = earlier.get(name)
-            if fixed is None or fixed[0] != file.path.name:  # which is compressed by now
+            if fixed is None or fixed[0] != file.path.name:  # it has been compressed since
                 fixed = (file.path.name,)
             self._fixed[name] = fixed
             seal = file.seal
@@ -101,11 +101,11 @@ class JournalsSource:
 
 
 class HistogramSource:
-    """How something is distributed.
+    """A distribution.
 
     Args:
-        resource: what it is.
-        histogram: its numbers; None if there is no such thing.
+        resource: its resource.
+        histogram: its numbers; None if there is none.
     """
 
     def __init__(self, resource: Resource, histogram: Histogram | None) -> None:
@@ -121,7 +121,7 @@ class HistogramSource:
 
 
 def _held_by(file: JournalFile, holders: Sequence[tuple[int, str]]) -> str:
-    """Who needs a file, of those who need the log from some entry on."""
+    """Return the holders of a file, from the holders of the log."""
     end = file.end_txid
     if end is None:
         return "being written"
@@ -133,7 +133,7 @@ def _held_by(file: JournalFile, holders: Sequence[tuple[int, str]]) -> str:
 
 
 def _first(file: JournalFile) -> int:
-    """When the first entry of a file was recorded; of one without any, when it was taken."""
+    """Return when the first entry of a file was recorded; without entries, when it was created."""
     return file.created if file.seal is None else file.seal.first_timestamp
 
 
@@ -142,7 +142,7 @@ def _moment(microseconds: int) -> str:
 
 
 def _drawn(histogram: Histogram) -> str:
-    """A line for each range that has any numbers: from, to, how many, and a bar."""
+    """Return a line for each range that has any numbers: from, to, count, and a bar."""
     counts = list(histogram.counts)
     most = max(counts)
     lines = []

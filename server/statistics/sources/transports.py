@@ -1,4 +1,4 @@
-"""The transports that clients and other instances come through."""
+"""The transports of clients and other instances."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class TransportsSource:
-    """The transports. It comes behind the clients.
+    """The transports. It has to follow the clients in a sample.
 
     Args:
         transports: those of the instance.
-        clients: has summed up what they have counted.
+        clients: has summed up their counts.
     """
 
     resource = TRANSPORTS
