@@ -22,7 +22,7 @@ _OLD_AND_NEW: Final = 2
 _FILE_AND_ELEMENT: Final = 2
 _PRINTING_JSON: Final = {"--verify-config", "--explain-access", "--explain", "--diff"}
 _MISTYPED: Final = 0.8
-"""How alike an unknown option and a known one must be to be taken for the same."""
+"""The similarity from which on an unknown option is taken for a mistyped known one."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit code: 0 for success and a clean stop, 1 for a configuration or start that failed, 2
-        for a command line that cannot be understood, 130 when interrupted before anything ran. With
-        --diff that of diff(1): 1 if the configurations differ, 2 for whatever failed.
+        for an invalid command line, 130 when interrupted before anything ran. With --diff that of
+        diff(1): 1 if the configurations differ, 2 for any failure.
     """
     occupy_standard_streams()
     _use_utf8()
@@ -49,14 +49,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _use_utf8() -> None:
-    """Start the program again with file names in UTF-8, if the locale has another encoding."""
+    """Execute the program again with UTF-8 file names, if the locale has another encoding."""
     if sys.getfilesystemencoding().lower() != "utf-8":
         os.environ["PYTHONUTF8"] = "1"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - itself
 
 
 class _UsageError(Exception):
-    """The command line cannot be understood."""
+    """The command line is invalid."""
 
 
 def _obey(arguments: Sequence[str]) -> int:
@@ -65,7 +65,7 @@ def _obey(arguments: Sequence[str]) -> int:
         options, unknown = parser.parse_known_args(arguments)
     except argparse.ArgumentError as error:
         raise _UsageError(f"{error}; see ampServer --help") from None
-    except BrokenPipeError:  # while what completes the command is printed
+    except BrokenPipeError:  # while the completion script is printed
         print_to_nowhere()
         return 0
     except OSError as error:
@@ -76,7 +76,7 @@ def _obey(arguments: Sequence[str]) -> int:
         if word.startswith("-"):
             _pass_over(word, parser)
         else:
-            options.configs.append(word)  # of several, those that stand behind an option
+            options.configs.append(word)  # argparse leaves those behind an option as unknown
     if options.help:
         say(parser.format_help().rstrip())
     elif options.version:
@@ -95,12 +95,12 @@ def _obey(arguments: Sequence[str]) -> int:
 
 
 def _pass_over(word: str, parser: _Parser) -> None:
-    """Ignore an option that is not known, as AMPS does, unless it is a known one mistyped.
+    """Ignore an unknown option, as AMPS does, unless it is a mistyped known one.
 
     Raises:
-        _UsageError: it is: `--verfy-config` must not start the instance.
+        _UsageError: it is mistyped: `--verfy-config` must not start the instance.
     """
-    # Reading it takes most of a second, because it has the schema beside it.
+    # Imported only here: it imports the schema, which takes most of a second.
     from config_schema.suggest import nearest
 
     known = {name.lstrip("-"): name for name in parser.option_names if name.startswith("--")}
@@ -111,11 +111,11 @@ def _pass_over(word: str, parser: _Parser) -> None:
 
 
 class _Parser(Parser):
-    """Knows the names of its options."""
+    """A parser that provides the names of its options."""
 
     @property
     def option_names(self) -> Collection[str]:
-        """As they are typed."""
+        """The names of all options, with their dashes."""
         return self._option_string_actions
 
 
@@ -251,7 +251,7 @@ def _fulfil(options: argparse.Namespace) -> int:
     checks = bool(set(modes) - {"--dump-config"})
     if len(options.configs) > 1 and (options.dump_config or not checks):
         raise _UsageError(f"expected one configuration file, and {options.configs[1]} is another")
-    # All of the server is read only now, a second of work, which no other option waits for.
+    # The whole server is imported only here: it takes a second, which no other option needs.
     from server.program.launch import Wish, fulfil
 
     return fulfil(
@@ -273,7 +273,7 @@ def _fulfil(options: argparse.Namespace) -> int:
 
 
 def _modes(options: argparse.Namespace) -> Mapping[str, object]:
-    """What is to be done in place of running the instance, by the option that asks for it."""
+    """Return the options that replace running the instance, each with whether it is given."""
     return {
         "--diff": options.diff,
         "--explain": options.explain,
@@ -287,10 +287,10 @@ def _modes(options: argparse.Namespace) -> Mapping[str, object]:
 
 
 def _refuse_what_excludes(options: argparse.Namespace, modes: Sequence[str]) -> None:
-    """See that options go together.
+    """Refuse options that exclude each other.
 
     Raises:
-        _UsageError: they do not.
+        _UsageError: some do.
     """
     if modes[1:] and modes[0] in ("--diff", "--explain"):
         raise _UsageError(f"{modes[0]} and {modes[1]} exclude each other")

@@ -1,1 +1,1 @@
-"""How the description of an instance becomes an instance that runs."""
+"""Builds a running instance from its description."""

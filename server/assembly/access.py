@@ -1,8 +1,8 @@
-"""What a user may do on an instance, and why: for `ampServer --explain-access`.
+"""Explains which permissions a user has on an instance, and why: `ampServer --explain-access`.
 
-The modules are made as for a start, and asked as when the user logs on; no transport is opened. A
-web service or a directory that a module needs is asked, too. Nobody shows a password here: it is
-taken for granted that the user could.
+The modules are made as for a start, and queried as when the user logs on; no transport is opened.
+A web service or a directory that a module needs is queried, too. No password is verified: the user
+is assumed to know it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from server.security.permissions import Permissions
 
 _PATHS: Final = ("/amps/instance", "/amps/host", "/amps/administrator", "/console", "/metrics")
-"""Paths of the admin interface that are spoken of in any case."""
+"""Paths of the admin interface that are always reported."""
 
 _ASKED_WITH_CREDENTIALS: Final = (
     "the service says what users may do when it is shown their password"
@@ -50,13 +50,13 @@ _WRITE: Final = "write"
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module that decides.
+    """An authentication or entitlement module, as reported.
 
     Attributes:
-        name: what the configuration calls it; empty where it names none.
-        library: where it comes from; empty for one that need not be loaded.
-        help: what it does.
-        says: what it says of the user.
+        name: its name in the configuration; empty where none is configured.
+        library: the library that it is loaded from; empty for a built-in one.
+        help: its purpose.
+        says: its statement about the user.
     """
 
     name: str
@@ -67,12 +67,12 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """What is said about one thing that the user might do.
+    """The decision on one operation of the user.
 
     Attributes:
         what: `log on`, `replicate`, or a topic or path.
         access: `read`, `write`, or empty for logons.
-        permit: what is said.
+        permit: the decision.
     """
 
     what: str
@@ -86,12 +86,12 @@ class Entrance:
 
     Attributes:
         transport: its name; `amps-admin` for the admin interface.
-        address: where it listens.
-        authentication: who decides on logons.
-        entitlement: who decides on the rest.
+        address: the address that it listens on.
+        authentication: the module that decides on logons.
+        entitlement: the module that decides on all other operations.
         admits: whether a logon can succeed.
-        user: as whom entitlement is asked; empty for nobody in particular.
-        rights: what the user may do, as far as it can be known.
+        user: the user name passed to entitlement; empty for an anonymous user.
+        rights: the decisions on the user's operations, as far as they can be known.
     """
 
     transport: str
@@ -105,12 +105,12 @@ class Entrance:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked.
+    """The subject of a report.
 
     Attributes:
-        user: about whom.
+        user: the user's name.
         topics: topics besides those of the configuration.
-        paths: paths of the admin interface, likewise.
+        paths: paths of the admin interface besides the default ones.
     """
 
     user: str
@@ -119,12 +119,12 @@ class Question:
 
 
 async def explain_access(spec: InstanceSpec, question: Question, log: Log) -> list[Entrance]:
-    """Find out what a user may do.
+    """Return the permissions of a user on each transport and on the admin interface.
 
     Args:
         spec: the instance.
-        question: what is asked.
-        log: told what modules say to the log.
+        question: the user, with further topics and paths.
+        log: gets the log entries of modules.
 
     Raises:
         ProvisionError: a function of the configuration cannot be made.
@@ -157,20 +157,20 @@ class _Asking:
     log: Log
 
     def of_client(self) -> Iterator[tuple[str, str, Permission]]:
-        """What a client might do: what it is called, the access, and the permission."""
+        """Yield a client's possible operations: name, access and permission."""
         yield "log on", "", Permission.LOGON
         for topic in self._topics():
             yield topic, _READ, Permission.READ_TOPIC
             yield topic, _WRITE, Permission.WRITE_TOPIC
 
     def of_replication(self) -> Iterator[tuple[str, str, Permission]]:
-        """The same for another instance."""
+        """Yield the same for an instance that replicates to this one."""
         yield "replicate", "", Permission.REPLICATION_LOGON
         for topic in self._topics():
             yield topic, "replicate", Permission.REPLICATE_TOPIC
 
     def of_admin(self) -> Iterator[tuple[str, str, Permission]]:
-        """The same for a visitor of the admin interface."""
+        """Yield the same for a user of the admin interface."""
         for path in dict.fromkeys((*_PATHS, *self.question.paths)):
             yield path, _READ, Permission.READ_ADMIN
 
@@ -182,7 +182,7 @@ class _Asking:
         wanted: Iterable[tuple[str, str, Permission]],
         message_type: str | None = None,
     ) -> Entrance:
-        """Ask the modules of a transport."""
+        """Query the modules of a transport, and return their decisions."""
         around = Switches().surroundings(transport, self.spec.modules, self.functions, self.log)
         authentication = uses[0] or self.spec.authentication
         entitlement = uses[1] or self.spec.entitlement
@@ -208,7 +208,7 @@ class _Asking:
         permission: Permission,
         message_type: str | None,
     ) -> Right:
-        """What is said about one thing that the user might do."""
+        """Return the decision on one operation of the user."""
         if permission is Permission.READ_ADMIN or not access:
             return Right(what, access, permissions.permit(permission, what if access else ""))
         resource = resource_of(self.spec, what, message_type)
@@ -220,7 +220,7 @@ class _Asking:
         return Right(what, access, permit)
 
     def _without_publishing(self, topic: str, permit: Permit) -> Permit:
-        """What is left of a permit to write to a topic that the server alone publishes to."""
+        """Reduce a write permit for a topic that only the server publishes to."""
         if any(one.name == topic for one in self.spec.sow):
             return replace(permit, rule=f"{permit.rule}; to delete records: {_OWN}")
         return Permit(False, rule=_OWN)
@@ -250,7 +250,7 @@ class _Asking:
 
 
 def _authenticate(module: Authenticator, user: str) -> tuple[bool, str, str]:
-    """Whether a user might log on, as whom, and what there is to say about that."""
+    """Return whether a user can log on, the resulting user name, and a remark."""
     inner = module.module if isinstance(module, Guarded) else module
     if isinstance(inner, AcceptAll | RefuseAll):
         by_certificate = isinstance(inner, AcceptAll) and inner.trust_certificate
@@ -267,7 +267,7 @@ def _authenticate(module: Authenticator, user: str) -> tuple[bool, str, str]:
 
 
 async def _entered(module: Entitlement, user: str) -> Permissions:
-    """What a user may do, when that is known."""
+    """Return a user's permissions once the module has decided."""
     answer: asyncio.Future[Permissions] = asyncio.get_running_loop().create_future()
     when_decided(module.enter(user), answer.set_result)
     return await answer

@@ -1,6 +1,6 @@
-"""What entitlement is asked about when somebody uses a topic, found from the configuration alone.
+"""Finds the entitlement resource of a topic from the configuration alone.
 
-While an instance runs, `server.topics.stores.Stores.resource` says it, of the topics that it has.
+In a running instance, `server.topics.stores.Stores.resource` finds it from the existing topics.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def resource_of(spec: InstanceSpec, name: str, message_type: str | None) -> str:
-    """The name by which the permissions of a topic go: for those of a Pattern, its `Name`.
+    """Return the name that a topic's permissions are for: for topics of a Pattern, its `Name`.
 
     Args:
         spec: the instance.
         name: the topic.
-        message_type: that of the transport; None where clients choose: then the first one counts.
+        message_type: that of the transport; None if clients choose: the first topic found counts.
     """
     topics = [one for one in spec.sow if message_type in (None, one.message_type)]
     found = next((one for one in topics if _keeps(one, name, topics)), None)
@@ -52,7 +52,7 @@ def _is_container(topic: SowSpec, topics: Sequence[SowSpec]) -> bool:
 
 
 def _keeps(topic: SowSpec, name: str, topics: Sequence[SowSpec]) -> bool:
-    """Whether a topic of the configuration has the records of a name."""
+    """Return whether a topic of the configuration stores the records of topic `name`."""
     if isinstance(topic, TopicSpec) and topic.pattern is not None:
         return matches(topic.pattern, name)
     if not isinstance(topic, ConflatedTopicSpec) or not _is_container(topic, topics):

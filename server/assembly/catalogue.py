@@ -1,7 +1,6 @@
-"""What this program offers to a configuration, for the compiler to check against.
+"""The modules, libraries and functions that a configuration can use, for the compiler's checks.
 
-Everything that runs the same language below this point reads it from its own tables; this module
-only brings them together.
+The parts of the server that execute them have tables of their own; this module only combines these.
 """
 
 from __future__ import annotations
@@ -155,11 +154,11 @@ _LIBRARIES: Final[Mapping[str, LibraryRule]] = SECURITY_LIBRARIES | {
         ),
         LibraryRule(
             PIPELINE_LIBRARY,
-            {},  # loading it is enough: its action can be used then
+            {},  # loading it is enough to use its action
         ),
         LibraryRule(
             LEGACY_MODULE,
-            {},  # loading it is enough: its functions can be called then
+            {},  # loading it is enough to call its functions
         ),
     )
 }
@@ -173,14 +172,14 @@ _PYTHON_USES: Final[Mapping[ModuleKind, str]] = {
     ModuleKind.AUTHENTICATION: authentication.ENTRY_POINT,
     ModuleKind.ENTITLEMENT: entitlement.ENTRY_POINT,
 }
-"""What a library in Python can be used for, and the function that it must have for it."""
+"""The possible uses of a Python library, with the function that it must have for each."""
 
 
 class ProgramCatalogue:
-    """The tables above, as the compiler asks for them.
+    """The tables above, with the interface that the compiler uses.
 
     Args:
-        functions: what expressions may call.
+        functions: the functions that expressions may call.
     """
 
     def __init__(self, functions: Functions = BUILTINS) -> None:
@@ -188,7 +187,7 @@ class ProgramCatalogue:
 
     @property
     def functions(self) -> Functions:
-        """What expressions may call."""
+        """The functions that expressions may call."""
         return self._functions
 
     @property
@@ -201,11 +200,11 @@ class ProgramCatalogue:
         return _MODULES.get(kind, {})
 
     def check_expression(self, text: str, kind: ExpressionKind) -> str | None:
-        """Return None if `text` is a good expression of this kind, else what is wrong."""
+        """Return None if `text` is a valid expression of this kind, else the error."""
         return check(text, kind, self._functions)
 
     def check_function_name(self, name: str) -> str | None:
-        """Return None if expressions can call a function by this name, else what is wrong."""
+        """Return None if expressions can call a function by this name, else the error."""
         try:
             _declared(name, None)
         except UserFunctionError as error:
@@ -242,7 +241,7 @@ class ProgramCatalogue:
         )
 
     def check_schedule(self, text: str, form: Literal["Every", "Crontab"]) -> str | None:
-        """Return None if `text` is a schedule of this form, else what is wrong."""
+        """Return None if `text` is a schedule of this form, else the error."""
         parse = parse_every if form == "Every" else parse_crontab
         try:
             parse(text, local_zone())
@@ -251,7 +250,7 @@ class ProgramCatalogue:
         return None
 
     def check_command_options(self, text: str, command: Literal["subscribe", "sow"]) -> str | None:
-        """Return None if a command can have these options, else what is wrong."""
+        """Return None if a command can have these options, else the error."""
         try:
             check_options(text, command)
         except CommandRefused as refusal:
@@ -260,10 +259,10 @@ class ProgramCatalogue:
 
 
 def _declared(name: str, parameter_count: int | None) -> Function:
-    """A function as expressions see it before its library is loaded.
+    """Return a function as expressions use it before its library is loaded.
 
     Raises:
-        UserFunctionError: it cannot have that name.
+        UserFunctionError: the name is not allowed.
     """
     placeholder = ModuleType("declared")
     placeholder.function = lambda *_: None  # type: ignore[attr-defined]  # stands for its code

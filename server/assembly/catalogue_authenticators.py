@@ -1,4 +1,4 @@
-"""Libraries that say as whom an instance logs on to others, as configurations see them.
+"""Catalogue of the libraries that provide an instance's credentials for logons to other instances.
 
 Source: AMPS User Guide, Command Execution Authenticator; Multimethod Authenticator.
 """
@@ -34,7 +34,7 @@ EXEC: Final = LibraryRule(
             ),
         )
     },
-    open_options=True,  # AMPS ignores what is given where it is loaded
+    open_options=True,  # where it is loaded, AMPS ignores the options that it is given
 )
 
 MULTI: Final = LibraryRule(
@@ -55,5 +55,5 @@ MULTI: Final = LibraryRule(
             ),
         )
     },
-    open_options=True,  # AMPS ignores what is given where it is loaded
+    open_options=True,  # where it is loaded, AMPS ignores the options that it is given
 )

@@ -1,4 +1,4 @@
-"""Libraries that ask directories and Kerberos realms, as configurations see them.
+"""Catalogue of the libraries that authenticate with LDAP directories and Kerberos realms.
 
 Source: AMPS User Guide, Multimethod Authentication Module.
 """
@@ -96,5 +96,5 @@ MULTI_AUTHENTICATION: Final = LibraryRule(
             check=multi_options.check,
         )
     },
-    open_options=True,  # AMPS passes over those that it is given where it is loaded
+    open_options=True,  # where it is loaded, AMPS ignores the options that it is given
 )

@@ -1,4 +1,4 @@
-"""The library that asks a web service for permissions, and its options.
+"""Catalogue of the library that gets permissions from a web service, with its options.
 
 Source: AMPS User Guide, RESTful Authentication and Entitlements.
 """

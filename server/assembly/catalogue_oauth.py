@@ -1,4 +1,4 @@
-"""libamps_oauth_authentication and its options, as configurations see them.
+"""Catalogue of libamps_oauth_authentication, with its options.
 
 Source: AMPS User Guide, OAuth Authentication.
 """

@@ -1,4 +1,4 @@
-"""Libraries that decide on logons and permissions, and their options, as configurations see them.
+"""Catalogue of the authentication and entitlement libraries, with their options.
 
 Source: AMPS User Guide, Securing AMPS.
 """
@@ -28,7 +28,7 @@ _TOPICS: Final = ("AllowedTopics", "DeniedTopics")
 
 
 def _without_topics(options: Options, inherited: Options) -> Iterator[OptionProblem]:
-    """Warn where nothing is named: AMPS requires one of the two."""
+    """Warn if neither option is given: AMPS requires one of the two."""
     if not any(given.get(name) for given in (options, inherited) for name in _TOPICS):
         yield OptionProblem(
             _TOPICS[0],
@@ -66,7 +66,7 @@ _SIMPLE_ACCESS: Final = LibraryRule(
             check=_without_topics,
         )
     },
-    open_options=True,  # AMPS needs none where it is loaded, and says nothing of those it is given
+    open_options=True,  # where it is loaded, AMPS needs no options and silently ignores any
 )
 
 SECURITY_LIBRARIES: Final[dict[str, LibraryRule]] = {

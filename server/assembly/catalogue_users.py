@@ -1,4 +1,4 @@
-"""libamperage_users.so and its option, as configurations see them. It is not AMPS's."""
+"""Catalogue of libamperage_users.so, which AMPS does not have, with its option."""
 
 from __future__ import annotations
 

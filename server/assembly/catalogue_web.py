@@ -1,4 +1,4 @@
-"""Options that all modules have that ask web services: how https is spoken with these.
+"""The TLS options shared by all modules that call web services.
 
 They are read in `server.security.web_options`.
 """
@@ -9,10 +9,10 @@ from config_schema.catalogue import OptionRule, ValueKind
 
 
 def https_options(service: str) -> tuple[OptionRule, ...]:
-    """The options.
+    """Return the options.
 
     Args:
-        service: what is asked, in a word.
+        service: the noun for the service in help texts.
     """
     return (
         OptionRule(

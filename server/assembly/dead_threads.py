@@ -1,9 +1,9 @@
-"""What becomes of the server when one of its helper threads fails.
+"""Handles the failure of a helper thread: an essential one ends the process, others are logged.
 
-Clients wait for what such a thread does: for the disk, or for other instances. With the thread gone
-they would wait for ever, and nobody would know. So the process ends at once, as in a crash, which
-loses nothing that was acknowledged: clients connect elsewhere or again, and whoever runs the server
-starts it once more. Threads that nobody waits for are missed, which the log says.
+Clients wait for the work of essential threads: for the disk, or for other instances. Without the
+thread they would wait for ever, unnoticed. So the process exits at once, as in a crash, which loses
+nothing that was acknowledged: clients connect elsewhere or reconnect, and the operator restarts the
+server. The loss of a thread that no client waits for is only logged.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _ESSENTIAL: Final = frozenset({"journal-commit", "sow-commit", "replication-send
 
 
 def watch_threads(log: EventLog) -> Callable[[], None]:
-    """Have threads that fail logged, and the process end where the thread was essential.
+    """Log threads that fail, and end the process if the thread was essential.
 
     Args:
-        log: where it is said.
+        log: the log.
 
     Returns:
-        A function that ends this.
+        A function that ends the watch.
     """
     before = threading.excepthook
 

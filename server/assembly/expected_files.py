@@ -1,8 +1,8 @@
-"""What a configuration expects of the machine: files that are there, directories to write to.
+"""Checks that the machine has the files and directories that a configuration expects.
 
-A check reports them as warnings, because it may run on another machine than the instance will.
-Directories of files that the server writes are made by it, so only those that cannot be made are
-reported.
+Missing ones are warnings, because the check may run on another machine than the instance will.
+The server creates the directories of files that it writes, so only those that cannot be created
+are reported.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from server.events.targets.file import FORMATS, file_name
 
 
 def check_expected_files(root: Node, problems: Problems) -> None:
-    """Warn of files and directories that do not exist here, and without which a start fails.
+    """Warn of missing files and directories that a start needs.
 
     Args:
         root: the configuration in canonical names, without errors.
-        problems: takes the warnings.
+        problems: gets the warnings.
     """
     for path, parent, node in _walk(root, ""):
         missing = _MISSING.get(path) if node.text else None
@@ -46,7 +46,7 @@ def _file(_parent: Node, node: Node) -> str | None:
 
 def _authorities(parent: Node, node: Node) -> str | None:
     if not parse_bool(parent.value("VerifyClient") or "false"):
-        return None  # nobody reads them
+        return None  # they are not read
     return None if os.path.exists(node.text) else f"there is no {node.text}"
 
 
@@ -69,7 +69,7 @@ def _directory_of_socket(parent: Node, node: Node) -> str | None:
 
 
 def _obstacle(path: str) -> str | None:
-    """Return why the directory of a file cannot be made; None if it exists, or can be made."""
+    """Return why the directory of a file cannot be created; None if it exists or can be."""
     directory = above = os.path.dirname(path) or "."
     while not os.path.exists(above):
         above = os.path.dirname(above) or "."
@@ -84,7 +84,7 @@ _Missing: TypeAlias = Callable[[Node, Node], str | None]
 
 
 def _of_tls(transport: str) -> Mapping[str, _Missing]:
-    """What the TLS of a transport takes."""
+    """Return the checks for the TLS files of a transport."""
     return {
         f"{transport}/Certificate": _file,
         f"{transport}/PrivateKey": _file,
@@ -101,10 +101,10 @@ _MISSING: Final[Mapping[str, _Missing]] = {
     "Logging/Target/FileName": _directory_of_log,
     "Admin/FileName": _directory_of_statistics,
 }
-"""What is expected where; each says what is missing, or None."""
+"""The check for each element; it returns a sentence about a missing file, or None."""
 
 _FAILURE: Final = "a start would fail"
 _OUTCOMES: Final[Mapping[str, str]] = {
     "Admin/FileName": "statistics would be kept in memory only",
 }
-"""The outcome of a start without the directory, where it would not fail."""
+"""The outcome of a start without the directory, for elements where the start does not fail."""

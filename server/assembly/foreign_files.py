@@ -1,8 +1,8 @@
-"""Files in the places of ours that are not ours: they are never touched, and the start stops.
+"""Detects foreign files at the paths that the instance would write to, and refuses the start.
 
-A configuration that AMPS has run with names the directories where AMPS's journals and SOW files
-are. They have the names that ours would have, and cannot be read. Files that a later version of
-this program has written are not ours either: to go on with the others would leave these behind.
+Foreign files are never touched. A configuration that AMPS has run with names the directories of
+AMPS's journals and SOW files, which have the names that ours would have and cannot be read. Files
+of a later version of this program are refused too: a start without them would lose their contents.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class ForeignFile(NamedTuple):
 
     Attributes:
         where: the place in the configuration that names it, or its directory.
-        element: how to call that place.
-        path: of the file.
-        what: what it is, for people.
-        kind: whether it is somebody else's, ruined, or of a later version.
+        element: the name of that place in messages.
+        path: the file's path.
+        what: a description for messages.
+        kind: whether it is foreign, damaged throughout, or of a later version.
     """
 
     where: Located
@@ -50,10 +50,10 @@ class ForeignFile(NamedTuple):
 
 
 class ForeignFilesError(ProvisionError):
-    """An instance would have to write over files that are not its own.
+    """An instance would have to overwrite files that are not its own.
 
     Attributes:
-        files: what is said about each of them.
+        files: a line of text about each of them.
     """
 
     def __init__(self, where: Located, problem: str, files: tuple[str, ...]) -> None:
@@ -62,16 +62,16 @@ class ForeignFilesError(ProvisionError):
 
 
 def refuse_foreign_files(spec: InstanceSpec, log: Log, *, set_aside: bool) -> None:
-    """Make sure that all files which an instance would write to are its own, or not there.
+    """Refuse the start if a file that the instance would write to exists and is not its own.
 
     Args:
         spec: the instance.
-        log: told of each file that is not.
-        set_aside: rename files that are foreign, so that the instance can start.
+        log: gets an entry for each such file.
+        set_aside: rename foreign files, so that the instance can start.
 
     Raises:
-        ForeignFilesError: some are not; nothing has been changed. One that has been a file of this
-            program, and is damaged throughout or of a later version, is for a person to move.
+        ForeignFilesError: there are such files; nothing has been changed. A file of this program
+            that is damaged throughout, or of a later version, must be moved by the operator.
         ProvisionError: a file cannot be read or renamed.
     """
     files = files_in_the_way(spec)
@@ -90,7 +90,7 @@ def refuse_foreign_files(spec: InstanceSpec, log: Log, *, set_aside: bool) -> No
 
 
 def _advice(files: Sequence[ForeignFile]) -> str:
-    """What to do about files that are in the way."""
+    """Return the advice to the operator about files that are in the way."""
     later = [file for file in files if file.kind is Kind.LATER]
     if later:
         count = "a file is" if len(later) == 1 else f"{len(later)} files are"
@@ -106,18 +106,18 @@ def _advice(files: Sequence[ForeignFile]) -> str:
 
 
 def warn_of_foreign_files(spec: InstanceSpec, problems: Problems) -> None:
-    """Say beforehand which files would keep an instance from starting."""
+    """Warn of files that would keep an instance from starting."""
     try:
         for file in _foreign_files(spec):
             problems.warning(
                 file.where, file.element, f"{file.path} {file.what}; the instance would not start"
             )
     except ProvisionError:
-        return  # what cannot be read is told by the start, which may have other permissions
+        return  # the start reports unreadable files: it may run with other permissions
 
 
 def files_in_the_way(spec: InstanceSpec) -> list[ForeignFile]:
-    """The files that an instance would have to write over though they are not its own.
+    """Return the files that an instance would have to overwrite though they are not its own.
 
     Raises:
         ProvisionError: a file cannot be read.
@@ -162,7 +162,7 @@ def _of_topic(topic: TopicSpec, modules: Iterable[ModuleSpec]) -> Iterator[Forei
 
 
 def _judge_sow_file(path: Path) -> tuple[str, Kind] | None:
-    """What is in the place of a SOW file; None if that is one, however damaged, or nothing."""
+    """Describe the file at a SOW file's path; None if it is missing, or one, however damaged."""
     if not path.exists():
         return None
     kind = file_type(path)
@@ -178,16 +178,16 @@ def _judge_sow_file(path: Path) -> tuple[str, Kind] | None:
 
 
 def _of_statistics(admin: AdminSpec) -> Iterator[ForeignFile]:
-    """The statistics database, if a later version has made it; any other is dealt with later."""
+    """Yield the statistics database if a later version has made it; others are handled later."""
     path = Path(admin.file_name)
-    with suppress(OSError):  # statistics do without the file
+    with suppress(OSError):  # statistics work without the file
         why = layout.later_version(_read(path, layout.HEADER_SIZE))
         if why is not None:
             yield ForeignFile(admin, "Admin/FileName", path, _of_another(why), Kind.LATER)
 
 
 def _read(path: Path, size: int) -> bytes:
-    """The first bytes of a file; none of what is no file, or is not there."""
+    """Return the first bytes of a file; none if it is missing or no regular file."""
     if not path.is_file():
         return b""
     with path.open("rb") as file:
@@ -199,7 +199,7 @@ def _of_another(why: str) -> str:
 
 
 def _set_aside(file: ForeignFile) -> Path:
-    """Rename a file to a name that is free."""
+    """Rename a file to an unused name, and return the new path."""
     number = 1
     while (aside := file.path.with_name(f"{file.path.name}.foreign-{number}")).exists():
         number += 1

@@ -1,6 +1,6 @@
-"""An instance from start to stop, as one story: provision, recover, open, run, close.
+"""The life cycle of an instance: provision, recover, open, run, close.
 
-What was opened is closed in reverse order, however far the start came. The event loop, the sockets
+Opened parts are closed in reverse order, however far the start came. The event loop, the sockets
 and the signals live here and in transports/; everything below is driven by plain calls.
 """
 
@@ -90,11 +90,11 @@ from server.upkeep.minidump import write_minidump
 from server.upkeep.supervisor import Supervisor
 
 _MOST_THREADS: Final = 16
-"""For calls that may wait, such as those that read a file with a password."""
+"""For blocking calls, such as those that read a file with a password."""
 
 
 class StartError(Exception):
-    """An instance cannot start. The text is for the person who started it."""
+    """An instance cannot start. The text is for the operator."""
 
 
 class Instance:
@@ -102,9 +102,9 @@ class Instance:
 
     Args:
         spec: its description.
-        log: where it writes what happens.
-        configuration: what the description was read from; None if it was made.
-        supervisor: told how far the start is, and that the engine's loop turns.
+        log: its event log.
+        configuration: the document that the description was read from; None if there is none.
+        supervisor: notified of the start's progress, and that the engine's loop runs.
 
     Raises:
         ProvisionError: a message type or function cannot be made.
@@ -153,7 +153,7 @@ class Instance:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self, on_started: Callable[[], None]) -> None:
-        """Start, serve until a signal asks to stop, stop.
+        """Start, serve until a signal requests a stop, then stop.
 
         Args:
             on_started: called once all transports are open; not if a signal ends the start.
@@ -230,10 +230,10 @@ class Instance:
             admin.serve()
 
     def _check(self) -> None:
-        """Called again and again in the start.
+        """Check for a stop, and report progress to the supervisor; called often during the start.
 
         Raises:
-            StopRequested: a signal has ended it.
+            StopRequested: a signal has ended the start.
         """
         self._services.signals.check()
         self._supervisor.go_on()
@@ -248,7 +248,7 @@ class Instance:
         """Open a transport, if it is not open, just as at the start.
 
         Raises:
-            TransportError: there is none of this name, or it cannot be opened.
+            TransportError: no transport has this name, or it cannot be opened.
         """
         await self._transports.enable(name)
 
@@ -256,14 +256,14 @@ class Instance:
         """Close a transport and disconnect its clients, if it is open.
 
         Raises:
-            TransportError: there is none of this name.
+            TransportError: no transport has this name.
         """
         await self._transports.disable(name)
 
     def _open_journal(
         self, opened: contextlib.AsyncExitStack
     ) -> tuple[TransactionLogSpec, TransactionLog] | None:
-        """Open the transaction log, if there is to be one.
+        """Open the transaction log, if one is configured, and return it with its configuration.
 
         Raises:
             ProvisionError: its files cannot be used.
@@ -277,7 +277,7 @@ class Instance:
         return spec, log
 
     def _make_queues(self, log: TransactionLog) -> Queues | None:
-        """Make the queues; they are empty until the log has been read."""
+        """Create the queues, empty until the log has been read; return None if there are none."""
         specs = [spec for spec in self._spec.sow if isinstance(spec, QueueSpec)]
         if not specs:
             return None
@@ -303,7 +303,7 @@ class Instance:
         opened: contextlib.AsyncExitStack,
         check: Callable[[], None],
     ) -> None:
-        """Bring queues up to date with the log, and store how far that is from now on.
+        """Recover queues from the log, and store checkpoints of their progress from now on.
 
         Raises:
             ProvisionError: the log cannot be read.
@@ -322,7 +322,7 @@ class Instance:
         opened: contextlib.AsyncExitStack,
         check: Callable[[], None],
     ) -> None:
-        """Be ready to replicate, if the instance does; links begin with the transports.
+        """Prepare replication, if it is configured; links are made with the transports.
 
         Raises:
             ProvisionError: the log cannot be read.
@@ -401,7 +401,7 @@ class Instance:
         self._log.emit("00-0042", path=path, user=user, change=change)
 
     def _keep_statistics(self, opened: contextlib.AsyncExitStack) -> Keeper | None:
-        """Take samples from now on, if the configuration has an Admin section."""
+        """Start to sample statistics, if the configuration has an Admin section."""
         admin = self._spec.admin
         if admin is None:
             return None
@@ -426,10 +426,10 @@ class Instance:
     def _listen_for_requests(
         self, statistics: Keeper, opened: contextlib.AsyncExitStack
     ) -> AdminInterface | None:
-        """Have the admin interface listen, if it has an address; it answers when all else runs.
+        """Listen on the address of the admin interface, if any; it answers when all else runs.
 
         Raises:
-            StartError: it cannot listen there.
+            StartError: it cannot listen on its address.
         """
         admin = self._spec.admin
         if admin is None or admin.inet_addr is None:
@@ -472,15 +472,15 @@ class Instance:
         check: Callable[[], None],
         queues: Queues | None,
     ) -> tuple[GroupCommit, Sequence[OpenTopic]]:
-        """Recover the topics with records; they take part from now on.
+        """Recover the SOW topics, and register them with the engine.
 
         Args:
-            opened: takes what is to be closed in the end.
-            check: called between topics; what it raises ends the start.
+            opened: gets the callbacks that close the topics and the committer.
+            check: called between topics; an exception that it raises ends the start.
             queues: the queues, which can be queried from now on; None if there are none.
 
         Returns:
-            What puts their files on stable storage, and the topics that have files.
+            The group commit that puts their files on stable storage, and the opened topics.
 
         Raises:
             ProvisionError: a file or a key generator cannot be used, or a view's messages not made.
@@ -519,7 +519,7 @@ class Instance:
             raise ProvisionError(spec, f"view {spec.name}: {error}") from None
 
     def _post(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-        """Have a helper thread's call made on the engine's thread."""
+        """Execute a helper thread's callback on the engine's thread."""
 
         turns = self._engine.turns
 
@@ -542,9 +542,9 @@ class Instance:
         for session in list(self._engine.sessions):
             session.close("connection closed")
         while self._engine.ending:
-            await asyncio.sleep(0)  # their turns
+            await asyncio.sleep(0)  # their time slices
         self._engine.flush()
-        await asyncio.sleep(0)  # let the event loop hand what was flushed to the sockets
+        await asyncio.sleep(0)  # the event loop passes the flushed bytes to the sockets
 
     def _write_minidump(self) -> Path | None:
         engine, spec = self._engine, self._spec
@@ -584,6 +584,6 @@ class Instance:
 
 
 def _allow_all_open_files() -> None:
-    """Raise the limit of open files as far as it goes: every connection needs one."""
+    """Raise the soft limit of open files to the hard one: every connection needs a descriptor."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,7 +1,7 @@
-"""What a Python library defines, read from its source: nothing of it is run.
+"""Finds the names that a Python library defines, from its source, without running it.
 
-Verifying a configuration must not execute the code that the configuration names, but can tell
-whether it is there, whether it is Python, and whether it has the functions that will be called.
+Verifying a configuration must not execute the code that the configuration names. It can check that
+the library exists, that it is Python, and that it has the functions that will be called.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def names_defined(library: str) -> frozenset[str] | None:
         library: as for `server.base.libraries.load_library`.
 
     Returns:
-        The names; None if only running it would tell, for instance since it is compiled.
+        The names; None if they are known only by running it, for instance since it is compiled.
 
     Raises:
-        LibraryError: there is no such library, or it is not Python.
+        LibraryError: the library does not exist, or is not Python.
     """
     source = _file(library) if is_file(library) else _installed(library)
     if source is None:
@@ -55,7 +55,7 @@ def _file(library: str) -> Path:
 
 
 def _installed(library: str) -> Path | None:
-    """Find an importable module the way import does, but without importing its parents."""
+    """Return the source file of an importable module, without importing its parents."""
     found, places = None, None
     parts = library.split(".")
     for count in range(1, len(parts) + 1):
@@ -69,7 +69,7 @@ def _installed(library: str) -> Path | None:
 
 
 def _names(module: ast.Module) -> Iterator[str]:
-    """The names that running a module would define; `*` for those of a star import."""
+    """Yield the names that running a module would define; `*` for a star import."""
     for statement in _statements(module.body):
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -82,7 +82,7 @@ def _names(module: ast.Module) -> Iterator[str]:
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements that run when a module is loaded: those of its if, try and with included."""
+    """Yield the statements that run at module load, also those inside if, try and with."""
     for statement in body:
         yield statement
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -1,13 +1,13 @@
 """The clocks of the engine's thread, and the event loop's timers.
 
-The wall clock is compared with the monotonic one whenever it is read out of step with the reading
-before, and a few times a second. A difference that has changed means that it was set, which is told
-at once, before anything uses the new time.
+The wall clock is compared with the monotonic one whenever a reading is out of step with the one
+before, and a few times a second. A changed difference means that the clock was set; listeners are
+notified at once, before any code uses the new time.
 
 A process that was paused, or whose loop was blocked, finds its timers overdue and unread data in
-its sockets. The event loop would serve the timers first, and work that was under way would find
-that leases have ended. So the steady clock stands still, and overdue timers wait, until the sockets
-have been read; and the pause does not count as silence of a peer.
+its sockets. The event loop would serve the timers first, and work under way would find its leases
+expired. So the steady clock stops, and overdue timers wait, until the sockets have been read; and
+the pause does not count as silence of a peer.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 _TICK_S: Final = 0.25
 _PAUSE_S: Final = 0.75
-"""A tick that is later than this has found the process paused, or its loop blocked."""
+"""A tick later than this means that the process was paused, or its loop blocked."""
 
 _READ_ROUND_S: Final = 0.02
 """How long timers wait for the sockets to be read, each time."""
 
 MAX_READ_ROUNDS: Final = 50
-"""After so many rounds they do not wait for the commands that have been read any more."""
+"""After so many rounds timers no longer wait for the commands that have been read."""
 
 _LONGEST_GAP_S: Final = 0.25
-"""Readings of the wall clock that are farther apart are compared with the monotonic clock."""
+"""Readings of the wall clock farther apart than this are compared with the monotonic clock."""
 
 
 class LoopClock:
@@ -48,18 +48,18 @@ class LoopClock:
         self._origin = self._last - time.monotonic()
         self.ahead = 0.0
         self._listeners: list[Callable[[float], None]] = []
-        self._latest = time.monotonic()  # as the steady clock told it
-        self._held: float | None = None  # its time until the sockets have been read
+        self._latest = time.monotonic()  # the last reading of the steady clock
+        self._held: float | None = None  # its reading while it is stopped
         self._paused = 0.0
         self._ticked = 0.0  # 0 before `watch`
         self._turns: Turns | None = None
         self._cancel_tick: Callable[[], None] = _nothing
 
     def watch(self, turns: Turns) -> None:
-        """Look for steps and pauses from now on.
+        """Start to detect steps and pauses.
 
         Args:
-            turns: tells whether commands that have been read are still waiting.
+            turns: the scheduler, which knows whether commands that have been read are waiting.
         """
         self._turns = turns
         self._loop = asyncio.get_running_loop()
@@ -67,7 +67,7 @@ class LoopClock:
         self._tick()
 
     def stop(self) -> None:
-        """Look for steps and pauses no more."""
+        """Stop detecting steps and pauses."""
         self._cancel_tick()
 
     def now(self) -> WallSeconds:
@@ -115,7 +115,7 @@ class LoopClock:
 
     @property
     def is_held(self) -> bool:
-        """Whether sockets have to be read before time goes on."""
+        """True while the steady clock is stopped until sockets have been read."""
         self.steady()
         return self._held is not None
 
@@ -133,7 +133,7 @@ class LoopClock:
             self._loop.call_soon_threadsafe(self._loop.call_later, _READ_ROUND_S, self._go_on, 1)
 
     def _go_on(self, rounds: int) -> None:
-        """Restart the steady clock, unless commands that have been read wait for their turn."""
+        """Restart the steady clock, unless commands that have been read await execution."""
         is_reading = self._turns is not None and self._turns.waiting > 0
         if is_reading and rounds < MAX_READ_ROUNDS:
             self._loop.call_later(_READ_ROUND_S, self._go_on, rounds + 1)
@@ -143,7 +143,7 @@ class LoopClock:
 
 
 class _Timer:
-    """A timer that lets sockets be read first after a pause."""
+    """A timer that, after a pause, fires only once the sockets have been read."""
 
     __slots__ = ("_callback", "_clock", "_handle")
 
@@ -165,4 +165,4 @@ class _Timer:
 
 
 def _nothing() -> None:
-    """Cancel no tick."""
+    """Do nothing: stands for the cancellation of the tick before `watch`."""

@@ -1,9 +1,9 @@
 """The runtime graph that a configuration describes, printable before anything starts.
 
-Nodes are what an instance consists of, edges say what feeds or serves what. Nodes stand in the
-order in which an instance starts them: everything that a node needs stands before it. That follows
-from the order of kinds below and, within the stores, from the rule that topics are declared before
-they are used (AMPS User Guide, Configuring Views in a SOW).
+Nodes are the parts of an instance; an edge connects a part to one that it feeds or serves. Nodes
+are in start order: the dependencies of a node precede it. That follows from the order of kinds
+below and, within the stores, from the rule that topics are declared before they are used (AMPS
+User Guide, Configuring Views in a SOW).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from config_schema.spec import (
 
 
 class Kind(Enum):
-    """What a node is; members stand in the order in which they start."""
+    """The kind of a node; members are in start order."""
 
     LOG_TARGET = "log target"
     MODULE = "module"
@@ -50,7 +50,7 @@ _STORES: Final = (Kind.TOPIC, Kind.CONFLATED_TOPIC, Kind.VIEW, Kind.QUEUE)
 _START_RANK: Final = {
     kind: list(Kind).index(Kind.TOPIC if kind in _STORES else kind) for kind in Kind
 }
-"""Stores share one rank: among them the order of the file counts."""
+"""Stores share one rank: they keep the order of the configuration file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,11 @@ class Node:
     """One part of an instance.
 
     Attributes:
-        kind: what it is.
+        kind: its kind.
         name: its name, unique within its kind.
-        detail: the few words that tell it from others of its kind.
-        location: where it is configured.
-        topic: which topic it is; None for what is none.
+        detail: a few words that distinguish it from others of its kind.
+        location: its location in the configuration.
+        topic: its topic; None if it is not a topic.
     """
 
     kind: Kind
@@ -74,7 +74,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """`source` does something for `target`; `label` says what."""
+    """`source` feeds or serves `target`; `label` describes how."""
 
     source: Node
     target: Node
@@ -88,7 +88,7 @@ class Plan:
     Attributes:
         instance: its name.
         nodes: its parts, in start order.
-        edges: what they do for each other.
+        edges: the connections between them.
     """
 
     instance: str
@@ -97,11 +97,11 @@ class Plan:
 
 
 def plan_runtime(spec: InstanceSpec, secrets: Collection[str] = ()) -> Plan:
-    """Lay out the graph of an instance.
+    """Return the runtime graph of an instance.
 
     Args:
         spec: its description.
-        secrets: the values of variables in it that nobody is to see.
+        secrets: the values of secret variables in it, to be redacted.
     """
     nodes = sorted(_nodes(spec), key=lambda node: _START_RANK[node.kind])
     shown_as = {
@@ -116,7 +116,7 @@ def plan_runtime(spec: InstanceSpec, secrets: Collection[str] = ()) -> Plan:
 
 
 def as_text(plan: Plan) -> str:
-    """The plan for people: a line per part in start order, with what comes in below it."""
+    """Return the plan as text: a line per part in start order, with its incoming edges below."""
     lines = [f"instance {plan.instance}: {len(plan.nodes)} parts, in start order"]
     for number, node in enumerate(plan.nodes, 1):
         lines.append(f"{number:4}. {_described(node)}")
@@ -134,7 +134,7 @@ def _described(node: Node) -> str:
 
 
 def as_graphviz(plan: Plan) -> str:
-    """The plan in the language of Graphviz's `dot`."""
+    """Return the plan in the language of Graphviz's `dot`."""
     ids = {id(node): f"n{number}" for number, node in enumerate(plan.nodes)}
     lines = [f"digraph {_quoted(plan.instance)} {{", "  rankdir=LR;", "  node [shape=box];"]
     lines += [
@@ -148,7 +148,7 @@ def as_graphviz(plan: Plan) -> str:
 
 
 def as_data(plan: Plan) -> dict[str, object]:
-    """The plan for programs: nodes are named by their numbers, in start order."""
+    """Return the plan for JSON: edges name nodes by their numbers, in start order."""
     ids = {id(node): number for number, node in enumerate(plan.nodes)}
     return {
         "instance": plan.instance,
@@ -274,7 +274,7 @@ def _edges_of_actions(spec: InstanceSpec, nodes: Sequence[Node]) -> Iterator[Edg
 
 
 def _named(use: ModuleUse, stores: Iterable[Node]) -> Iterator[Node]:
-    """The topics that a module of an action is told to look at, as far as they are spelled out."""
+    """Yield the topics that the options of an action's module name literally."""
     name, message_type = use.options.get("Topic"), use.options.get("MessageType")
     for store in stores:
         ref = store.topic

@@ -1,7 +1,7 @@
-"""Makes what an instance needs before it can start: message types and functions.
+"""Makes the message types and functions that an instance needs before it can start.
 
-What can be checked without touching anything outside the configuration has been checked by then;
-this is where files are opened and modules are loaded.
+The compiler has already checked everything that needs no access outside the configuration; this
+module opens files and loads modules.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _UNIFIED_SINCE: Final = 5
 
 
 class ProvisionError(Exception):
-    """A part of the instance cannot be made. The text has the place in the configuration."""
+    """A part of the instance cannot be made. The text has its location in the configuration."""
 
     def __init__(self, where: Located, problem: str) -> None:
         super().__init__(f"{where.location}: {problem}")
 
 
 def provision_message_types(spec: InstanceSpec) -> Mapping[str, MessageType]:
-    """Make the message types that clients of an instance may speak, by name.
+    """Make the message types that clients of an instance may use, and return them by name.
 
     Raises:
         ProvisionError: a type cannot be made, for instance since a file is missing.
@@ -58,13 +58,13 @@ def provision_message_types(spec: InstanceSpec) -> Mapping[str, MessageType]:
 
 
 def message_type_modules(spec: InstanceSpec) -> Mapping[str, str]:
-    """The module of each message type that clients of an instance may speak, by the type's name."""
+    """Return the module of each message type that clients of an instance may use, by type name."""
     configured = {message_type.name: message_type.module for message_type in spec.message_types}
     return {name: name for name in DECLARED} | configured
 
 
 def with_unified_fix_tags(spec: InstanceSpec) -> frozenset[str]:
-    """The names of the message types whose events have the tags that all event topics share.
+    """Return the names of the message types whose events use the tags shared by all event topics.
 
     Source: AMPS User Guide, SOW Statistics Events.
     """
@@ -85,12 +85,12 @@ def provision_functions(
 
     Args:
         spec: the instance.
-        log: told when a function that is not ours fails, the first time for each function.
+        log: gets an entry when a user-defined function fails, the first time for each function.
         find: finds the records that VALUE_LOOKUP looks up.
-        clock: what functions of the present time go by, in seconds since 1970.
+        clock: returns the present time for functions of time, in seconds since 1970.
 
     Raises:
-        ProvisionError: a library cannot be loaded, or lacks a function that is asked of it.
+        ProvisionError: a library cannot be loaded, or lacks a function that is configured for it.
     """
     functions = built_in(clock, spec.name, spec.group)
     if any(module.library_name == LEGACY_MODULE for module in spec.modules):
@@ -120,10 +120,10 @@ def _user_defined(spec: InstanceSpec, log: Log) -> Iterator[Function]:
 
 
 def check_provisions(spec: InstanceSpec, problems: Problems) -> None:
-    """Report message types that cannot be made, so that a check finds what a start would find.
+    """Report message types that cannot be made, so that a check reports them before a start does.
 
-    Files are read for that, but no code that the configuration names is run: custom message types,
-    and composites of these, are left for the start.
+    It reads files, but runs no code that the configuration names: custom message types, and
+    composites of these, are left for the start.
     """
     types = MessageTypes()
     left_out: set[str] = set()
@@ -140,7 +140,7 @@ def check_provisions(spec: InstanceSpec, problems: Problems) -> None:
 
 
 def _place_of(configured: MessageTypeSpec, option: str | None) -> tuple[Located, str]:
-    """Where in the configuration an option of a message type stands, and how to call the place."""
+    """Return the location of a message type's option, and the element's name for messages."""
     for given in configured.options:
         if given.name == option:
             return given, f"MessageType/{option}"

@@ -1,4 +1,4 @@
-"""Makes the admin interface of an instance: its pages, and what they are made from."""
+"""Makes the admin interface of an instance: its pages and their data sources."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def provision_admin(
     Args:
         spec: the instance's description.
         admin: that of the admin interface.
-        engine: the engine; what is asked of it is asked on its thread.
-        services: what can be done to the instance.
+        engine: the engine; it is queried on its thread.
+        services: the operations that administrators can perform on the instance.
         statistics: has the samples.
-        post: has a call made on the engine's thread.
+        post: executes a callback on the engine's thread.
         configuration: the text of the whole configuration.
         console: makes the paths of the console.
     """
@@ -117,7 +117,7 @@ def provision_admin(
 def _make_access(
     spec: InstanceSpec, admin: AdminSpec, engine: Engine, engine_side: EngineSide, trail: Trail
 ) -> Access:
-    """Make what decides who is there, with the modules of the section or else of the instance.
+    """Make the access control, with the modules of the section or else those of the instance.
 
     Raises:
         ProvisionError: a module cannot be made.

@@ -1,4 +1,4 @@
-"""Makes the console of an instance: its page, and what that asks for besides statistics."""
+"""Makes the console of an instance: its page, and the paths it requests besides statistics."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def provision_console(
     Args:
         spec: the instance's description.
         admin: that of the admin interface.
-        engine: knows the functions of expressions.
+        engine: has the functions of expressions.
         actions: the instance's actions.
-        recent: the last entries of the log; None if nobody keeps them.
-        statistics: knows of other instances.
-        secrets: the values of variables of the configuration that nobody is to see.
-        access: says who may see what.
-        engine_side: is asked for what changes.
-        cross_site: says whose pages may see the log.
+        recent: the last entries of the log; None if they are not kept.
+        statistics: has the addresses of other instances.
+        secrets: the values of secret variables of the configuration, to be redacted.
+        access: decides which paths a user may read.
+        engine_side: queries changing state on the engine's thread.
+        cross_site: decides the sites whose pages may read the log.
     """
     queries = query_transport(spec, admin)
 

@@ -1,4 +1,4 @@
-"""Opens the transaction log, and brings the records up to date from it."""
+"""Opens the transaction log, and recovers the records from it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MESSAGE_IDS: Final = {
 
 
 def journal_settings(instance: InstanceSpec, spec: TransactionLogSpec) -> JournalSettings:
-    """How the journal of an instance is configured."""
+    """Return the settings of an instance's journal."""
     archive = spec.journal_archive_directory
     return JournalSettings(
         instance.name,
@@ -53,16 +53,16 @@ def open_journal(
     engine: Engine,
     post: Callable[[Callable[[], None]], None],
 ) -> TransactionLog:
-    """Open the transaction log of an instance; what is published is recorded from now on.
+    """Open the transaction log of an instance; publishes are recorded from now on.
 
     Args:
         spec: the instance.
         log_spec: its transaction log.
         engine: gets the log.
-        post: has a call made on the engine's thread.
+        post: executes a callback on the engine's thread.
 
     Raises:
-        ProvisionError: the files there are not a log, or cannot be used.
+        ProvisionError: the files in its directories are not a log, or cannot be used.
     """
     clock, emit = engine.clock, engine.log.emit
 
@@ -99,14 +99,14 @@ def recover(
     settle: Callable[[], None],
     check: Callable[[], None],
 ) -> None:
-    """Bring the records up to date with the log, and begin to write to it.
+    """Recover the records from the log, then begin to write to the log.
 
     Args:
         spec: the transaction log's configuration.
         transaction_log: the log.
         engine: has the records.
-        settle: waits until every commit of a store that was asked for is done.
-        check: called between entries; what it raises ends the recovery.
+        settle: waits until every requested commit of a store is done.
+        check: called between entries; an exception that it raises ends the recovery.
 
     Raises:
         ProvisionError: a record cannot be stored, or the log not be read.

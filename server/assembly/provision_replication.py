@@ -1,8 +1,8 @@
-"""Makes what an instance has of replication, from its configuration, its log and its memory.
+"""Makes an instance's replication, from its configuration, its log and its stored state.
 
-A cursor of another instance is a place in a *stream*: in this log, as far as it is replicated to a
-destination. So the name of a stream changes with the identity of the log, and with whatever of a
-Destination decides about what is sent; then the other instance says anew what it has.
+A cursor of another instance is a position in a *stream*: the part of this log that is replicated
+to a destination. So the name of a stream changes with the identity of the log, and with the
+settings of a Destination that select messages; then the other instance reports its state anew.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 _NONCE_BITS: Final = 62
 
 Failed = Callable[[Exception], None]
-"""Told of a filter that failed instead of giving an answer."""
+"""Callback for a filter that raised an exception instead of returning a result."""
 
 
 class JournalSource:
-    """The journal as a sender sees it.
+    """The journal with the interface that a sender uses.
 
     Args:
         journal: the journal.
@@ -78,14 +78,14 @@ class JournalSource:
 class ContentFilter:
     """The Filter of a Topic of a Destination; see `server.replication.Filter`.
 
-    A message that cannot be parsed does not match. Functions of the message know its topic and its
-    size; what else they may ask is NULL.
+    A message that cannot be parsed does not match. Functions of the message get its topic and its
+    size; all other properties are NULL.
 
     Args:
         text: the filter.
-        message_type: how bodies are read.
-        functions: what it may call.
-        on_failure: told when it fails; the message does not match then.
+        message_type: parses the bodies.
+        functions: the functions that it may call.
+        on_failure: called when it fails; the message does not match then.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class ContentFilter:
         self._on_failure = on_failure
 
     def __call__(self, topic: Topic, bodies: Sequence[bytes]) -> Sequence[bool]:
-        """Say of each message whether it goes."""
+        """Return for each message whether it matches."""
         context = MessageContext()
         context.topic_name = topic.name
         return [self._matches(body, context) for body in bodies]
@@ -109,7 +109,7 @@ class ContentFilter:
             return bool(self._test(self._extract(body), context))
         except BodyError:
             return False
-        except Exception as error:  # a defect of one filter must not hold up the others
+        except Exception as error:  # a defect of one filter must not block the others
             self._on_failure(error)
             return False
 
@@ -120,20 +120,20 @@ def provision_replication(
     log: TransactionLog,
     check: Callable[[], None],
 ) -> tuple[Replication, Remembering] | None:
-    """Make what an instance has of replication.
+    """Make the replication of an instance.
 
-    From then on publishers wait for other instances, journals are kept for them, and what there is
-    to remember is stored.
+    From then on publishers wait for other instances, journals are retained for them, and the state
+    of replication is stored.
 
     Args:
         spec: the instance.
         engine: has the clock, and the time of the engine's thread.
         log: the transaction log, which has been recovered.
-        check: called now and then; what it raises ends the start.
+        check: called now and then; an exception that it raises ends the start.
 
     Returns:
-        That, and what stores what there is to remember, which is to be closed with the instance;
-        None if the instance has no part in replication.
+        The replication, and the object that stores its state, to be closed with the instance; None
+        if the instance takes no part in replication.
 
     Raises:
         ProvisionError: the log cannot be read.
@@ -193,7 +193,7 @@ def provision_replication(
 
 
 def replicates(spec: InstanceSpec, message_type: str, name: str) -> bool:
-    """Whether an instance replicates a topic to any destination."""
+    """Return whether an instance replicates a topic to any destination."""
     topic = Topic(message_type, name)
     return any(
         TopicRoute(one.message_type, one.name).covers(topic)
@@ -224,7 +224,7 @@ def _destination(
         engine.log.emit(
             "1D-0132", destination=destination.name, begin=known + 1, first_txid=first_txid
         )
-    acknowledged = max(known or 0, first_txid - 1)  # what is gone cannot be waited for
+    acknowledged = max(known or 0, first_txid - 1)  # removed entries cannot be waited for
     sender = Sender(
         JournalSource(log.journal, log.is_lost),
         f"{recollected.log_id}/{_digest(destination)}",
@@ -241,7 +241,7 @@ def _destination(
 def _routes(
     topic: ReplicatedTopicSpec, content_filter: ContentFilter | None, spec: InstanceSpec
 ) -> Iterator[TopicRoute]:
-    """What a Topic is about: where it names a topic with a Pattern, also what that keeps."""
+    """Yield the routes of a Topic: its own, and one per SOW topic with a Pattern that it covers."""
     named = TopicRoute(topic.message_type, topic.name, content_filter)
     yield named
     alike = [one for one in spec.sow if one.message_type == topic.message_type]
@@ -272,7 +272,7 @@ def _filter(
 
 
 def _digest(destination: DestinationSpec) -> str:
-    """What is the same as long as the same is sent to a destination."""
+    """Return a digest of the settings that select the messages for a destination."""
     sent = (
         [(topic.message_type, topic.name, topic.filter) for topic in destination.topics],
         destination.pass_through,

@@ -1,4 +1,4 @@
-"""Which modules decide on which transports, and whether the files are good that they are given."""
+"""Finds the security modules in use, and checks their files of users."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HINT: Final = "a start would fail, if this is the machine that it is for"
 
 
 def security_uses(spec: InstanceSpec) -> Iterator[ModuleUse]:
-    """The modules for authentication and entitlement that a configuration puts to work."""
+    """Yield the authentication and entitlement modules that a configuration uses."""
     for transport in spec.transports:
         yield from filter(None, (transport.authentication, transport.entitlement))
     if spec.admin is not None:
@@ -28,7 +28,7 @@ def security_uses(spec: InstanceSpec) -> Iterator[ModuleUse]:
 
 
 def check_users_files(spec: InstanceSpec, problems: Problems) -> None:
-    """Report what is wrong with files of users, so that a check finds what a start would find."""
+    """Report errors in files of users, so that a check reports them before a start does."""
     functions = (
         ProgramCatalogue().with_functions(spec.user_defined_functions, spec.modules).functions
     )
@@ -46,7 +46,7 @@ def check_users_files(spec: InstanceSpec, problems: Problems) -> None:
 
 
 def _users_files(spec: InstanceSpec) -> Iterator[tuple[str, Location]]:
-    """The files of users, each with the place where it is named."""
+    """Yield the files of users, each with the location where it is named."""
     loaded = {
         module.name: module
         for module in spec.modules

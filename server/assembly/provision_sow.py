@@ -1,4 +1,4 @@
-"""Opens the topics with records: files, key generators, indexes."""
+"""Opens the SOW topics: files, key generators, indexes."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
 
 
 _AT_ONCE: Final = 1000
-"""Records that are read at a time."""
+"""Records that are read per batch."""
 
 
 def rekey_all_records(
     engine: Engine, settle: Callable[[], None], check: Callable[[], None]
 ) -> None:
-    """Give records the SOW keys that their topics make now.
+    """Rekey records if their topics now generate other SOW keys for them.
 
     Args:
         engine: has the topics, recovered.
-        settle: waits until every commit of a store that was asked for is done.
-        check: called between some records; what it raises ends the start.
+        settle: waits until every requested commit of a store is done.
+        check: called between some records; an exception that it raises ends the start.
 
     Raises:
-        ProvisionError: there is no room for a record under its new key, or one cannot be read.
+        ProvisionError: there is no room for a record under its new key, or a record is unreadable.
     """
     for sow in engine.stores.topics:
         try:
@@ -73,13 +73,13 @@ def recover_all_chains(
     engine: Engine,
     check: Callable[[], None],
 ) -> None:
-    """Add ids to chains that messages have, and the files of chained ids have lost.
+    """Restore ids of chains that the files of chained ids have lost, from messages.
 
     Args:
         topics: the topics, as they were opened.
         journal: the transaction log, if there is one.
         engine: has the topics.
-        check: called between some messages; an exception of it ends the start.
+        check: called between some messages; an exception that it raises ends the start.
 
     Raises:
         ProvisionError: an id cannot be stored, or the log or a record not be read.
@@ -111,10 +111,10 @@ def recover_all_chains(
 
 
 def warn_of_lost_records(topics: Iterable[OpenTopic], journal: Journal, engine: Engine) -> None:
-    """Log which topics are made from a transaction log whose beginning has been removed.
+    """Log the topics that are rebuilt from a transaction log without its removed beginning.
 
     Args:
-        topics: the topics, as they were opened; nothing has been applied to them yet.
+        topics: the topics, as they were opened; no log entry has been applied to them yet.
         journal: the transaction log.
         engine: has the topics.
     """
@@ -134,9 +134,9 @@ def warn_of_lost_records(topics: Iterable[OpenTopic], journal: Journal, engine: 
 
 
 def note_who_is_logged(engine: Engine) -> None:
-    """Note in the files of topics whether their next changes are in the transaction log.
+    """Store in the files of topics whether their next changes are in the transaction log.
 
-    Of what has changed while a topic was not there, the log can have lost nothing.
+    Changes made while a topic was not in the log cannot have been lost by the log.
 
     Args:
         engine: has the topics, recovered.
@@ -154,10 +154,10 @@ class OpenTopic(NamedTuple):
 
     Attributes:
         sow: the topic.
-        commit: asks for everything so far to be put on stable storage.
-        close: lets go of its files.
-        chains: its key source, if its keys are those of chains of ids.
-        is_begun: whether its file is a new one.
+        commit: requests that everything so far is put on stable storage.
+        close: releases its files.
+        chains: its key source, if its keys come from chains of ids.
+        is_begun: whether its file was created by this start.
     """
 
     sow: SowTopic
@@ -173,9 +173,9 @@ class TopicOpener:
     Args:
         spec: the instance.
         message_types: its message types, by name.
-        functions: what expressions may call.
+        functions: the functions that expressions may call.
         committer: the thread that synchronises files.
-        log: where recovery is described, and failures to synchronise.
+        log: gets entries about recovery and failures to synchronise.
     """
 
     def __init__(
@@ -252,11 +252,11 @@ class TopicOpener:
         return store, recovery
 
     def _tell_of_others(self, sow: SowTopic, topics: Set[str]) -> None:
-        """Say if there are records of topics that the file is not for.
+        """Log records in the file that belong to other topics.
 
         Args:
             sow: the topic.
-            topics: those that the file names, also of records that are gone.
+            topics: the topics that the file names, also those of deleted records.
         """
         others = {name for name in topics if not sow.keeps(name)}
         if not others:
@@ -284,15 +284,15 @@ class TopicOpener:
 
 
 class _Chains:
-    """Commits and closes the files of a topic whose keys are those of chains of ids.
+    """Commits and closes the files of a topic whose keys come from chains of ids.
 
-    The ids come first: records must not have keys that cannot be made again.
+    The ids are committed first: records must not have keys that cannot be generated again.
 
     Args:
         sow: the topic.
         generator: its key source.
         committer: the thread that synchronises files.
-        outage: told of failures.
+        outage: notified of failures.
     """
 
     def __init__(
@@ -304,7 +304,7 @@ class _Chains:
         self._outage = outage
 
     def commit(self, then: Settled | None = None) -> None:
-        """Ask for everything so far to be put on stable storage."""
+        """Request that everything so far is put on stable storage."""
         store = self._store
         stored = StoredChains(store.last_sequence, self._file.size)
 
@@ -320,7 +320,7 @@ class _Chains:
         self._file.commit(self._committer, chains_tried)
 
     def close(self) -> None:
-        """Put everything on stable storage, and let go of the files."""
+        """Put everything on stable storage, and release the files."""
         try:
             self._file.synchronise()
             self._note(StoredChains(self._store.last_sequence, self._file.size))
@@ -334,11 +334,11 @@ class _Chains:
 
 
 class _Outage:
-    """Says once that a topic's files cannot be synchronised, and once that they can be again.
+    """Logs once that a topic's files cannot be synchronised, and once that they can be again.
 
     Args:
         topic: the topic's name.
-        log: where it is said.
+        log: the log.
     """
 
     def __init__(self, topic: str, log: Log) -> None:
@@ -347,7 +347,7 @@ class _Outage:
         self._lasts = False
 
     def __call__(self, error: OSError | None) -> None:
-        """Take note of how a synchronisation went: why it failed, or None."""
+        """Record the outcome of a synchronisation: its error, or None for success."""
         if error is not None and not self._lasts:
             self._log.emit("15-0012", topic=self._topic, reason=_words(error))
         elif error is None and self._lasts:
@@ -356,7 +356,7 @@ class _Outage:
 
 
 def _topics_of(store: RecordStore) -> Iterator[str]:
-    """The topic of each record."""
+    """Yield the topic of each record."""
     rows = (row for _, row in store.identities())
     while some := list(islice(rows, _AT_ONCE)):
         for record in store.records(some):
@@ -364,7 +364,7 @@ def _topics_of(store: RecordStore) -> Iterator[str]:
 
 
 def _words(error: Exception) -> str:
-    """An error for people: what the system says, and about which file."""
+    """Return the text of an error: the system's message and the file that it is about."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     return str(error)

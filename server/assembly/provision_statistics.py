@@ -1,4 +1,4 @@
-"""Makes what takes the instance's statistics, from its parts, and what keeps them."""
+"""Makes the collector and the keeper of the instance's statistics, and lists their sources."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ _MILLISECOND: Final = 1_000_000
 
 
 class Statistics:
-    """What takes an instance's statistics, and what keeps them.
+    """The collector and the keeper of an instance's statistics.
 
     Args:
-        admin: how they are to be kept.
+        admin: the Admin section, with the file and the sampling interval.
         engine: the instance's sessions and topics.
         log: the instance's log.
         indexed: see `Keeper`.
 
     Attributes:
-        keeper: keeps them, on a thread of its own.
+        keeper: stores the samples, on a thread of its own.
         collector: takes samples.
     """
 
@@ -83,13 +83,13 @@ class Statistics:
         """Take the first sample, and one per Interval from then on.
 
         Args:
-            sources: what there is to be known, see `sources_of`.
+            sources: the sources of statistics, see `sources_of`.
         """
         self.keeper.start()
         self.collector.start(sources)
 
     def close(self) -> None:
-        """Take no samples any more; those that have been taken are recorded."""
+        """Stop sampling; samples already taken are stored."""
         self.collector.close()
         self.keeper.close()
 
@@ -102,14 +102,14 @@ def sources_of(
     reporting: Reporting | None,
     collector: Collector,
 ) -> list[Source]:
-    """What there is to be known of an instance, whose topics have been recovered.
+    """Return the sources of statistics of an instance after the recovery of its topics.
 
     Args:
         spec: its description.
         engine: its sessions and topics.
         transports: its transports.
-        replication: what it has of replication; None if it has no part in it.
-        reporting: what it hears of other instances; likewise.
+        replication: its replication; None if it does not replicate.
+        reporting: the reports received from other instances; None likewise.
         collector: takes the samples.
     """
     log, topics = engine.transaction_log, engine.topics

@@ -1,7 +1,7 @@
 """Finds journals of other instances where this one has none: it may have been renamed.
 
-Names of journals begin with the name of their instance. So an instance with another `Name` and the
-same directories begins an empty log beside the journals that it had.
+The names of journals begin with the name of their instance. So an instance with a new `Name` and
+the same directories begins an empty log beside its former journals.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _COST: Final = (
 
 
 def log_journals_of_others(spec: InstanceSpec, log: Log) -> None:
-    """Log which journals a start leaves aside because they are of another instance."""
+    """Log the journals that a start ignores because they belong to another instance."""
     for directory, others in _journals_of_others(spec):
         log.emit("1D-0039", directory=directory, others=others, instance=spec.name)
 
 
 def warn_of_journals_of_others(spec: InstanceSpec, problems: Problems) -> None:
-    """Warn of journals that a start would leave aside because they are of another instance."""
+    """Warn of journals that a start would ignore because they belong to another instance."""
     for directory, others in _journals_of_others(spec):
         assert spec.transaction_log is not None  # noqa: S101 - there are directories
         problems.warning(
@@ -43,7 +43,7 @@ def warn_of_journals_of_others(spec: InstanceSpec, problems: Problems) -> None:
 
 
 def _journals_of_others(spec: InstanceSpec) -> list[tuple[Path, str]]:
-    """Return the directories with journals of other instances alone, and the names of these."""
+    """Return the directories with journals of other instances only, and the instances' names."""
     if spec.transaction_log is None:
         return []
     settings = journal_settings(spec, spec.transaction_log)
@@ -53,5 +53,5 @@ def _journals_of_others(spec: InstanceSpec) -> list[tuple[Path, str]]:
             return []
         found = [(one, sorted(instances_with_journals(one))) for one in directories]
     except OSError:
-        return []  # the start says so
+        return []  # the start reports it
     return [(directory, ", ".join(others)) for directory, others in found if others]

@@ -1,7 +1,7 @@
 """The files, beside its configuration, that parts of an instance are made from when it starts.
 
-What has been made from them is in use everywhere (compiled filters, keys of records), so that a
-changed file is announced, and takes effect with a restart.
+Objects made from them are in use everywhere (compiled filters, keys of records), so a changed file
+is only logged, and takes effect with a restart.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 class _MadeFromFiles(Protocol):
     @property
     def source_files(self) -> tuple[Path, ...]:
-        """The files that it was made from."""
+        """The files that the message type was made from."""
 
 
 def source_files(
     spec: InstanceSpec, message_types: Mapping[str, MessageType]
 ) -> Iterator[tuple[Path, str]]:
-    """The files, each with the part that is made from it, for people.
+    """Yield the files, each with a description of the part made from it.
 
     Args:
         spec: the instance.

@@ -1,4 +1,4 @@
-"""What a start would find out about a configuration, found out without one."""
+"""Checks of a configuration that a start would make, made without one."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def check_start(spec: InstanceSpec, root: Node, problems: Problems) -> None:
-    """Check what the configuration needs besides itself: files, definitions, directories.
+    """Check the files, definitions and directories that the configuration needs.
 
     Args:
         spec: the instance.
         root: its configuration in canonical names, without errors.
-        problems: takes what is found.
+        problems: gets the problems found.
     """
     check_provisions(spec, problems)
     check_users_files(spec, problems)

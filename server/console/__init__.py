@@ -1,6 +1,7 @@
-"""The console: the page that an operator opens, and what it asks for that the tree does not have.
+"""The console: the page that operators open, and its requests that the `/amps` tree cannot answer.
 
-What the browser runs is in `static/`, as it is read there: no step builds it. All that a page shows
-of the instance comes from `/amps`, as for everybody else; what is below `/console` is for the page
-alone, and may change with it. Each path is entitled as a resource of the type `admin`.
+The code for the browser is in `static/` in the form in which it runs, without a build step. A page
+gets all data about the instance from `/amps`, as any other client does; the paths below `/console`
+are for the page only, and may change with it. Entitlement treats each path as a resource of the
+type `admin`.
 """

@@ -1,6 +1,6 @@
-"""`/console/actions.json`: the actions, when each last ran, what came of it, and when it runs next.
+"""`/console/actions.json`: the actions, each with its last run, the result, and its next run.
 
-Moments are seconds since 1970, durations are seconds, and what is not known is null.
+Timestamps are seconds since 1970, durations are seconds, and unknown values are null.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ PATH: Final = ("console", "actions.json")
 
 
 class ActionStates:
-    """Shows what has become of the actions.
+    """Serves the states of the actions.
 
     Args:
-        states: tells it; called on the engine's thread.
-        access: says who may see it.
-        engine_side: is asked.
+        states: returns the states; called on the engine's thread.
+        access: checks the visitor's permissions.
+        engine_side: calls `states` on the engine's thread.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class ActionStates:
         self._engine_side = engine_side
 
     async def answer(self, _request: Request, visitor: Visitor) -> Response:
-        """Show it.
+        """Return the states.
 
         Raises:
-            Refusal: the visitor may not see it.
+            Refusal: the visitor may not read this path.
         """
         await self._access.require(visitor, "/" + "/".join(PATH).removesuffix(".json"))
         states = await self._engine_side.ask(self._states)

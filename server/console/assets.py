@@ -1,8 +1,8 @@
-"""The files of the page: read once, and sent as they are.
+"""The files of the page: read once, and sent verbatim.
 
-They are below a name that stands for all their contents, `/console/<name>/js/main.js`. So a browser
-may keep them for ever, modules find each other by relative paths, and a page never runs files of
-two versions: one that is older than the server finds nothing any more, and says so.
+Their paths contain a digest of all their contents, `/console/<digest>/js/main.js`. So a browser may
+cache them for ever, modules import each other by relative paths, and a page never runs files of
+two versions: a page older than the server gets 404 for its files, and reports that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from server.admin.access import Access, Visitor
 
 CONSOLE: Final = "console"
-"""What all paths of the console begin with."""
+"""The first segment of all paths of the console."""
 
 STATIC: Final = Path(__file__).parent / "static"
 
@@ -26,7 +26,7 @@ _TYPES: Final = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-"""What is sent to browsers; what else stands beside it, such as licences, is for people."""
+"""The types of files that are sent to browsers; others in `static/`, such as licences, are not."""
 
 _FOR_EVER: Final = ("Cache-Control", "private, max-age=31536000, immutable")
 
@@ -35,11 +35,11 @@ class Assets:
     """Answers requests for the files of the page.
 
     Args:
-        access: says who may see them.
-        policy: the Content-Security-Policy of scripts; workers are bound by their own.
+        access: checks the visitor's permissions.
+        policy: the Content-Security-Policy sent with the files; workers use that of their script.
 
     Attributes:
-        base: the path that all of them are below.
+        base: the common prefix of their paths.
     """
 
     def __init__(self, access: Access, policy: str) -> None:
@@ -58,10 +58,10 @@ class Assets:
         self.base: Final = f"/{CONSOLE}/{self._version}"
 
     async def answer(self, request: Request, visitor: Visitor) -> Response:
-        """Send one.
+        """Return one file.
 
         Raises:
-            Refusal: there is none of this name, or the visitor may not see the console.
+            Refusal: no file has this path, or the visitor may not read the console.
         """
         await self._access.require(visitor, f"/{CONSOLE}")
         _, *below = request.segments

@@ -1,9 +1,9 @@
-"""`/console/check.json`: whether a text is what the server takes, and if not, what is wrong where.
+"""`/console/check.json`: checks the syntax of a text, and locates the error, if any.
 
     {"ok": true}
     {"ok": false, "message": "expected a value", "position": 9}
 
-The parser is the one that commands meet, so that what passes here passes there.
+Commands use the same parser, so they accept every text that passes here.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class ExpressionCheck:
     """Checks texts as they are typed.
 
     Args:
-        functions: the functions that may be called.
-        access: says who may ask.
+        functions: the functions that texts may call.
+        access: checks the visitor's permissions.
     """
 
     def __init__(self, functions: Functions, access: Access) -> None:
@@ -42,10 +42,10 @@ class ExpressionCheck:
         }
 
     async def answer(self, request: Request, visitor: Visitor) -> Response:
-        """Check the parameter `text` as what the parameter `kind` says.
+        """Check the parameter `text` as a text of the kind in the parameter `kind`.
 
         Raises:
-            Refusal: the visitor may not ask, or there is no such kind.
+            Refusal: the visitor may not read this path, or the kind is unknown.
         """
         await self._access.require(visitor, "/" + "/".join(PATH).removesuffix(".json"))
         reader = self._readers.get(request.query.get("kind", ""))

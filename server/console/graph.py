@@ -1,4 +1,4 @@
-"""`/console/graph.json`: what the instance consists of, and what does something for what.
+"""`/console/graph.json`: the parts of the instance, and the connections between them.
 
 The same as `ampServer --verify-config --graph` prints: it changes only with the configuration.
 """
@@ -19,11 +19,11 @@ PATH: Final = ("console", "graph.json")
 
 
 class Graph:
-    """Shows the instance as a graph.
+    """Serves the graph of the instance.
 
     Args:
         content: its nodes and edges.
-        access: says who may see it.
+        access: checks the visitor's permissions.
     """
 
     def __init__(self, content: Mapping[str, object], access: Access) -> None:
@@ -31,10 +31,10 @@ class Graph:
         self._access = access
 
     async def answer(self, _request: Request, visitor: Visitor) -> Response:
-        """Show it.
+        """Return the graph.
 
         Raises:
-            Refusal: the visitor may not see it.
+            Refusal: the visitor may not read this path.
         """
         await self._access.require(visitor, "/" + "/".join(PATH).removesuffix(".json"))
         return Response(self._document)

@@ -1,8 +1,9 @@
-"""`/console/log`: the last entries of the log, and those that come, as server-sent events.
+"""`/console/log`: the last entries of the log, then new ones, as server-sent events.
 
     event: entries   [{"number": 17, "level": "info", "text": "2026-..."}, ...]
 
-Each event names the number of its last entry, so that a browser that connects again goes on there.
+The id of each event is the number of its last entry, so that a browser that reconnects continues
+there.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ PATH: Final = ("console", "log")
 MOST_FOLLOWERS: Final = 50
 
 _BEAT_SECONDS: Final = 15.0
-"""How often something is sent, for finding out that a follower has gone."""
+"""The longest silence on a stream: writing to it detects a follower that has disconnected."""
 
 
 class LogTail:
-    """Tells followers what is logged.
+    """Streams log entries to followers.
 
     Args:
         recent: keeps the last entries.
-        access: says who may see them.
-        cross_site: says whose pages may: the log tells more of clients and the configuration than
-            what may be read by any page that a browser shows.
+        access: checks the visitor's permissions.
+        cross_site: refuses pages of other sites: the log has more details of clients and the
+            configuration than an arbitrary page in a browser may read.
     """
 
     def __init__(self, recent: MemoryTarget, access: Access, cross_site: CrossSite) -> None:
@@ -47,11 +48,11 @@ class LogTail:
         self._followers = 0
 
     async def answer(self, request: Request, visitor: Visitor) -> Response:
-        """Send what there is, then what comes; `Last-Event-ID` names the last entry that is known.
+        """Return a stream of the entries after number `Last-Event-ID`, then of new ones.
 
         Raises:
-            Refusal: the visitor may not see it, a page of another site asks, or too many follow
-                already.
+            Refusal: the visitor may not read the log, the request comes from a page of another
+                site, or there are `MOST_FOLLOWERS` already.
         """
         self._cross_site.refuse_foreign(request)
         await self._access.require(visitor, "/" + "/".join(PATH))
@@ -92,7 +93,7 @@ class LogTail:
 
 
 def _as_text(entries: list[Kept]) -> str:
-    """The entries for programs."""
+    """Return the entries as JSON."""
     return msgspec.json.encode(
         [
             {

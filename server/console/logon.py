@@ -1,7 +1,7 @@
-"""`/console/logon`: asks for a password, the browser's way, and leads back to the page.
+"""`/console/logon`: requests a password with the browser's dialog, and redirects to the page.
 
-The page itself asks with scripts, to which the server answers without the challenge that has
-browsers put a dialog in front of everything. What stands behind `#` stays with the browser.
+The page itself sends its requests from scripts, which the server answers without a challenge:
+a challenge makes browsers open a modal dialog. The browser keeps the fragment behind `#`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ PATH: Final = ("console", "logon")
 
 
 class Logon:
-    """Answers requests of whoever wants to log on.
+    """Answers requests to log on.
 
     Args:
-        access: finds out who it is.
+        access: authenticates the visitor.
     """
 
     def __init__(self, access: Access) -> None:
         self._access = access
 
     async def answer(self, request: Request, visitor: Visitor) -> Response:
-        """Lead to the page whoever has logged on, also if nobody is asked for its paths.
+        """Authenticate the visitor, also if the page's paths do not need it; redirect to the page.
 
         Raises:
-            Refusal: nobody whom the authentication module admits.
+            Refusal: the authentication module does not admit the visitor.
         """
         cookies = []
         if visitor.is_exempt:

@@ -1,8 +1,8 @@
-"""Whom the page may ask besides its own instance: those that this one replicates with.
+"""The instances that the page may query besides its own: those that this one replicates with.
 
-An instance that this one cannot reach may well answer a browser, and the other way round, so the
-page of replication asks each of them itself whether it is ready. A page may connect only with what
-its policy names when it is loaded: instances that are heard of later are asked after that.
+A browser may reach an instance that this one cannot reach, and vice versa, so the replication page
+itself queries each instance for its readiness. A page may connect only to the addresses that its
+policy names when it is loaded: instances reported later are queried only after a reload.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def mesh_addresses(snapshot: Snapshot | None) -> list[str]:
-    """Where other instances have their admin interface, as in http://host:8085.
+    """Return the addresses of other instances' admin interfaces, as in http://host:8085.
 
     Args:
-        snapshot: what is known; None before the first sample.
+        snapshot: the latest statistics; None before the first sample.
     """
     if snapshot is None:
         return []

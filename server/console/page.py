@@ -1,7 +1,7 @@
 """`/`: the page itself, which loads everything else.
 
-Programs that know AMPS look in its source whether there is a transport for queries, as
-`__sql=true`, and wait until it answers 200.
+Programs written for AMPS search its source for `__sql=true`, which means that there is a transport
+for queries, and wait until it answers 200.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ConsolePage:
         name: the instance's name.
         base: the path of its files.
         queries: the transport for queries, if there is one.
-        mesh: gives the addresses of other instances, which the page may ask, at the moment.
+        mesh: returns the current addresses of other instances, which the page may query.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ConsolePage:
         self._mesh = mesh
 
     async def answer(self, request: Request, _visitor: Visitor) -> Response:
-        """Send it."""
+        """Return the page, with its Content-Security-Policy."""
         mesh = [one for one in self._mesh() if is_source(_origin(one))]
         text = _filled(self._text, {"mesh": " ".join(mesh)})
         queries = [] if self._queries is None else self._queries.sources(request)
@@ -52,13 +52,13 @@ class ConsolePage:
 
 
 def _filled(text: str, known: Mapping[str, str]) -> str:
-    """A text with values in the place of their names."""
+    """Replace the placeholders `{{name}}` of a text by values, and return it."""
     for key, value in known.items():
         text = text.replace(f"{{{{{key}}}}}", escape(value))
     return text
 
 
 def _origin(address: str) -> str:
-    """Scheme, host and port of an address that may lead on."""
+    """Return scheme, host and port of an address, without its path."""
     scheme, _, where = address.partition("://")
     return f"{scheme}://{where.partition('/')[0]}"

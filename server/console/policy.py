@@ -1,8 +1,8 @@
-"""What the pages of the console may do: their Content-Security-Policy.
+"""The Content-Security-Policy of the console's pages.
 
-No script and no style but those of the files, nothing from other hosts, and no text that becomes
-markup (Trusted Types). Besides its own host the page connects with the transport for queries, and
-with the instances that this one replicates with, whose admin interfaces are known by and by.
+It allows only scripts and styles from files, nothing from other hosts, and no text that becomes
+markup (Trusted Types). Besides its own host the page connects to the transport for queries, and to
+the admin interfaces of the instances that this one replicates with, which become known over time.
 
 Source: W3C Content Security Policy Level 3; W3C Trusted Types.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 _SOURCE: Final = re.compile(r"[a-z]+://(?:[\w.*-]+|\[[0-9a-f:.]+\])(?::(?:\d+|\*))?", re.IGNORECASE)
-"""What may stand in a policy; an address of somebody else's may not end it."""
+"""The sources allowed in a policy: an address from another instance must not end the directive."""
 
 _RULES: Final = (
     "default-src 'none'",
@@ -31,15 +31,15 @@ _RULES: Final = (
 
 
 def is_source(text: str) -> bool:
-    """Whether a text names something that may be connected with, and nothing else."""
+    """Return whether a text is exactly one source that a page may connect to."""
     return _SOURCE.fullmatch(text) is not None
 
 
 def policy(sources: Iterable[str] = ()) -> str:
-    """Write a policy.
+    """Return a policy; sources that are not valid are left out.
 
     Args:
-        sources: what may be connected with besides the page's own host, as in ws://host:9008.
+        sources: sources that the page may connect to besides its own host, as in ws://host:9008.
     """
     connect = [source for source in sources if is_source(source)]
     return "; ".join([*_RULES, " ".join(["connect-src 'self'", *dict.fromkeys(connect)])])

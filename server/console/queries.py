@@ -1,4 +1,4 @@
-"""Where the page finds the transport for queries: SQLTransport, SQLTransportInetAddr.
+"""The address of the transport for the page's queries: SQLTransport, SQLTransportInetAddr.
 
 Source: AMPS User Guide, Enabling Queries and Subscriptions in Galvanometer.
 """
@@ -19,9 +19,9 @@ class QueryTransport:
     """The transport for queries.
 
     Attributes:
-        port: where it listens, on the host that serves the page.
-        is_secure: whether it is TLS.
-        elsewhere: where it is instead, as browsers see it; it may lack the scheme.
+        port: the port that it listens on, on the host that serves the page.
+        is_secure: whether it uses TLS.
+        elsewhere: the address that browsers use instead; it may lack the scheme.
     """
 
     port: int
@@ -29,7 +29,7 @@ class QueryTransport:
     elsewhere: str | None
 
     def url(self, request: Request) -> str:
-        """Where it is for whoever has sent a request."""
+        """Return its URL for the client that has sent a request."""
         if self.elsewhere:
             scheme = "wss" if request.is_encrypted or self.is_secure else "ws"
             return self.elsewhere if "://" in self.elsewhere else f"{scheme}://{self.elsewhere}"
@@ -41,7 +41,7 @@ class QueryTransport:
         return f"{'wss' if self.is_secure else 'ws'}://{named}:{self.port}"
 
     def sources(self, request: Request) -> list[str]:
-        """What the page that a request is for has to be allowed to connect with."""
+        """Return the sources that the policy of the requested page must allow."""
         try:
             where = urlsplit(self.url(request))
         except ValueError:
@@ -52,7 +52,7 @@ class QueryTransport:
 
 
 def query_transport(spec: InstanceSpec, admin: AdminSpec) -> QueryTransport | None:
-    """The transport for queries; None if the configuration has none."""
+    """Return the transport for queries; None if the configuration has none."""
     found = next((one for one in spec.transports if one.name == admin.sql_transport), None)
     if found is None or found.inet_addr is None:
         return None

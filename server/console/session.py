@@ -1,4 +1,4 @@
-"""What the page must know of the instance and of whoever looks at it, and what they may do."""
+"""The page's data about the instance and the visitor, and about the visitor's permissions."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class SessionPage:
     Args:
         spec: the instance's description.
         admin: that of the admin interface.
-        base: the path of the page's files, by which the page knows whether it is of this server.
+        base: the path of the page's files; the page compares it, to detect another version.
         queries: the transport for queries, if there is one.
-        access: says who may see what.
+        access: decides which paths a visitor may read.
     """
 
     def __init__(
@@ -54,16 +54,16 @@ class SessionPage:
         self._access = access
 
     async def session(self, request: Request, visitor: Visitor) -> Response:
-        """What the page must know at once.
+        """Return the data that the page needs when it is loaded.
 
             interval    milliseconds between samples
             base        the path of the page's files
-            user        as whom one has logged on; empty for nobody
-            is_asked    whether entitlement is asked for each deed: see `may`
+            user        the name that the visitor has logged on with; empty for none
+            is_asked    whether entitlement is checked for each operation: see `may`
             queries     the URL of the transport for queries; null if there is none
 
         Raises:
-            Refusal: the visitor may not see it.
+            Refusal: the visitor may not read this path.
         """
         await self._access.require(visitor, f"/{CONSOLE}/session")
         return _document(
@@ -76,10 +76,10 @@ class SessionPage:
         )
 
     async def may(self, request: Request, visitor: Visitor) -> Response:
-        """Which of some paths the visitor may ask for; `paths` has one in a line.
+        """Return whether the visitor may use each path in the parameter `paths`, one per line.
 
         Raises:
-            Refusal: the visitor may not see it.
+            Refusal: the visitor may not read this path.
         """
         await self._access.require(visitor, f"/{CONSOLE}/may")
         paths = request.query.get("paths", "").split("\n")

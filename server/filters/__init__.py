@@ -1,1 +1,1 @@
-"""Transport filters: what may change or stop a command before the instance carries it out."""
+"""Transport filters: they can change or drop a command before the instance executes it."""

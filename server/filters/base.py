@@ -1,8 +1,8 @@
-"""What a transport filter is.
+"""The interface of a transport filter.
 
-A transport's filters see each command as soon as its header has been read, in the order of the
-configuration. A filter may change the header and the body, have the command passed over, or have
-its sender disconnected.
+A transport's filters are called for each command as soon as its header has been parsed, in the
+order of the configuration. A filter may change the header and the body, drop the command, or
+disconnect its sender.
 Source: AMPS User Guide, Transport Filters.
 """
 
@@ -15,7 +15,7 @@ from amperage.wire.header import Header
 
 
 class Verdict(Enum):
-    """What becomes of a command."""
+    """A filter's decision on a command."""
 
     PASS = "pass"  # noqa: S105 - not a password
     DROP = "drop"
@@ -23,7 +23,7 @@ class Verdict(Enum):
 
 
 class IncomingCommand:
-    """A command on its way in. Filters change it in place.
+    """A received command before its execution. Filters change it in place.
 
     Attributes:
         header: its header.
@@ -42,17 +42,17 @@ class TransportFilter(Protocol):
 
     @property
     def header_only(self) -> bool:
-        """Whether the filter leaves bodies alone, and treats equal headers alike at all times.
+        """True if the filter ignores bodies, and treats equal headers alike at all times.
 
-        Then the server need not ask it again for a publish header that it has seen.
+        Then the server need not call it again for a publish header that it has seen.
         """
 
     def filter(self, command: IncomingCommand) -> Verdict:
-        """Decide on a command, and change it where needed.
+        """Return the verdict on a command, and change the command where needed.
 
-        A filter that raises costs the connection at hand, and is reported in the log.
+        If the filter raises an exception, the connection is closed, and the log reports it.
         """
 
 
 class FilterError(ValueError):
-    """A transport filter cannot be made from its configuration. The text says why."""
+    """A transport filter cannot be made from its configuration. The text has the reason."""

@@ -1,4 +1,4 @@
-"""Correlation ID Timestamper: publishes carry the time at which they came in.
+"""Correlation ID Timestamper: writes the time of receipt into publishes.
 
 Source: AMPS User Guide, Transport Filters.
 """
@@ -18,8 +18,8 @@ class CorrelationIdTimestamper:
     """Writes the current time into the correlation id of publishes.
 
     Args:
-        now: gives the wall-clock time in seconds since the Unix epoch.
-        override: whether a correlation id that the publisher has set is replaced.
+        now: returns the wall-clock time in seconds since the Unix epoch.
+        override: whether to replace a correlation id that the publisher has set.
     """
 
     header_only = False
@@ -29,7 +29,7 @@ class CorrelationIdTimestamper:
         self._override = override
 
     def filter(self, command: IncomingCommand) -> Verdict:
-        """Stamp a publish."""
+        """Write the time into a publish; pass every command."""
         header = command.header
         if header.command in _PUBLISHING and (self._override or not header.correlation_id):
             header.correlation_id = _iso_8601(self._now())
@@ -37,6 +37,6 @@ class CorrelationIdTimestamper:
 
 
 def _iso_8601(seconds: float) -> str:
-    """A time as UTC with microseconds: 2026-03-01T09:30:00.123456Z."""
+    """Return a time as UTC with microseconds: 2026-03-01T09:30:00.123456Z."""
     moment = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
     return moment.isoformat(timespec="microseconds") + "Z"

@@ -5,7 +5,7 @@ The library has a function
     def create_transport_filter(name: str, options: Mapping[str, Sequence[str]]) -> TransportFilter
 
 which returns an object with the members of `server.filters.base.TransportFilter`, and raises
-`FilterError` for options that it does not understand.
+`FilterError` for invalid options.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _MEMBERS: Final = ("header_only", "filter")
 
 
 def load_filter(module: ModuleSpec, use: ModuleUse) -> TransportFilter:
-    """Load a library and let it make a filter.
+    """Load a library, and return the filter that it makes.
 
     Args:
-        module: the module as the configuration loads it; its options apply wherever it is used.
-        use: the place that puts it to work; an option given there counts instead.
+        module: the module as the configuration loads it; its options are defaults for all uses.
+        use: the use of the module; its options override those of the module.
 
     Raises:
-        FilterError: the library cannot be loaded, or what it makes is not a transport filter.
+        FilterError: the library cannot be loaded, fails, or does not return a transport filter.
     """
     try:
         create = load_entry_point(module.library, ENTRY_POINT, "name, options")

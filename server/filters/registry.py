@@ -1,4 +1,4 @@
-"""From the filters that a transport's configuration names to the filters themselves."""
+"""The table of transport filters, and the factory that makes those of a transport."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BUILT_IN: Final[Mapping[str, Factory]] = {
     "amps-topic-translator": make_topic_translator,
     "amps-conflated-topic-translator": make_conflated_topic_translator,
 }
-"""Filters that need no Modules entry, by the name that a configuration uses."""
+"""Filters that need no Modules entry, by their name in configurations."""
 
 LIBRARIES: Final[Mapping[str, Factory]] = {
     "libamps_transport_filter_correlation_id_timestamper.so": _make_timestamper,
@@ -38,7 +38,7 @@ LIBRARIES: Final[Mapping[str, Factory]] = {
 def make_filters(
     uses: Iterable[ModuleUse], modules: Iterable[ModuleSpec]
 ) -> tuple[TransportFilter, ...]:
-    """Make the filters of one transport, in the order of the configuration.
+    """Make the filters of one transport, and return them in the order of the configuration.
 
     Args:
         uses: the transport's TransportFilter elements.

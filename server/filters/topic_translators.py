@@ -1,4 +1,4 @@
-"""amps-topic-translator and amps-conflated-topic-translator: commands for one topic go to another.
+"""amps-topic-translator and amps-conflated-topic-translator: redirect commands to another topic.
 
 Source: AMPS User Guide, Transport Filters.
 """
@@ -19,10 +19,10 @@ _CONFLATION: Final = "conflation="
 
 
 class TopicTranslator:
-    """Translates the topics of all commands; the first translation that fits is made.
+    """Translates the topics of all commands; the first translation that matches applies.
 
     Args:
-        translations: each the topics to translate, and the new name.
+        translations: pairs of the topics to translate and the new name.
     """
 
     header_only = True
@@ -31,7 +31,7 @@ class TopicTranslator:
         self._translations = tuple(translations)
 
     def filter(self, command: IncomingCommand) -> Verdict:
-        """Translate the topic of a command, if it has one that is to be translated."""
+        """Translate the topic of a command if a translation matches it; pass every command."""
         topic = command.header.topic
         if topic is not None:
             for original, translated in self._translations:
@@ -42,11 +42,11 @@ class TopicTranslator:
 
 
 class ConflatedTopicTranslator:
-    """Translates the topics of subscriptions, and sees to it that these are conflated.
+    """Translates the topics of subscriptions, and makes these conflated.
 
     Args:
-        translations: each the topics to translate, the new name, and the conflation interval for
-            subscriptions that come without one.
+        translations: triples of the topics to translate, the new name, and the conflation interval
+            for subscriptions without one.
     """
 
     header_only = True
@@ -55,7 +55,7 @@ class ConflatedTopicTranslator:
         self._translations = tuple(translations)
 
     def filter(self, command: IncomingCommand) -> Verdict:
-        """Translate a subscription to a topic that is to be translated."""
+        """Translate the topic of a subscription if a translation matches it; pass every command."""
         header = command.header
         if header.topic is not None and header.command in _SUBSCRIBING:
             for original, translated, interval in self._translations:

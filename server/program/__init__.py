@@ -1,1 +1,1 @@
-"""What the command ampServer does with a configuration: check it, show it, run it."""
+"""The tasks of the command ampServer: check a configuration, show it, run it."""

@@ -1,4 +1,4 @@
-"""What a user may do, as `ampServer --explain-access` prints it: for people, or in JSON."""
+"""Formats the permissions of a user for `ampServer --explain-access`: as text or JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def as_text(user: str, path: str, entrances: Sequence[Entrance]) -> str:
-    """A block for each transport, a line for each thing that the user might do."""
+    """Return a block of text for each transport, with a line for each operation of the user."""
     blocks = [[f"user {user!r} of {path}"], *(list(_entrance(user, one)) for one in entrances)]
     return "\n\n".join("\n".join(block) for block in blocks)
 
@@ -44,7 +44,7 @@ def _module(kind: str, module: Module) -> Iterator[str]:
 
 
 def verdict(permit: Permit) -> str:
-    """`yes` or `no`, or to what a permit is limited."""
+    """Return `yes`, `no`, or the limits of a permit."""
     if not permit.allowed:
         return "no"
     limits = []
@@ -56,7 +56,7 @@ def verdict(permit: Permit) -> str:
 
 
 def as_json(user: str, path: str, entrances: Sequence[Entrance]) -> str:
-    """All of it as one object."""
+    """Return the permissions as one JSON object."""
     content = {
         "user": user,
         "configuration": path,
@@ -78,7 +78,7 @@ def _object(entrance: Entrance) -> dict[str, Any]:
 
 
 def _can_log_on(entrance: Entrance) -> bool | None:
-    """Whether a logon succeeds; None if that cannot be known here."""
+    """Return whether a logon succeeds; None if that cannot be known here."""
     if not entrance.admits:
         return False
     return entrance.rights[0].permit.allowed if entrance.rights else None

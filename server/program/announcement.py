@@ -1,7 +1,7 @@
-"""What the log says first: which program starts where, with which configuration.
+"""Writes the first log entries of a start: the program, its host and its configuration.
 
-Whoever reads the log of a start that went wrong, months later and on another machine, has only this
-to know what was running.
+For a reader of the log of a failed start, months later and on another machine, these entries are
+the only record of the program and its environment.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def announce(
     document: Document,
     command_line: Sequence[str],
 ) -> None:
-    """Write to the log what is about to start, and what its configuration should be told.
+    """Log the program, its host, its configuration, and the problems of the configuration.
 
     Args:
         spec: the instance.
-        log: where to.
-        problems: what the check of the configuration found.
+        log: the log.
+        problems: the problems that the check of the configuration found.
         document: the whole configuration as it is used.
         command_line: the program and its arguments.
     """

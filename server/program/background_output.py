@@ -1,10 +1,10 @@
-"""Standard output and standard error of a running server, which never make it wait.
+"""Non-blocking standard output and standard error of a running server.
 
-Warnings of Python, and output of users' modules, would stop the engine for as long as a pipe has no
-reader or the terminal is stopped. So threads write them. Text that does not fit into a queue,
-because the descriptor takes no data, is lost.
+Warnings of Python, and output of users' modules, would block the engine while a pipe is not read
+or the terminal is stopped. So threads write them. Text that does not fit into a queue, because the
+descriptor takes no data, is lost.
 
-Log targets do not go this way: they have threads of their own (events/target_writer.py).
+Log targets do not use these streams: they have threads of their own (events/target_writer.py).
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from typing import Final, TextIO, cast
 
 _MAX_BYTES: Final = 256 * 1024
 _END_TIMEOUT_S: Final = 1.0
-"""How long the end of a server waits for each descriptor."""
+"""How long the shutdown waits for each descriptor."""
 
 
 def takes_data(descriptor: int) -> bool:
-    """Return whether a short write would not wait at present."""
+    """Return whether a short write would not block at present."""
     return bool(select.select((), (descriptor,), (), 0)[1])
 
 
 @contextmanager
 def background_output() -> Iterator[None]:
-    """Replace `sys.stdout` and `sys.stderr` by streams that never wait."""
+    """Replace `sys.stdout` and `sys.stderr` by streams that never block."""
     before = sys.stdout, sys.stderr
     streams = [_BackgroundStream(stream) for stream in before if stream is not None]
     if len(streams) == len(before):
@@ -46,13 +46,13 @@ def background_output() -> Iterator[None]:
 
 
 class _BackgroundStream(io.TextIOBase):
-    """Hands text to a thread that writes it to the descriptor of another stream."""
+    """Queues text for a thread that writes it to the descriptor of another stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self._descriptor: Final = stream.fileno()
         self._encoding: Final = stream.encoding
         self._texts: deque[bytes] = deque()
-        self._waiting_bytes = 0  # those being written included
+        self._waiting_bytes = 0  # includes those being written
         # Its lock is reentrant, because a signal handler may print in the middle of a print.
         self._changed = threading.Condition(threading.RLock())
         self._thread: threading.Thread | None = None
@@ -63,11 +63,11 @@ class _BackgroundStream(io.TextIOBase):
         return self._encoding
 
     def fileno(self) -> int:
-        """Return the descriptor that is written to."""
+        """Return the descriptor that the thread writes to."""
         return self._descriptor
 
     def isatty(self) -> bool:
-        """Return whether it leads to a terminal."""
+        """Return whether the descriptor is a terminal."""
         return os.isatty(self._descriptor)
 
     def writable(self) -> bool:
@@ -75,7 +75,7 @@ class _BackgroundStream(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        """Queue a text, or lose it when the queue is full."""
+        """Queue a text, or discard it if the queue is full; return its length."""
         octets = text.encode(self._encoding, "backslashreplace")
         with self._changed:
             if self._waiting_bytes + len(octets) <= _MAX_BYTES:
@@ -89,7 +89,7 @@ class _BackgroundStream(io.TextIOBase):
         return len(text)
 
     def finish(self) -> None:
-        """Wait until everything has been written, for a limited time."""
+        """Wait until everything has been written, at most `_END_TIMEOUT_S`."""
         deadline = time.monotonic() + _END_TIMEOUT_S
         with self._changed:
             while self._waiting_bytes and (left := deadline - time.monotonic()) > 0:
@@ -114,4 +114,4 @@ class _BackgroundStream(io.TextIOBase):
             except BlockingIOError:  # a pipe that another process made non-blocking
                 select.select((), (self._descriptor,), ())
             except OSError:
-                return  # the pipe has no reader any more, or the disk is full
+                return  # the pipe is closed, or the disk is full

@@ -1,4 +1,4 @@
-"""How the server introduces itself."""
+"""The line that the server prints at its start, and for `--version`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What all command lines have in common: help, version, completion, and how they are refused.
+"""The common part of all command lines: help, version, completion and error messages.
 
-A command line that makes no sense is one line on standard error, which says what to do, and exit
-status 2.
+An invalid command line yields one line on standard error, with advice, and exit status 2.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 WRONG_USAGE: Final = 2
-"""The exit status of a command whose command line cannot be understood."""
+"""The exit status for an invalid command line."""
 
 _UNKNOWN: Final = "unrecognized arguments: "
-"""How argparse begins what it says of options that there are not."""
+"""The beginning of argparse's message about unknown options."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Reads a command line. `make_parser` makes one that has what all commands have."""
+    """Parses a command line. `make_parser` makes one with the options that all commands have."""
 
     def error(self, message: str) -> NoReturn:
-        """End the command, which has been called in a wrong way."""
+        """Print the error of the command line, and exit."""
         self.exit(WRONG_USAGE, f"{self.prog}: {message}{self._hint(message)}\n")
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
-        """Print something; unlike argparse, fail where standard output does."""
+        """Print a message; unlike argparse, raise an error if standard output cannot be written."""
         if file is not None and file is sys.stdout:
             file.write(message)
         else:
@@ -63,12 +62,12 @@ def make_parser(
     """Make the parser of a command, with the options that all commands have.
 
     Args:
-        name: of the command.
-        description: what it does, in a sentence.
-        usage: its first line of help; made from its arguments if None.
+        name: the command's name.
+        description: its purpose, in a sentence.
+        usage: the first line of its help; made from its arguments if None.
         epilog: the last sentence of its help.
-        as_json: what `--json` prints; None for a command that does not have it.
-        help_names: of the option that shows the help.
+        as_json: the help of `--json`; None for a command without that option.
+        help_names: the names of the option that shows the help.
     """
     parser = Parser(prog=name, description=description, usage=usage, epilog=epilog, add_help=False)
     add = parser.add_argument_group("options of all commands").add_argument
@@ -86,15 +85,15 @@ def make_parser(
 
 
 def version_line(name: str) -> str:
-    """What a command says of its version."""
+    """Return the output of a command's `--version`."""
     return f"{name} {VERSION} (AMPS {AMPS_VERSION})"
 
 
 def count(text: str) -> int:
-    """A word of the command line that is a number of things.
+    """Parse an argument that is a count.
 
     Raises:
-        argparse.ArgumentTypeError: it is none.
+        argparse.ArgumentTypeError: it is not a number from 0 up.
     """
     if text.isascii() and text.isdigit():
         return int(text)
@@ -102,15 +101,15 @@ def count(text: str) -> int:
 
 
 def file_name(text: str) -> str:
-    """A word of the command line that is the name of a file; shells complete it."""
+    """Return an argument that is the name of a file, which shells complete."""
     return text
 
 
 def directory(text: str) -> Path:
-    """A word of the command line that is the name of a directory; shells complete it.
+    """Parse an argument that is the name of a directory, which shells complete.
 
     Raises:
-        argparse.ArgumentTypeError: it is none.
+        argparse.ArgumentTypeError: it is no directory.
     """
     path = Path(text)
     if not path.is_dir():
@@ -119,7 +118,7 @@ def directory(text: str) -> Path:
 
 
 class PrintCompletion(argparse.Action):
-    """Prints a script for a shell, and ends the command."""
+    """Prints the completion script for a shell, and exits."""
 
     def __init__(self, option_strings: Sequence[str], dest: str) -> None:
         super().__init__(

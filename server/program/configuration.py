@@ -1,4 +1,4 @@
-"""A configuration that has been read: what it says, what it means, and what is wrong with it."""
+"""Reads a configuration: its document, its specification, and the problems found in it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Configuration:
     """A configuration as far as it could be read.
 
     Attributes:
-        path: its file, as it was given.
-        problems: what was found.
+        path: the path of its file, as it was given.
+        problems: the problems found.
         document: its text; None if that could not be read.
         root: its tree in canonical names; None without the document.
-        spec: what it means; None if it cannot be used.
+        spec: its specification; None if it cannot be used.
     """
 
     path: str
@@ -35,22 +35,22 @@ class Configuration:
 
     @property
     def secrets(self) -> frozenset[str]:
-        """The values of variables in it that nobody is to see."""
+        """The values of its secret variables, to be redacted."""
         return frozenset() if self.document is None else self.document.secrets
 
     @property
     def settings(self) -> Entry | None:
-        """Every setting with the value that counts; None if it cannot be used."""
+        """Every setting with its effective value; None if the configuration cannot be used."""
         if self.spec is None or self.root is None:
             return None
         return entries_of(self.spec, self.root, ProgramCatalogue())
 
 
 def read_configuration(path: str, defines: Mapping[str, str]) -> Configuration:
-    """Read a configuration.
+    """Read a configuration, as far as that is possible.
 
     Args:
-        path: its file.
+        path: the path of its file.
         defines: variables given on the command line.
     """
     problems = Problems()

@@ -1,7 +1,7 @@
-"""What changes of the configuration mean: a sentence for each element, and whom it concerns.
+"""The consequences of configuration changes: a sentence and a concern for each element.
 
-What holds whatever the values are is in the tables below; what depends on the rest of the
-configuration, such as whether the transaction log has a topic, is said by a function.
+Sentences that do not depend on values are in the tables below; a function makes those that depend
+on the rest of the configuration, such as whether the transaction log has a topic.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
 
 class Concern(StrEnum):
-    """Whom or what a change concerns, the gravest first."""
+    """The data, systems or people that a change concerns, the gravest first."""
 
     DATA = "data"
-    """Records or messages are not found any more, or come again."""
+    """Records or messages are not found any more, or are delivered again."""
     SECURITY = "security"
-    """Others may do more or less, or are seen doing it."""
+    """Users have more or fewer permissions, or their traffic is more or less protected."""
     PEERS = "peers"
     """Instances that replicate to this one or from it."""
     CLIENTS = "clients"
-    """Programs that connect notice."""
+    """Clients notice the change."""
     OPERATION = "operation"
-    """Those who look after the instance."""
+    """The operators of the instance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A change, and the two instances that differ in it."""
+    """A change, with the old and the new instance."""
 
     change: Change
     old: InstanceSpec
@@ -53,12 +53,12 @@ class Case:
 
     @property
     def before(self) -> str:
-        """How it was."""
+        """The old value; empty if there was none."""
         return self.change.old.text if self.change.old else ""
 
     @property
     def after(self) -> str:
-        """How it becomes."""
+        """The new value; empty if there is none."""
         return self.change.new.text if self.change.new else ""
 
 
@@ -66,11 +66,11 @@ Words = str | Callable[[Case], str]
 Rule = tuple[Concern, Words]
 
 
-# What depends on the rest of the configuration
+# Sentences that depend on the rest of the configuration
 
 
 def _rebuilt(topic: TopicSpec, instance: InstanceSpec) -> bool:
-    """Whether the records of a topic come back from the transaction log, as far as it goes."""
+    """Return whether a topic's records are rebuilt from the transaction log, as far as it goes."""
     return instance.is_journaled(topic.message_type, topic.name)
 
 
@@ -83,7 +83,7 @@ def _topic_of(case: Case) -> tuple[TopicSpec, TopicSpec]:
 
 
 def _refusal(case: Case, check: str) -> str:
-    """What becomes of links, where other instances can replicate to this one."""
+    """Return the effect on incoming replication links; empty if there can be none."""
     if not any(transport.is_replication for transport in case.new.transports):
         return ""
     unless = "" if check == "queue" else ", unless they exclude that"
@@ -122,7 +122,7 @@ def _topic_removed(case: Case) -> str:
 
 
 def _keeper(topic: TopicSpec, instance: InstanceSpec) -> str:
-    """Who has the records of what is published to a topic that is not defined any more."""
+    """Return a sentence about the Pattern that keeps the records of a removed topic, if any."""
     patterns = (one for one in instance.sow if isinstance(one, TopicSpec) and one.pattern)
     for one in patterns:
         if one.message_type == topic.message_type and matches(one.pattern or "", topic.name):
@@ -137,7 +137,7 @@ def _kind_changed(_: Case) -> str:
 def _other_file(case: Case) -> str:
     before, after = _topic_of(case)
     if after.file_name is None or before.file_name is None:
-        return ""  # Durability says it
+        return ""  # covered by the change of Durability
     left = f"{before.file_name} stays and is not read any more. "
     begins = f"The topic begins with what is in {after.file_name}"
     if _rebuilt(after, case.new):
@@ -258,7 +258,7 @@ def _other_group(case: Case) -> str:
 
 
 def replicates(instance: InstanceSpec) -> bool:
-    """Whether an instance replicates to others, or they to it."""
+    """Return whether an instance replicates to others, or they to it."""
     return bool(instance.replication) or any(one.is_replication for one in instance.transports)
 
 

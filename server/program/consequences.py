@@ -1,4 +1,4 @@
-"""What a change of the configuration means for those who run the instance, and for its clients."""
+"""Finds the consequences of a configuration change for operators and clients."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """What a change means.
+    """The consequence of a change.
 
     Attributes:
-        concern: whom it concerns.
-        text: in sentences; "" where the change speaks for itself.
+        concern: the data, systems or people concerned.
+        text: the consequence in sentences; "" if the change explains itself.
     """
 
     concern: Concern
@@ -38,12 +38,12 @@ class Consequence:
 
 
 def consequence_of(change: Change, old: InstanceSpec, new: InstanceSpec) -> Consequence:
-    """Say what a change means.
+    """Return the consequence of a change.
 
     Args:
-        change: one thing that differs.
-        old: the instance as it is.
-        new: as it is to be.
+        change: one difference.
+        old: the instance before the change.
+        new: the instance after it.
     """
     concern, words = _rule(change)
     if any(map(_secures, (change.before, change.after), (old, new))):
@@ -68,7 +68,7 @@ def _rule(change: Change) -> Rule:
 
 
 def _secures(entry: Entry | None, instance: InstanceSpec) -> bool:
-    """Whether a part is a module that decides who may do what."""
+    """Return whether a part is a module that authentication or entitlement uses."""
     if entry is None or not isinstance(entry.part, ModuleSpec):
         return False
     places: list[InstanceSpec | TransportSpec | AdminSpec] = [instance, *instance.transports]
@@ -79,6 +79,6 @@ def _secures(entry: Entry | None, instance: InstanceSpec) -> bool:
 
 
 def _concern(path: str) -> Concern:
-    """Whom a part of the configuration concerns unless something better is known."""
+    """Return the default concern of a part of the configuration."""
     found = (concern for start, concern in CONCERNS.items() if path.startswith(start))
     return next(found, Concern.OPERATION)

@@ -1,4 +1,4 @@
-"""What a command prints, when nobody reads it, when the disk is full, and in every encoding."""
+"""Output of commands, also to closed pipes, to full disks, and in every encoding."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ _STANDARD_OUTPUT: Final = 1
 
 
 class OutputError(Exception):
-    """Standard output cannot be written. The text is for the person who started the command."""
+    """Standard output cannot be written. The text is for the user of the command."""
 
 
 def occupy_standard_streams() -> None:
-    """Open what the process was started without, so that no socket or file takes its number.
+    """Open missing standard descriptors on /dev/null, so that no socket or file gets their numbers.
 
-    Otherwise a log file might become standard output, and what is printed end up in it.
+    Otherwise a log file might become standard output, and get everything that is printed.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
 
 
 def print_to_nowhere() -> None:
-    """Keep what is still in a buffer from failing once more at the exit."""
+    """Redirect standard output to /dev/null, so that the flush at exit does not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), _STANDARD_OUTPUT)
 
 
 def put(text: str, encoding: str | None = None) -> None:
-    """Write to standard output, or to nowhere once nobody reads on (head, less).
+    """Write to standard output; discard the text once the reader (head, less) has closed the pipe.
 
-    What the command ends with is then what it would be otherwise.
+    The exit code of the command is the same in both cases.
 
     Args:
-        text: what the command was asked for.
-        encoding: the encoding to write it in; that of the terminal if None, where characters that
-            the terminal does not have are escaped.
+        text: the output of the command.
+        encoding: the encoding to write it in; that of the terminal if None. Characters that it
+            lacks are escaped.
 
     Raises:
-        OutputError: it cannot be written.
+        OutputError: standard output cannot be written.
     """
     stream = sys.stdout
     if stream is None:
@@ -58,13 +58,13 @@ def put(text: str, encoding: str | None = None) -> None:
 
 
 def _write(descriptor: int, octets: bytes) -> None:
-    """Write all of it without a buffer, which would be flushed, and fail, once more at the exit."""
+    """Write all octets unbuffered: a buffer would be flushed, and fail, once more at exit."""
     while octets:
         octets = octets[os.write(descriptor, octets) :]
 
 
 def say(line: str) -> None:
-    """Write a line to standard error, if there is one: nothing depends on it."""
+    """Write a line to standard error, if there is one; ignore errors."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             print(line, file=sys.stderr)

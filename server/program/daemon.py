@@ -1,9 +1,9 @@
-"""Running in the background, without leaving whoever started it in the dark.
+"""Runs the instance in the background, and reports the outcome of the start to its caller.
 
-The starting process waits until the instance says that it runs, or why it does not, so that the
-exit code of `ampServer --daemon` tells the truth. From then on nothing leads from the instance to
-where it was started: whoever reads the output of the command to its end does not wait for the
-instance's end.
+The starting process waits until the instance reports that it runs, or why it does not, so that the
+exit code of `ampServer --daemon` is correct. From then on the instance has no descriptor of its
+caller: a process that reads the output of the command to its end does not wait for the end of the
+instance.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _READY: Final = "ready "
 
 
 def detach() -> Callable[[str | None], None]:
-    """Go on in a process of its own, without terminal; the calling process does not return.
+    """Continue in a process of its own, without terminal; the calling process does not return.
 
     Returns:
-        A function that tells the starting process how the start went: None for success, else what
-        went wrong. Call it once.
+        A function that reports the outcome to the starting process: None for success, else the
+        error. Call it once.
     """
     reader, writer = os.pipe()
     if os.fork() > 0:
@@ -31,7 +31,7 @@ def detach() -> Callable[[str | None], None]:
         _exit_as_told(reader)
     os.setsid()
     if os.fork() > 0:
-        os._exit(0)  # so that the daemon leads no session and can never get a terminal
+        os._exit(0)  # the daemon is no session leader, so it can never get a terminal
     os.close(reader)
     return lambda failure: _report(writer, failure)
 
@@ -42,7 +42,7 @@ def _exit_as_told(reader: int) -> None:
     ready, _, process = told.partition(_READY)
     is_ready = process != "" and not ready
     if is_ready:
-        with contextlib.suppress(OutputError):  # nobody has to read it
+        with contextlib.suppress(OutputError):  # the message is optional
             put(f"running in the background as process {process}\n")
     else:
         say(told or "the server ended while starting")
@@ -56,6 +56,6 @@ def _report(writer: int, failure: str | None) -> None:
             os.dup2(nowhere, descriptor)
         os.close(nowhere)
     told = f"{_READY}{os.getpid()}" if failure is None else failure
-    with contextlib.suppress(BrokenPipeError):  # whoever started it has gone
+    with contextlib.suppress(BrokenPipeError):  # the starting process has exited
         os.write(writer, told.encode(errors="backslashreplace"))
     os.close(writer)

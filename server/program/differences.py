@@ -1,4 +1,4 @@
-"""ampServer --diff: what would change if the instance were started with another configuration."""
+"""ampServer --diff: shows the changes if the instance were started with another configuration."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _WORDS: Final = {"added": " is added", "removed": " is removed", "reordered": " 
 
 
 def show_differences(paths: Sequence[str], defines: Mapping[str, str], *, as_json: bool) -> int:
-    """Print what would change, and what that means.
+    """Print the differences of two configurations, and their consequences.
 
     Args:
-        paths: the configuration that is in use, the one that is to take its place, and those of
-            instances that it replicates with.
+        paths: the configuration in use, the one to replace it, and those of instances that it
+            replicates with.
         defines: variables given on the command line.
         as_json: print a JSON object.
 
     Returns:
         The exit code, like that of diff(1): 0 if nothing would change, 1 if something would, 2 if
-        that cannot be told.
+        the configurations cannot be compared.
 
     Raises:
-        OutputError: it cannot be printed.
+        OutputError: the output cannot be written.
     """
     read = [read_configuration(path, defines) for path in paths]
     for one in read:
@@ -74,7 +74,7 @@ def show_differences(paths: Sequence[str], defines: Mapping[str, str], *, as_jso
 
 
 def _without_secrets(change: Change, secrets: frozenset[str]) -> Change:
-    """A change as it is shown."""
+    """Return a change with secrets redacted."""
     name = change.path.rpartition("/")[2]
     old, new = (
         side and replace(side, text=value_shown(name, side.text, secrets))
@@ -84,7 +84,7 @@ def _without_secrets(change: Change, secrets: frozenset[str]) -> Change:
 
 
 def _new_refusals(old: InstanceSpec, new: InstanceSpec, peers: Sequence[InstanceSpec]) -> Problems:
-    """What other instances would have against the new configuration, and have not against this."""
+    """Return the errors of replication with other instances that only the new configuration has."""
     refusals = Problems()
     if not peers:
         return refusals
@@ -105,7 +105,7 @@ def _errors(
 
 
 def _essence(problem: Problem) -> tuple[str, str]:
-    """What a problem says, wherever it is."""
+    """Return the element and message of a problem, without locations."""
     return problem.element, _PLACE.sub("", problem.message)
 
 
@@ -134,7 +134,7 @@ def _conclude(
         say("give the files of the other instances as well to see whether their links still fit")
 
 
-# For people
+# Text output
 
 
 def _as_text(found: Sequence[tuple[Change, Consequence]], refusals: Problems) -> Iterator[str]:
@@ -157,7 +157,7 @@ def _as_text(found: Sequence[tuple[Change, Consequence]], refusals: Problems) ->
 
 
 def _title(change: Change) -> str:
-    """The entry, with those around it, and the element: `SOW/Topic orders (json): Key`."""
+    """Return the path of entries and the element, as in `SOW/Topic orders (json): Key`."""
     title, around = "", ROOT
     for entry in change.entries[1:]:
         tag = entry.path.removeprefix(f"{around}/")
@@ -172,7 +172,7 @@ def _text(side: Side) -> str:
     return f"{side.text} (default)" if side.is_default else side.text
 
 
-# For programs
+# JSON output
 
 
 def _as_json(

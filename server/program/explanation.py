@@ -1,4 +1,4 @@
-"""ampServer --explain: what an element does, what it may be, and what it is in a configuration."""
+"""ampServer --explain: an element's purpose, allowed values, and uses in a configuration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from server.program.verdict import print_problems, report
 
 _LINE: Final = re.compile(r"(?:(.+):)?(\d+)")
 _MOST: Final = 5
-"""Of a name that more elements have, those are explained that the configuration has."""
+"""If more elements share a name, only those in the configuration are explained."""
 
 _INDENT: Final = "    "
 _WIDTH: Final = 100
@@ -31,12 +31,12 @@ _WIDTH: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """What an element is in one place of the configuration.
+    """One occurrence of an element in the configuration.
 
     Attributes:
-        entry: the part that it is in, as people call it.
-        text: its value, or what holds without it; not what is secret in it.
-        location: where it is written; None for a default.
+        entry: the title of the part that contains it.
+        text: its value, or the default, with secrets redacted.
+        location: its location; None for a default.
     """
 
     entry: str
@@ -46,7 +46,7 @@ class _Use:
 
 @dataclass(frozen=True, slots=True)
 class _Explanation:
-    """An element, under all paths at which it is the same, and its uses."""
+    """An element, with all paths that share its documentation, and its uses."""
 
     doc: ElementDoc
     paths: tuple[str, ...]
@@ -55,7 +55,7 @@ class _Explanation:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """The configuration: its tree, its files, what it amounts to if it can be used, its secrets."""
+    """The configuration: its tree, files, effective settings (if it can be used) and secrets."""
 
     root: Node
     files: Sequence[str]
@@ -66,19 +66,19 @@ class _Subject:
 def explain_elements(
     path: str, names: Sequence[str], defines: Mapping[str, str], *, as_json: bool
 ) -> int:
-    """Print what elements do and what they are in a configuration.
+    """Print the documentation of elements and their uses in a configuration.
 
     Args:
         path: the configuration.
-        names: of elements, by themselves or with what they are in; or lines, `12` or `part.xml:12`.
+        names: names or paths of elements; or lines, as `12` or `part.xml:12`.
         defines: variables given on the command line.
         as_json: print a JSON object.
 
     Returns:
-        The exit code: 1 if the configuration cannot be read, or a name is of no element.
+        The exit code: 1 if the configuration cannot be read, or a name matches no element.
 
     Raises:
-        OutputError: it cannot be printed.
+        OutputError: the output cannot be written.
     """
     read = read_configuration(path, defines)
     if read.root is None or read.root.tag != ROOT:
@@ -122,7 +122,7 @@ def _explanations(name: str, subject: _Subject) -> list[_Explanation]:
 
 
 def _lines(file: str) -> float:
-    """How many lines a file has; no end of them if that cannot be told any more."""
+    """Return the number of lines of a file; infinity if it can no longer be read."""
     try:
         content = Path(file).read_bytes() if Path(file).is_file() else None
     except OSError:
@@ -131,7 +131,7 @@ def _lines(file: str) -> float:
 
 
 def _of_names(docs: Sequence[ElementDoc], subject: _Subject) -> list[_Explanation]:
-    """Explain elements, each once however many places it has: queues of all kinds are alike."""
+    """Explain elements; those that differ only in path, such as queues of all kinds, once."""
     alike: dict[ElementDoc, list[str]] = {}
     for doc in docs:
         alike.setdefault(replace(doc, path=doc.name), []).append(doc.path)
@@ -153,7 +153,7 @@ def _of_names(docs: Sequence[ElementDoc], subject: _Subject) -> list[_Explanatio
 
 
 def _uses(path: str, subject: _Subject) -> list[_Use]:
-    """What an element is in each part of the configuration that may have it."""
+    """Return the uses of an element in each part of the configuration that may contain it."""
     found = list(_in_entries(path, subject.settings, "")) if subject.settings else []
     if not found:
         nodes = nodes_at(subject.root, path)
@@ -175,7 +175,7 @@ def _in_entries(path: str, entry: Entry, around: str) -> Iterator[_Use]:
         yield from _in_entries(path, inner, title)
 
 
-# For people
+# Text output
 
 
 def _as_text(found: Sequence[_Explanation]) -> Iterator[str]:
@@ -222,7 +222,7 @@ def _wrapped(text: str) -> str:
     )
 
 
-# For programs
+# JSON output
 
 
 def _as_json(path: str, found: Sequence[_Explanation]) -> str:

@@ -1,4 +1,4 @@
-"""What ampServer does with a configuration: check it, show it, or run it."""
+"""Checks, shows or runs a configuration, as the options of ampServer request."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ from server.upkeep.supervisor import Supervisor
 
 _PROBLEM: Final = PROBLEM_IDS[Severity.WARNING]
 _SWITCH_SECONDS: Final = 0.000_5
-"""How long a helper thread may run Python while the engine waits, which it does after each system
-call. Python's own 5 ms would be several turns."""
+"""How long a helper thread may hold the GIL while the engine waits for it, as it does after each
+system call. Python's default of 5 ms would be several scheduling rounds."""
 
 _ERRORS_TO_TERMINAL: Final = LogTargetSpec.plain("stderr", "error")
-"""What modules say that are asked before anything runs."""
+"""The log target for modules that are queried before the instance runs."""
 
 _MASK: Final = stat.S_IWGRP | stat.S_IWOTH
 _DRAWINGS: Final = {"graph": as_text, "graphviz": as_graphviz}
@@ -58,21 +58,21 @@ _DRAWINGS: Final = {"graph": as_text, "graphviz": as_graphviz}
 
 @dataclass(frozen=True)
 class Wish:
-    """What is asked for; if it is nothing in particular, the configuration is run.
+    """The request of a command line; without a specific task, the configuration is run.
 
     Attributes:
-        paths: of the configurations, of which there are several only if they are looked at.
+        paths: the paths of the configurations; only tasks other than running take several.
         defines: variables given on the command line.
-        check: say what is wrong with it.
-        drawing: `graph` or `graphviz`: print what the instance would consist of.
+        check: report the problems of the configuration.
+        drawing: `graph` or `graphviz`: print the parts of the instance.
         explain: print what each action does.
-        user: print what this user may do; None for nobody.
-        topics: topics to tell that of, besides those of the configuration.
+        user: print the permissions of this user; None for no user.
+        topics: topics to report permissions for, besides those of the configuration.
         admin_paths: paths of the admin interface, likewise.
-        as_json: print it in JSON.
-        dump: print it expanded.
+        as_json: print JSON.
+        dump: print the configuration expanded.
         in_background: run as a daemon.
-        set_aside: rename files of others that are where ours would be.
+        set_aside: rename foreign files at the paths of the instance's own files.
     """
 
     paths: Sequence[str]
@@ -90,10 +90,10 @@ class Wish:
 
 
 def fulfil(wish: Wish) -> int:
-    """Do it, and give the exit code.
+    """Execute the request, and return the exit code.
 
     Raises:
-        OutputError: what was asked for cannot be printed.
+        OutputError: the requested output cannot be written.
     """
     memory.begin()
     freed_memory.keep_some()
@@ -128,19 +128,19 @@ def _fulfil(path: str, wish: Wish, together: Together) -> int:
 
 
 def _dump(document: Document) -> None:
-    """Print a configuration: without secrets where somebody reads it, else so that it can run."""
+    """Print a configuration: with secrets redacted on a terminal, else complete, ready to run."""
     text = document.expanded
     if sys.stdout.isatty():
         text = document_shown(document)
         if text != document.expanded:
             say("secrets are not shown on a terminal: a file or a pipe gets them")
-    put(text, encoding="utf-8")  # which is what its first line says
+    put(text, encoding="utf-8")  # the encoding that its XML declaration names
 
 
 def _explain_access(
     path: str, spec: InstanceSpec, wish: Wish, user: str, problems: Problems
 ) -> None:
-    """Print what a user may do, or take note of why that cannot be found out."""
+    """Print the permissions of a user, or record the error that prevents it."""
     if wish.admin_paths and (spec.admin is None or spec.admin.inet_addr is None):
         problems.warning(spec, "Admin", "there is no admin interface, so that --path tells nothing")
     log = EventLog([_ERRORS_TO_TERMINAL], spec.name)
@@ -157,7 +157,7 @@ def _explain_access(
 
 
 def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish) -> int:
-    with contextlib.suppress(OutputError):  # nobody has to read it
+    with contextlib.suppress(OutputError):  # the banner is optional
         if takes_data(DESCRIPTORS["stdout"]):
             put(f"{BANNER}\n")
     if wish.in_background:
@@ -165,7 +165,7 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish)
     tell_starter: Callable[[str | None], None] = detach() if wish.in_background else _tell_terminal
     if spec.process_name is not None:
         setproctitle.setproctitle(spec.process_name)
-    # Other users write to no file or directory, also where the umask lets them.
+    # Other users must not write to any file or directory, even if the umask would permit it.
     os.umask(os.umask(_MASK) | _MASK)
     with background_output():
         return _serve(spec, document, problems, wish, tell_starter)
@@ -221,7 +221,7 @@ def _warn_of_consoles(spec: InstanceSpec, problems: Problems) -> None:
 
 
 def _reaches_terminal(log: EventLog) -> bool:
-    """Whether the log says where standard error leads what is wrong with the configuration."""
+    """Return whether a log target already writes configuration problems to standard error."""
     return any(
         _PROBLEM in target.wanted and _is_standard_error(DESCRIPTORS[target.spec.protocol])
         for target in log.targets

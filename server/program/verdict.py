@@ -1,4 +1,4 @@
-"""What ampServer prints of configurations that it checks: each by itself, and all together."""
+"""Reports on checked configurations: each by itself, and all of them against each other."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from server.program.console import put, say
 
 
 def report(path: str, problems: Problems, *, as_json: bool = False) -> int:
-    """Print what was found in a configuration, and the verdict.
+    """Print the problems of a configuration, and the verdict.
 
     Args:
-        path: of the configuration.
-        problems: what was found.
-        as_json: as an object on standard output, besides.
+        path: the path of the configuration.
+        problems: the problems found.
+        as_json: also print a JSON object on standard output.
 
     Returns:
-        The exit code: 1 if it cannot be used, else 0.
+        The exit code: 1 if the configuration cannot be used, else 0.
     """
     if as_json:
         _put_object({"configuration": path}, "can_be_used", problems)
@@ -29,7 +29,7 @@ def report(path: str, problems: Problems, *, as_json: bool = False) -> int:
 
 
 def print_problems(problems: Problems, *severities: Severity) -> None:
-    """Print what was found, as far as it is of one of these severities."""
+    """Print the problems that have one of these severities."""
     for problem in problems:
         if problem.severity in severities:
             say(str(problem))
@@ -38,8 +38,8 @@ def print_problems(problems: Problems, *severities: Severity) -> None:
 class Together:
     """Configurations that are given together, to be verified against each other.
 
-    They may have nothing to do with each other: nothing is said unless one of them has
-    Replication. A file that is given twice is one instance.
+    They may be unrelated: nothing is printed unless one of them has Replication. A file that is
+    given twice is one instance.
     """
 
     def __init__(self) -> None:
@@ -48,29 +48,29 @@ class Together:
         self._secrets: set[str] = set()
 
     def add(self, path: str, spec: InstanceSpec, secrets: Collection[str]) -> None:
-        """Take in a configuration that has been understood, and what nobody is to see of it."""
+        """Add a usable configuration, with its secrets, which are redacted in the report."""
         self._secrets.update(secrets)
         self._instances.setdefault(os.path.realpath(path), (path, describe(spec)))
 
     def lack(self, path: str) -> None:
-        """Take note of one that has not, so that who leads to it cannot be told."""
+        """Record a configuration that cannot be used: then links to it cannot be verified."""
         self._lacking.append(path)
 
     def verify(self, *, as_json: bool = False) -> int:
-        """Print what the configurations have against each other, and the verdict.
+        """Print the problems of the configurations with each other, and the verdict.
 
         Args:
-            as_json: as an object on standard output, besides.
+            as_json: also print a JSON object on standard output.
 
         Returns:
-            The exit code: 1 if they do not fit, else 0.
+            The exit code: 1 if they do not fit together, else 0.
         """
         given = list(self._instances.values())
         if len(given) + len(self._lacking) < 2 or not any(one.destinations for _, one in given):
             return 0
         if self._lacking:
             say(f"not verified against each other, for want of {', '.join(self._lacking)}")
-            return 0  # there is another code already
+            return 0  # the unusable configuration has set the exit code already
         problems = Problems()
         problems.hide(self._secrets)
         for path, _ in given:

@@ -1,7 +1,7 @@
 """Scripts that complete command lines in shells.
 
-`lines.py` says what a command line takes; `argparse_line.py` finds that out about a parser. A
-module per shell makes a script of it, which asks nobody when it runs: starting Python for each tab
-would keep people waiting. `scripts.py` has the table of shells, and writes the files of
+`lines.py` describes the options and arguments of a command line; `argparse_line.py` derives that
+description from a parser. A module per shell makes a self-contained script from it: starting Python
+for each tab would be too slow. `scripts.py` has the table of shells, and the names of the files in
 `completions/`.
 """

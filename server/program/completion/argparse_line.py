@@ -1,4 +1,4 @@
-"""What a parser of argparse takes."""
+"""Derives the description of a command line from its argparse parser."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Mapping
 from server.program.completion.lines import Argument, Kind, Line, Option, Value
 
 Kinds = Mapping[Callable[[str], object], Kind]
-"""What words are that a function reads, which the parser knows as their type."""
+"""The kind of the words that a function parses; argparse has the function as their type."""
 
 
 def line_of(parser: argparse.ArgumentParser, kinds: Kinds) -> Line:
-    """Find out what the command line of a command takes.
+    """Return the description of a command line.
 
     Args:
-        parser: of the command line.
-        kinds: what words are that are no words of a list.
+        parser: the parser of the command line.
+        kinds: the kinds of words that have no list of choices.
     """
     actions = [one for one in parser._actions if one.help != argparse.SUPPRESS]  # noqa: SLF001 - there is no other way
     return Line(

@@ -1,7 +1,7 @@
 """Completion in bash.
 
-The function looks at the word before, and at the command that has been typed. Names of files are
-left to bash, which knows best how to quote them: it completes them where the function has nothing.
+The function examines the preceding word and the command that has been typed. Names of files are
+left to bash, which quotes them best: it completes them where the function returns no words.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a command line takes, as far as shells have to know it."""
+"""Descriptions of command lines, as far as the completion of shells needs them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What a word can be."""
+    """The kind of a word."""
 
     OTHER = "other"
     FILE = "file"
@@ -20,9 +20,9 @@ class Value:
     """A word that is not fixed.
 
     Attributes:
-        name: what help calls it.
-        kind: what it is.
-        words: which there are; empty if any will do.
+        name: its name in the help.
+        kind: its kind.
+        words: the possible words; empty if any word is accepted.
     """
 
     name: str
@@ -35,9 +35,9 @@ class Option:
     """An option.
 
     Attributes:
-        names: with their dashes.
-        help: what it does, in one line.
-        value: what follows it; None for a switch.
+        names: its names, with their dashes.
+        help: its purpose, in one line.
+        value: its value; None for a switch.
         is_repeatable: it can be given several times.
     """
 
@@ -49,12 +49,12 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A word that has its place.
+    """A positional argument.
 
     Attributes:
-        value: what it is.
+        value: its value.
         is_optional: it can be left out.
-        is_repeatable: there can be several.
+        is_repeatable: several can be given.
     """
 
     value: Value
@@ -64,13 +64,13 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A command line, behind the name of its command.
+    """A command line after the name of its command.
 
     Attributes:
-        help: what the command does, in one line.
-        options: where they stand does not matter.
-        arguments: in their order.
-        commands: what the first argument can be, with what follows each.
+        help: the purpose of the command, in one line.
+        options: its options, which can be given in any position.
+        arguments: its positional arguments, in order.
+        commands: its subcommands, which the first argument names, each with its own command line.
     """
 
     help: str = ""
@@ -80,10 +80,10 @@ class Line:
 
 
 def function_name(command: str) -> str:
-    """The name of the function that completes a command: the same in all shells."""
+    """Return the name of the function that completes a command, the same in all shells."""
     return f"_{command.replace('-', '_')}"
 
 
 def quoted(text: str) -> str:
-    """A text in single quotes, as bash and zsh read it."""
+    """Return a text in single quotes, escaped for bash and zsh."""
     return "'" + text.replace("'", "'\\''") + "'"

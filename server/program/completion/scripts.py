@@ -1,4 +1,4 @@
-"""The shells, and the script for each."""
+"""The supported shells, with the module that makes the script for each."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ SHELLS: Final = tuple(_SCRIPTS)
 
 
 def script(shell: str, command: str, line: Line) -> str:
-    """Make the script that completes a command.
+    """Return the script that completes a command.
 
     Args:
         shell: one of `SHELLS`.
-        command: its name.
-        line: what its command line takes.
+        command: the command's name.
+        line: the description of its command line.
     """
     return _SCRIPTS[shell](command, line)
 
 
 def file_name(shell: str, command: str) -> str:
-    """What a shell expects the file to be called that has the script of a command."""
+    """Return the file name that a shell expects for the script of a command."""
     names = {"bash": command, "fish": f"{command}.fish", "zsh": function_name(command)}
     return names[shell]

@@ -1,6 +1,6 @@
 """Completion in zsh, by its function `_arguments`.
 
-The script is what a directory of `fpath` holds, and can be sourced as well.
+The script is for a directory of `fpath`, and can be sourced as well.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _specs(line: Line) -> Iterator[str]:
 
 
 def _option(option: Option) -> Iterator[str]:
-    """One for each of its names, which exclude each other unless it can be repeated."""
+    """Yield a spec for each name of an option; names exclude each other unless it is repeatable."""
     others = f"({' '.join(option.names)})" if len(option.names) > 1 else ""
     before = "*" if option.is_repeatable else others
     for name in option.names:
@@ -93,7 +93,7 @@ def _option(option: Option) -> Iterator[str]:
 
 
 def _separator(name: str) -> str:
-    """How the value of an option may be joined to it."""
+    """Return the mark in a spec that allows an option and its value in one word."""
     if name.startswith("--"):
         return "="
     return "+" if len(name) == 2 else ""
