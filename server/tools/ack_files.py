@@ -15,7 +15,7 @@ from server.tools.journal_text import write_out
 
 _Contents = TypeVar("_Contents")
 _Dump: TypeAlias = Callable[[Path, _Contents, int | None], Iterable[bytes]]
-"""Makes what is printed of a file, with no more of the things in it than the number says."""
+"""Renders the contents of a file; the number is the maximum of items to print."""
 
 
 def dump_files(
@@ -28,11 +28,11 @@ def dump_files(
     """Print the files that a command line names.
 
     Args:
-        parser: of the command line, made by `parser_for`.
+        parser: parser of the command line, made by `parser_for`.
         arguments: the command line without the program's name; that of the process if None.
-        unpack: makes of a file's bytes what the file holds; raises `FormatError`.
-        dump: makes text of that.
-        objects: makes lines of JSON of it.
+        unpack: parses a file's bytes; raises `FormatError`.
+        dump: renders the contents as text.
+        objects: renders the contents as lines of JSON.
 
     Returns:
         The exit status: 0, or 1 if a file cannot be read.
@@ -51,13 +51,13 @@ def dump_files(
 
 
 def parser_for(name: str, description: str, *, kind: str, things: str) -> Parser:
-    """Make the parser of a command's command line.
+    """Return the parser of a command's command line.
 
     Args:
-        name: of the command.
-        description: what it does, in a sentence.
-        kind: of its files, as the ends of their names say it.
-        things: what the files hold.
+        name: name of the command.
+        description: its purpose, in a sentence.
+        kind: kind of its files, as in the ends of their names.
+        things: the noun for the items in the files.
     """
     parser = make_parser(
         name, description, as_json=f"print JSON: an object for each file, and each of its {things}"

@@ -32,35 +32,35 @@ from server.tools.journal_text import write_out
 
 _NAME: Final = "amps_bio_perf_test"
 _UNIT: Final = 256
-"""Bytes that the size of a message is a multiple of."""
+"""The size of a message is a multiple of this number of bytes."""
 
 _MOST_MESSAGE: Final = 128 * 1024
 _MOST_BATCH: Final = 256
 _MOST_FILE: Final = 8192  # MB
 _MB: Final = 1024 * 1024
 _SECTOR: Final = 4096
-"""Bytes: what goes past the system's cache has to be a multiple of this, and to begin at one."""
+"""Bytes: size, offset and buffer address of direct I/O must be multiples of this."""
 
 _LONGEST_HEAD: Final = 100
-"""Characters of a file that are read to see whether it is a table of ours."""
+"""Characters read from a file to check that it is one of our tables."""
 
 _INTERVAL: Final = 100_000_000
 """Nanoseconds between two samples of the throughput."""
 
 _STRIDE: Final = 2_654_435_761
-"""Reads go as many batches on each time, so that none is read ahead."""
+"""Number of batches from one read to the next, so that readahead has no effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is to be done.
+    """The parameters of a measurement.
 
     Attributes:
         message: bytes of a message.
-        batch: messages that are written at once.
-        writes: how many batches.
+        batch: messages per write.
+        writes: number of batches.
         read_mix: percentage of reads among all operations.
-        is_durable: each write is to be on stable storage before the next one, as commits are.
+        is_durable: each write must be on stable storage before the next one, as commits are.
     """
 
     message: int
@@ -77,13 +77,13 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What has been done.
+    """The result of a measurement.
 
     Attributes:
-        began: when, in nanoseconds of the clock of `ended`.
-        ended: when each write ended.
-        took: how long each write took, in nanoseconds.
-        reads: how many reads there were.
+        began: start time in nanoseconds, by the clock of `ended`.
+        ended: the end time of each write.
+        took: the duration of each write, in nanoseconds.
+        reads: number of reads.
     """
 
     began: int
@@ -93,7 +93,7 @@ class Result:
 
     @property
     def seconds(self) -> float:
-        """How long all of it took."""
+        """Duration of the measurement."""
         return max(self.ended[-1] - self.began, 1) / 1e9
 
 
@@ -105,8 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the command line without the program's name; that of the process if None.
 
     Returns:
-        The exit status: 0; 1 if the file cannot be made or written; 2 for a command line that makes
-        no sense.
+        The exit status: 0; 1 if the file cannot be made or written; 2 if the command line is
+        invalid.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -145,14 +145,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _file(path: Path, work: Work) -> Iterator[int]:
-    """Make the file, with all its space; it is gone afterwards."""
+    """Create the file with all its space allocated; delete it at the end."""
     flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | (os.O_DSYNC if work.is_durable else 0)
     try:
         descriptor = os.open(path, flags | os.O_DIRECT, 0o600)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        path.unlink(missing_ok=True)  # there it is all the same, where the system refuses
+        path.unlink(missing_ok=True)  # a refused O_DIRECT may still create the file
         say(f"{_NAME}: {path}: goes through the system's cache: its file system knows no other way")
         descriptor = os.open(path, flags, 0o600)
     try:
@@ -165,7 +165,7 @@ def _file(path: Path, work: Work) -> Iterator[int]:
 
 def _measure(descriptor: int, work: Work) -> Result:
     ended, took = (array("q", bytes(8 * work.writes)) for _ in range(2))
-    with closing(mmap.mmap(-1, work.size)) as batch:  # for it begins at a page, as the disk wants
+    with closing(mmap.mmap(-1, work.size)) as batch:  # page-aligned, as O_DIRECT requires
         batch.write(os.urandom(work.size))
         reader = _Reader(descriptor, work)
         reader.start()
@@ -192,8 +192,8 @@ class _Reader(threading.Thread):
     """Reads batches that have been written.
 
     Args:
-        descriptor: of the file.
-        work: says how often.
+        descriptor: descriptor of the file.
+        work: its read mix determines how often.
     """
 
     def __init__(self, descriptor: int, work: Work) -> None:
@@ -207,13 +207,13 @@ class _Reader(threading.Thread):
         self._more = threading.Event()
 
     def may_read(self, written: int) -> None:
-        """So many batches are there."""
+        """Set the number of batches that are written and may be read."""
         self._written = written
         if self._per_write:
             self._more.set()
 
     def stop(self) -> None:
-        """Wait until it has ended."""
+        """Stop the thread, and wait until it has ended."""
         self._has_ended = True
         self._more.set()
         self.join()
@@ -231,7 +231,7 @@ class _Reader(threading.Thread):
 
 
 class _Metric(NamedTuple):
-    """A number, what it is of, and how it is shown."""
+    """A named value, with its unit and the number of decimal digits to print."""
 
     name: str
     value: float
@@ -240,7 +240,7 @@ class _Metric(NamedTuple):
 
     @property
     def json_name(self) -> str:
-        """Its name with its unit."""
+        """The name with its unit."""
         return f"{self.name} {self.unit.replace('%', 'percent')}".rstrip()
 
 
@@ -270,7 +270,7 @@ def _latencies(result: Result) -> Iterator[tuple[int, int, int]]:
 
 
 def _throughput(result: Result, work: Work) -> Iterator[tuple[int, int, int]]:
-    """What was written in each interval."""
+    """Yield the messages and bytes written in each interval."""
     writes, until = 0, _INTERVAL
     for ended in result.ended:
         while ended - result.began > until:
@@ -281,7 +281,7 @@ def _throughput(result: Result, work: Work) -> Iterator[tuple[int, int, int]]:
 
 
 def _is_ours(path: Path, head: Sequence[str]) -> bool:
-    """Whether rows can be added: the file is not there, is empty, or is such a table.
+    """Return True if rows can be added: the file is missing, empty, or such a table.
 
     Raises:
         OSError: it cannot be read.
@@ -302,7 +302,7 @@ def _write_csv(path: Path, head: Sequence[str], rows: Iterable[Sequence[int]]) -
 
 
 def _number(least: int, most: int, multiple: int = 1) -> Callable[[str], int]:
-    """What reads a number of the command line."""
+    """Return the parser of a number on the command line."""
 
     def read(text: str) -> int:
         value = int(text) if text.isascii() and text.isdigit() else -1

@@ -37,7 +37,7 @@ _FAILED: Final = 4
 
 @command(_NAME, failed=_FAILED)
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Examine an instance, or a configuration of AMPS that is to move here.
+    """Examine an instance, or a configuration of AMPS that is to be migrated.
 
     Args:
         arguments: the command line without the program's name; that of the process if None.
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _migrate(options: argparse.Namespace) -> int:
-    """Print the checklist of the way from AMPS to this server for a configuration."""
+    """Print the checklist for the migration of a configuration from AMPS to this server."""
     secrets = Secrets()
     configuration = read(options.migrate, dict(options.defines), secrets)
     if options.work_dir is not None:
@@ -92,7 +92,7 @@ def _migrate(options: argparse.Namespace) -> int:
 def _archive(
     found: Examination, secrets: Secrets, moment: datetime, output: Path, *, is_named: bool
 ) -> Path | None:
-    """Write the archive, and return its path; None, and a finding, if that cannot be done."""
+    """Write the archive and return its path; add a finding and return None if that fails."""
     folder = f"{_NAME}-{report.instance_name(found)}-{moment:%Y%m%dT%H%M%SZ}"
     path = output if is_named else output / f"{folder}.tar.gz"
     texts = {name: secrets.hide(text) for name, text in found.texts.items()}
@@ -127,7 +127,7 @@ def _print(
 
 
 def _json(document: object, secrets: Secrets) -> str:
-    """A report, whose texts may come from names of files that are no text in any encoding."""
+    """Return a redacted document as ASCII JSON: names of files may be invalid in any encoding."""
     return json.dumps(secrets.hide_in(document), indent=2) + "\n"
 
 
@@ -136,7 +136,7 @@ def _put(text: str) -> None:
 
 
 def _login(options: argparse.Namespace, secrets: Secrets) -> Login:
-    """As whom to ask the admin interface.
+    """Return the credentials for the admin interface.
 
     Raises:
         OSError: the file with the password cannot be read.

@@ -40,7 +40,9 @@ KINDS: Final = {
     slab_format.MAGIC: "sow",
     chain_file.MAGIC: "chained keys",
 }
-"""What files begin with, some after a checksum; two bytes with the version follow, lowest first."""
+"""Magic numbers at the start of files, in some after a checksum. The version of the format follows
+in two bytes, least significant byte first.
+"""
 
 _CHECKSUM_SIZE: Final = 4
 
@@ -49,11 +51,11 @@ _BEGINNING: Final = 4096
 
 
 class Identity(NamedTuple):
-    """What a file is.
+    """The identification of a file.
 
     Attributes:
-        kind: in words.
-        version: of its format; None for what is no file of a server.
+        kind: the kind, in words.
+        version: of its format; None if it is no file of a server.
     """
 
     kind: str
@@ -64,7 +66,7 @@ class Identity(NamedTuple):
 
 
 def identify(path: Path) -> Identity:
-    """The kind of a file and the version of its format.
+    """Return the kind of a file and the version of its format.
 
     Raises:
         OSError: it cannot be read.
@@ -117,8 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _names(pattern: str) -> list[str]:
-    """The files that a word of the command line stands for."""
-    if Path(pattern).exists():  # whatever characters its name has
+    """Return the files that match an argument of the command line."""
+    if Path(pattern).exists():  # an existing file's name may contain wildcards
         return [pattern]
     return sorted(glob.glob(pattern)) or [pattern]
 

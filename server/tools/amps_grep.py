@@ -44,7 +44,7 @@ Match = Callable[[bytes], bool]
 
 @dataclass(slots=True)
 class _Search:
-    """What to look for and how to print it, and what came of it."""
+    """The options of a search and its outcome."""
 
     options: argparse.Namespace
     matches: Match
@@ -53,7 +53,7 @@ class _Search:
     problem: bool = False
 
     def complain(self, text: str) -> None:
-        """Say what cannot be read."""
+        """Report a problem on standard error, and remember that there was one."""
         self.problem = True
         say(f"{NAME}: {text}")
 
@@ -66,8 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the command line without the program's name; that of the process if None.
 
     Returns:
-        The exit status: 0 when something was found, 1 when not, 2 when something cannot be read, or
-        not all of it.
+        The exit status: 0 if an entry was found, 1 if none was, 2 if a file cannot be read
+        completely.
     """
     parser = _parser()
     options = parser.parse_intermixed_args(arguments)
@@ -140,7 +140,7 @@ def _search_file(search: _Search, path: Path, kind: FileKind | None) -> Iterator
 
 
 def _kind(search: _Search, path: Path) -> FileKind | None:
-    """What a file is; None, and a complaint, if it cannot be read."""
+    """Return the kind of a file; report an error and return None if it cannot be read."""
     try:
         return kind_of_file(path)
     except OSError as problem:
@@ -180,7 +180,7 @@ def _is_of(slot: Slot, hashes: set[int], parts: set[int]) -> bool:
 
 
 def _hashes(clients: Iterable[str]) -> set[int]:
-    """Return the client hashes of clients, which may be given by them."""
+    """Return the client hashes of clients given by name or by hash."""
     return {int(one) if one.isascii() and one.isdigit() else client_hash(one) for one in clients}
 
 
@@ -207,14 +207,17 @@ def _search_log(search: _Search, name: str, file: BufferedReader) -> Iterator[by
 
 
 def _matcher(options: argparse.Namespace) -> Match:
-    """Whether a text contains any of the terms; everything does where none are asked for."""
+    """Return the test of a text: it contains any of the terms.
+
+    Without any terms every entry is printed, also with --invert-match.
+    """
     terms = [encode_text(one) for one in options.terms]
     for path in options.term_files:
         terms += [line for line in Path(path).read_bytes().splitlines() if line]
     if not (terms or options.term_files or options.regexes):
         return lambda _: not options.invert_match
     flags = re.IGNORECASE if options.ignore_case else 0
-    patterns = [encode_text(one) for one in options.regexes]  # each with flags of its own
+    patterns = [encode_text(one) for one in options.regexes]  # each with its own flags
     if terms:
         patterns.append(b"|".join(map(re.escape, terms)))
     searches = [re.compile(one, flags).search for one in patterns]

@@ -70,7 +70,7 @@ def _dump(
 
 
 class _Extent(NamedTuple):
-    """Entries that came from one place: their lowest and highest txid, and how many there are."""
+    """The entries from one source: their lowest and highest txid, and their number."""
 
     source: int
     first: int
@@ -95,7 +95,7 @@ class _Extent(NamedTuple):
 
 
 def _extents(reader: JournalReader) -> Iterator[_Extent]:
-    """Which entries came from here, and which from elsewhere."""
+    """Yield the extents of the instance's own entries and of those from other sources."""
     extents: dict[int, list[int]] = {}
     for slot in reader.slots():
         entry = slot.entry

@@ -40,8 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the command line without the program's name; that of the process if None.
 
     Returns:
-        The exit status: 0 when something was found, 1 when not, 2 for a search that makes no sense,
-        or a file that cannot be read, or not all of it.
+        The exit status: 0 if a message was found, 1 if none was, 2 if the search is invalid or a
+        file cannot be read completely.
     """
     options = _parser().parse_intermixed_args(arguments)
     try:
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _journals(path: Path) -> list[Path]:
-    """The file itself, or the journals of a directory, in order.
+    """Return the file itself, or the journals of a directory, in order.
 
     Raises:
         ValueError: it is a directory without any.
@@ -96,7 +96,7 @@ def _matches(reader: JournalReader, test: Test, printer: JournalPrinter) -> Iter
 
 
 def _test(options: argparse.Namespace) -> Test:
-    """What an entry must fulfil: any of the patterns, and all of the restrictions."""
+    """Return the test of an entry: it matches any of the patterns and all of the restrictions."""
     patterns: list[Test] = []
     if options.pattern is not None:
         patterns.append(_identity(options.pattern))

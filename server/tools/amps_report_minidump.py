@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(name: str, options: argparse.Namespace) -> int:
-    """Print what a file says, and return the exit status that this comes to."""
+    """Print the contents of a file, and return the resulting exit status."""
     try:
         with open_regular(name) as file:
             octets = file.read(MOST_BYTES)
@@ -134,7 +134,7 @@ def _some(lines: Sequence[str], *, every: bool) -> Iterator[str]:
 
 
 def _thread(thread: Thread, *, every: bool) -> Iterator[str]:
-    """The calls of a thread, the innermost first: where it is comes before how it got there."""
+    """Yield the calls of a thread, the innermost first: the current place matters most."""
     yield f"  thread {thread.name}, innermost call first"
     calls = thread.calls[::-1]
     for call in calls if every else calls[:_FEW_CALLS]:

@@ -39,7 +39,7 @@ _MEGABYTE: Final = 1 << 20
 
 @command(NAME, failed=UNREADABLE)
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what the command line asks for.
+    """Print SOW files as the command line says.
 
     Args:
         arguments: the command line without the program's name; that of the process if None.
@@ -95,7 +95,7 @@ def _ascii_value(text: str) -> int:
 
 
 def _open(path: Path) -> SlabFile | None:
-    """Open a SOW file; None, and a complaint, if it cannot be read."""
+    """Open a SOW file; report an error and return None if it cannot be read."""
     try:
         open_regular(path).close()
         return SlabFile(path, writable=False)
@@ -143,7 +143,7 @@ def _dump(path: Path, options: argparse.Namespace) -> int:
 
 
 def _tell_damage(path: Path, contents: Contents) -> int:
-    """Say what of a file could not be read, and return the exit status that this comes to."""
+    """Report the unreadable parts of a file, and return the resulting exit status."""
     if contents.damage is not None:
         say(f"{NAME}: {contents.damage}; all that can be read is printed")
     contents.skipped.tell(NAME, path)
@@ -157,12 +157,12 @@ def _print_bodies(found: Iterable[Found], delimiter: bytes, limit: int | None) -
 
 
 def _archive_bodies(file: SlabFile, archive: ZipFile, limit: int | None) -> int:
-    """Add those of a file as members that are named by consecutive numbers.
+    """Add the bodies of a file as members of the archive, named by consecutive numbers.
 
     Source: AMPS User Guide, spark publish (file).
 
     Returns:
-        The exit status that the file comes to.
+        The exit status for the file.
     """
     contents = read_contents(file)
     first = len(archive.filelist) + 1
@@ -172,7 +172,7 @@ def _archive_bodies(file: SlabFile, archive: ZipFile, limit: int | None) -> int:
 
 
 def _bodies(found: Iterable[Found], limit: int | None) -> Iterator[bytes]:
-    """Of the records that there are now."""
+    """Yield the bodies of current records, without past states."""
     return islice((each.record.body for each in found if not each.past), limit)
 
 
@@ -268,7 +268,7 @@ def _print_table(rows: Mapping[str, object]) -> None:
 
 
 def _print_chart(path: Path, sizes: Iterable[int], *, as_json: bool) -> None:
-    """The average room of a record in cells of fixed sizes, and how many need more than one."""
+    """Print the average space of a record in cells of fixed sizes, and how many need several."""
     known = list(sizes)
     rooms = {
         cell: sum(-(-max(1, size) // cell) * cell for size in known) / max(1, len(known))

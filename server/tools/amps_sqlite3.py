@@ -24,7 +24,7 @@ _SIZE: Final = "size"
 
 @command("amps-sqlite3", failed=PROBLEM)
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Ask a statistics database.
+    """Query a statistics database.
 
     Args:
         arguments: the command line without the program's name; that of the process if None.

@@ -60,10 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print_table(file: StatisticsFile, base: str, since: int, *, as_objects: bool) -> bool:
-    """Print what a table has, unless that is nothing.
+    """Print the rows of a table, if there are any.
 
     Returns:
-        All of it could be read.
+        True if all of them could be read.
     """
     try:
         answer = file.since(base, since)

@@ -170,7 +170,7 @@ def _entry_json(path: Path, entry: int, index: Index | None) -> bytes:
 
 
 def _place(entry: int, index: Index | None) -> tuple[int, int] | None:
-    """An entry's txid, and where its body is; None if that is not known."""
+    """Return the txid of an entry and the offset of its body; None if unknown."""
     if index is None or entry >= index.count:
         return None
     # With extras there are two offsets for each entry, else one; see `Index`.

@@ -36,13 +36,13 @@ _NAME: Final = "amps_upgrade"
 
 @command(_NAME)
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Look at the files of an instance.
+    """Check the files of an instance.
 
     Args:
         arguments: the command line without the program's name; that of the process if None.
 
     Returns:
-        The exit status: 0 if all files can be used, 1 if not, or if they cannot be looked at.
+        The exit status: 0 if all files can be used, 1 if not, or if they cannot be checked.
     """
     options = _parser().parse_args(arguments)
     config = options.config.absolute()
@@ -81,7 +81,7 @@ def _advice(files: Sequence[ForeignFile]) -> str:
 
 
 def _configured(path: str) -> InstanceSpec | None:
-    """The instance of a configuration; None, and a report, if there is none."""
+    """Return the instance of a configuration; report problems and return None if there is none."""
     problems = Problems()
     document = load(path, defines={}, environ=os.environ, problems=problems)
     spec = None

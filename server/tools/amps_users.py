@@ -42,12 +42,12 @@ _CRLF: Final = "\r\n"
 
 
 class _Refused(Exception):
-    """What was asked for cannot be done. The text says why."""
+    """A request cannot be fulfilled. The text has the reason."""
 
 
 @command(NAME)
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Keep a file of users.
+    """Edit or print a file of users.
 
     Args:
         arguments: the command line without the program's name; that of the process if None.
@@ -71,7 +71,7 @@ def _add(options: argparse.Namespace) -> int:
     path = Path(options.file)
     with _alone(path):
         text = _read(path) if path.exists() else NEW_FILE
-        with_user(text, name, None, options.role)  # before anybody types a password
+        with_user(text, name, None, options.role)  # fail before the user types a password
         hashed = None if options.no_password else _hash(options)
         _write(path, with_user(text, name, hashed, options.role))
     return _after(options)
@@ -94,7 +94,7 @@ def _remove(options: argparse.Namespace) -> int:
 
 
 def _after(options: argparse.Namespace) -> int:
-    """Say what a server will say of the file."""
+    """Print the problems that a server would report about the file."""
     problems = Problems()
     read_users_file(options.file, BUILTINS, problems)
     for problem in problems:
@@ -153,13 +153,13 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _hash(options: argparse.Namespace) -> str:
-    """The hash of the password that somebody gives."""
+    """Return the hash of the given password."""
     cost = Cost(options.cost, DEFAULT_COST.r, DEFAULT_COST.p)
     return str(hash_password(_password(options), cost))
 
 
 def _password(options: argparse.Namespace) -> str:
-    """The password.
+    """Return the password from its source.
 
     Raises:
         _Refused: there is none.
@@ -184,7 +184,7 @@ def _password(options: argparse.Namespace) -> str:
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Let nobody else change the file meanwhile who uses this command as well."""
+    """Lock the directory, so that no other run of this command changes the file meanwhile."""
     descriptor = os.open(path.absolute().parent, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -194,7 +194,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _read(path: Path) -> str:
-    """The text of the file; what is no regular file is neither read nor, later, replaced."""
+    """Return the text; refuse anything but a regular file, so that it is never replaced either."""
     try:
         return read_regular(path, MOST_BYTES).decode("utf-8-sig").replace(_CRLF, "\n")
     except UnicodeDecodeError:
@@ -202,7 +202,7 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Put a new file in the place of the old one: whoever reads it finds one or the other."""
+    """Replace the file atomically: a reader finds either the old or the new one."""
     target = Path(os.path.realpath(path))
     before = os.stat(target) if target.exists() else None
     if before is not None and _CRLF.encode() in target.read_bytes():

@@ -25,14 +25,14 @@ _WIDTH: Final = 76
 
 @command("ampserr", failed=BAD_EXPRESSION)
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what is known about the messages whose ids match.
+    """Print the descriptions of the messages whose ids match.
 
     Args:
         arguments: the command line without the program's name; that of the process if None.
 
     Returns:
-        The exit status: 0 when messages were found, 1 when there are none, 2 for an expression that
-        cannot be read.
+        The exit status: 0 if messages were found, 1 if there are none, 2 if the expression is
+        invalid.
     """
     options = _parser().parse_args(arguments)
     pattern: str = options.error
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def describe(message: Message) -> str:
-    """One block of output: heading, description, action and the text that the log shows."""
+    """Return one block of output: heading, description, action and the text in the log."""
     return "\n".join(
         (
             f"AMPS Message {message.id} [level = {message.level.label}]",
@@ -77,7 +77,7 @@ def _object(message: Message) -> bytes:
 
 
 def _paragraph(title: str, text: str) -> str:
-    """Wrapped and indented, with the line breaks that the text has of its own."""
+    """Return text wrapped and indented, with its own line breaks kept."""
     first, *rest = f"{title}: {text}".splitlines()
     lines = [_wrap(first, 4), *(_wrap(line, 8) for line in rest)]
     return "\n".join(lines)

@@ -1,7 +1,7 @@
-"""How commands end when nobody reads on, when a disk is full, and when somebody has had enough.
+"""The exit of commands: closed pipes, full disks and interrupts.
 
-What a command reads is its own business. What it prints to is not: a pipe whose reader has gone
-(head, less) is a good end, anything else that keeps it from printing is one line of complaint.
+Commands handle errors of their input themselves; this module handles those of output. A pipe whose
+reader has exited (head, less) is a success; any other error of output is reported in one line.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ INTERRUPTED: Final = 130
 
 
 class Main(Protocol):
-    """What a command starts with."""
+    """The main function of a command."""
 
     def __call__(self, arguments: Sequence[str] | None = None) -> int:
-        """Obey the words after the command's name, those of the process if None."""
+        """Run the command with arguments, those of the process if None."""
         ...
 
 
 def command(name: str, *, failed: int = 1) -> Callable[[Main], Main]:
-    """Make the main function of a command end well.
+    """Return a decorator for main functions that handles errors of output and interrupts.
 
     Args:
-        name: of the command.
+        name: name of the command.
         failed: its exit status when it cannot print.
     """
 
@@ -40,7 +40,7 @@ def command(name: str, *, failed: int = 1) -> Callable[[Main], Main]:
             try:
                 try:
                     status = main(arguments)
-                finally:  # also of help and version, which end it
+                finally:  # help and version, too, end in an exception
                     sys.stdout.flush()
             except BrokenPipeError:
                 print_to_nowhere()
@@ -64,7 +64,7 @@ def _what(error: OSError) -> str:
 
 
 def _open_missing_streams() -> None:
-    """Let a command that was started without output or errors print them to nowhere."""
+    """Redirect standard output and error to /dev/null if the process was started without them."""
     occupy_standard_streams()
     sys.stdout = sys.stdout or _nowhere()
     sys.stderr = sys.stderr or _nowhere()

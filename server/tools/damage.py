@@ -1,7 +1,7 @@
-"""What commands say of files that cannot be read, or not all of it.
+"""Reports of files that cannot be read completely.
 
-They print what can be had, and count what they skip: somebody who looks at a damaged file has to
-know what is missing from what they see.
+Commands print all that can be read, and count the parts that they skip: the operator who inspects a
+damaged file has to know about its missing parts.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from server.program.console import say
 
 @dataclass(slots=True)
 class Skipped:
-    """What has been passed over in a file.
+    """Counts the parts of a file that were skipped.
 
     Attributes:
-        thing: what one of them is called, such as "damaged entry".
-        things: what several are called.
-        count: how many there were.
+        thing: noun for one of them, such as "damaged entry".
+        things: its plural.
+        count: number of skipped parts.
         size: bytes that are known to belong to them.
-        first: where the first was.
+        first: location of the first.
     """
 
     thing: str
@@ -31,16 +31,16 @@ class Skipped:
     first: str = ""
 
     def add(self, size: int, where: str) -> None:
-        """Pass over one more."""
+        """Count one more skipped part."""
         self.first = self.first or where
         self.count += 1
         self.size += size
 
     def tell(self, command: str, path: Path | str) -> bool:
-        """Say what has been skipped, if anything has.
+        """Report the skipped parts, if there are any.
 
         Returns:
-            Something has.
+            True if parts were skipped.
         """
         if self.count:
             noun = self.thing if self.count == 1 else self.things
@@ -51,11 +51,11 @@ class Skipped:
 
 
 def reason(path: Path, problem: Exception) -> str:
-    """Why a file cannot be read, and how much of it is skipped therefore.
+    """Return why a file cannot be read, and how many bytes are skipped for it.
 
     Args:
-        path: of the file.
-        problem: an `OSError`, or what a reader says of the bytes of the file.
+        path: path of the file.
+        problem: an `OSError`, or the error of a reader about the bytes of the file.
     """
     if isinstance(problem, OSError):
         return f"{path}: {problem.strerror or problem}"

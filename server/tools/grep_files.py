@@ -1,4 +1,4 @@
-"""Which files `amps-grep` searches, and as what."""
+"""Selects the files that `amps-grep` searches, and detects their kinds."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _JOURNALS: Final = ("journal", "AMPS journal, not yet used")
 
 
 class FileKind(Enum):
-    """What a file is."""
+    """The kind of a file."""
 
     JOURNAL = auto()
     LOG = auto()
     OTHER = auto()
-    """Nothing that people read, or another file of a server."""
+    """Binary data, or another file of a server."""
 
 
 def kind_of_file(path: Path) -> FileKind:
-    """Find out what a file is.
+    """Return the kind of a file.
 
-    A pipe is taken for a log: what is read of it would be missing later.
+    A pipe counts as a log unseen: bytes that are read here would be missing later.
 
     Raises:
         OSError: it cannot be read.
@@ -47,7 +47,7 @@ def kind_of_file(path: Path) -> FileKind:
 
 
 def files_below(directory: Path, complain: Callable[[OSError], None]) -> Iterator[Path]:
-    """The files in a directory, and in those below, in the order of their names."""
+    """Yield the files in a directory, recursively, in the order of their names."""
     for where, directories, names in os.walk(directory, onerror=complain):
         directories.sort()
         for name in sorted(names):
@@ -57,7 +57,7 @@ def files_below(directory: Path, complain: Callable[[OSError], None]) -> Iterato
 
 
 def _is_something_else(path: Path) -> bool:
-    """Whether there is no file, but a pipe for instance; what cannot be seen is told later."""
+    """Return True for a pipe or another special file; errors are reported when it is read."""
     try:
         return not stat.S_ISREG(os.stat(path).st_mode)
     except OSError:
@@ -65,12 +65,12 @@ def _is_something_else(path: Path) -> bool:
 
 
 def _is_text(path: Path) -> bool:
-    """Whether there are no zeros at the beginning, which are found in binary files only."""
+    """Return True if the beginning has no zero bytes, which only binary files have."""
     with path.open("rb") as file:
         start = file.read(_BEGINNING)
     if start.startswith(_GZIP_MAGIC):
         try:
             start = zlib.decompressobj(_GZIP).decompress(start, _BEGINNING)
         except zlib.error:
-            return True  # what is damaged is told when it is read
+            return True  # damage is reported when the file is read
     return b"\0" not in start

@@ -1,4 +1,4 @@
-"""Prints a journal file in the form that was asked for, and tells what of it is damaged."""
+"""Renders a journal file as text or JSON, and reports its damage."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from server.tools.journal_text import (
 
 
 class JournalPrinter:
-    """Makes what is printed of a journal file.
+    """Renders the parts of a journal file.
 
     Args:
-        reader: of the file.
-        as_json: as lines of JSON instead of text.
-        local: times are those of the local time zone.
-        with_data: with the bodies of messages.
+        reader: reader of the file.
+        as_json: render lines of JSON instead of text.
+        local: use the local time zone.
+        with_data: include the bodies of messages.
     """
 
     def __init__(
@@ -41,34 +41,34 @@ class JournalPrinter:
         self._skipped = Skipped("damaged entry", "damaged entries")
 
     def header(self) -> bytes:
-        """What the file is."""
+        """Return the header of the file."""
         make = header_json if self._as_json else header_text
         return make(self._reader, local=self._local)
 
     def entry(self, slot: Slot) -> bytes:
-        """One entry; if it is damaged, that there is one."""
+        """Return one entry; a damaged one is only mentioned."""
         if self._as_json:
             return entry_json(self._reader, slot, local=self._local, with_data=self._with_data)
         return entry_text(slot, local=self._local, with_data=self._with_data)
 
     def footer(self) -> bytes:
-        """How full the file is."""
+        """Return the usage of the file's space."""
         return (footer_json if self._as_json else footer_text)(self._reader)
 
     def look_at(self, slot: Slot) -> None:
-        """Take note of an entry that is passed over, printed or not, because it is damaged."""
+        """Count an entry, printed or not, as skipped if it is damaged."""
         if slot.entry is None:
             where = f"entry {slot.number}, whose record is at byte {slot.offset}"
             self._skipped.add(size_of(slot), where)
 
     def tell_damage(self, command: str) -> bool:
-        """Say what the file has lost.
+        """Report the damage of the file.
 
         Args:
-            command: who says it.
+            command: name of the reporting command.
 
         Returns:
-            There is something to say.
+            True if there is damage.
         """
         reader = self._reader
         if not reader.is_whole:

@@ -1,4 +1,4 @@
-"""Journal entries as text and as JSON: what the tools that read journals print."""
+"""Renders journal entries as text and as JSON, for the tools that read journals."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _KINDS: Final[dict[int, str]] = {
 
 
 def is_noop(slot: Slot) -> bool:
-    """Whether an entry is the log's own business; a damaged one is not."""
+    """Return True for an entry of the log's own, such as a topic definition; False if damaged."""
     return slot.entry is not None and slot.entry.kind in _HOUSEKEEPING
 
 
@@ -68,7 +68,7 @@ def open_reader(path: Path) -> JournalReader:
     """Open a journal file.
 
     Raises:
-        ValueError: it cannot be read, or is no journal; the text says so.
+        ValueError: it cannot be read, or is no journal; the text has the reason.
     """
     try:
         return JournalReader(path)
@@ -77,13 +77,13 @@ def open_reader(path: Path) -> JournalReader:
 
 
 def header_text(reader: JournalReader, *, local: bool = False) -> bytes:
-    """What a file is, before its entries."""
+    """Return the header of a file as text, for output before its entries."""
     lines = (f"{name:<16}: {value}\n" for name, value in _header(reader, local=local))
     return b"".join(map(encode_text, lines)) + RULE
 
 
 def header_json(reader: JournalReader, *, local: bool = False) -> bytes:
-    """The same as a line of JSON."""
+    """Return the header of a file as a line of JSON."""
     known: dict[str, object] = {"record": "journal", "file": str(reader.path)}
     known |= {name.lower(): value for name, value in _header(reader, local=local)}
     return json_line(known | {"file size": reader.size})
@@ -105,12 +105,12 @@ def _header(reader: JournalReader, *, local: bool) -> Iterator[tuple[str, str]]:
 
 
 def footer_text(reader: JournalReader) -> bytes:
-    """How full a file is, after its entries."""
+    """Return the usage of a file's space as text, for output after its entries."""
     return b"".join(f"{name:<16}: {value}\n".encode() for name, value in _footer(reader))
 
 
 def footer_json(reader: JournalReader) -> bytes:
-    """The same as a line of JSON."""
+    """Return the usage of a file's space as a line of JSON."""
     known: dict[str, object] = {"record": "end", "file": str(reader.path)}
     return json_line(known | {name.lower(): value for name, value in _footer(reader)})
 
@@ -125,7 +125,7 @@ def _footer(reader: JournalReader) -> Iterator[tuple[str, int]]:
 
 
 def entry_text(slot: Slot, *, local: bool = False, with_data: bool = True) -> bytes:
-    """One entry with everything that is known about it."""
+    """Return one entry with all its fields as text."""
     entry, row = slot.entry, slot.row
     if entry is None or row is None:
         what = "entry" if row is None else f"entry with local txid {row[TXID]}"
@@ -142,7 +142,7 @@ def entry_text(slot: Slot, *, local: bool = False, with_data: bool = True) -> by
 def entry_json(
     reader: JournalReader, slot: Slot, *, local: bool = False, with_data: bool = True
 ) -> bytes:
-    """The same as a line of JSON."""
+    """Return one entry as a line of JSON."""
     entry, row = slot.entry, slot.row
     start = {"record": "entry", "file": str(reader.path), "entry": slot.number}
     if entry is None or row is None:
@@ -179,7 +179,7 @@ def _numbers(slot: Slot, entry: Entry, row: Row, *, local: bool) -> Iterator[tup
 
 
 def _texts(entry: Entry, *, with_data: bool) -> Iterator[tuple[str, bytes, bool]]:
-    """Names, values, and whether it is said how long they are."""
+    """Yield names, values, and whether the text form includes the length."""
     yield "topic", encode_text(entry.topic.name), False
     if with_data:
         yield "data", _data(entry), False
@@ -191,7 +191,7 @@ def _texts(entry: Entry, *, with_data: bool) -> Iterator[tuple[str, bytes, bool]
 
 
 def _data(entry: Entry) -> bytes:
-    """What an entry says; for what happened to a queue, and what is missing, in words."""
+    """Return the data of an entry; queue events and missing messages are put into words."""
     if entry.kind == Kind.MISSING:
         return _missing(entry)
     if entry.kind != Kind.QUEUE_EVENT:
@@ -219,13 +219,13 @@ def _missing(entry: Entry) -> bytes:
 
 
 def size_of(slot: Slot) -> int:
-    """Bytes that an entry takes, as far as that is known."""
+    """Return the bytes that an entry takes, as far as that is known."""
     row = slot.row
     return RECORD_SIZE + (0 if row is None else row[BODY_LENGTH] + row[EXTRAS_LENGTH])
 
 
 def write_out(pieces: Iterable[bytes]) -> None:
-    """Print pieces of text."""
+    """Write pieces to standard output, and flush it."""
     for piece in pieces:
         sys.stdout.buffer.write(piece)
     sys.stdout.buffer.flush()
@@ -240,7 +240,7 @@ def _bracketed(name: str, value: bytes) -> bytes:
 
 
 def _times(reader: JournalReader) -> tuple[int, int] | None:
-    """Of the first and the last entry that can be read."""
+    """Return the timestamps of the first and the last entry, as far as they can be read."""
     rows = [
         slot.row for number in (0, reader.count - 1) for slot in reader.slots(number, number + 1)
     ]

@@ -1,7 +1,7 @@
-"""Server logs, entry by entry: compressed or not, whole or not.
+"""Reads server logs by entry; they may be compressed or cut short.
 
-An entry begins with a moment, and may have several lines. What stands before the first of them, or
-in a file that is no log, is taken line by line.
+An entry begins with a timestamp, and may have several lines. Lines before the first entry, and
+those of a file that is no log, are single entries.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _PARTS: Final = re.compile(
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _LONGEST_LINE: Final = 1 << 20
 _LONGEST_ENTRY: Final = 1 << 24
-"""Bytes: what goes on without a new line or entry is cut, so that no file fills the memory."""
+"""Limits in bytes: a longer line or entry is cut, so that no file fills the memory."""
 
 
 class LogLines:
     """The lines of a file.
 
     Args:
-        file: from its beginning; compressed if it looks like that.
+        file: the file, at its beginning; decompressed if it starts like gzip.
 
     Attributes:
-        damage: where and why compressed lines ended before their time; None if they did not.
+        damage: where and why compressed lines ended early; None if they did not.
     """
 
     def __init__(self, file: BufferedReader) -> None:
@@ -61,7 +61,7 @@ def _lines(file: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
 
 
 def log_entries(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The entries of a log with the numbers of their first lines."""
+    """Yield the entries of a log, each with the number of its first line."""
     entry: list[bytes] = []
     start = size = 0
     for number, line in enumerate(lines, 1):
@@ -81,7 +81,7 @@ def log_entries(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def parts_of(entry: bytes) -> dict[str, object]:
-    """What a log says in an entry: its time, thread, level, id and text, or the text alone."""
+    """Return time, thread, level, id and text of an entry, or the text alone."""
     match = _PARTS.match(entry)
     if match is None:
         return {"time": None, "thread": None, "level": None, "id": None, "text": entry.rstrip()}

@@ -1,8 +1,8 @@
 """The zip file that `amps_sow_dump -z` writes.
 
-It is made beside its place and put there once it is complete, so that whatever goes wrong leaves
-what was there before. Nothing else than an older archive is replaced: the name of the archive and
-those of the files to read are easily mixed up.
+It is written beside its place and renamed when it is complete, so that an error leaves the earlier
+file as it was. Nothing but an older archive is replaced: the name of the archive and those of the
+files to read are easily mixed up.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from server.base.regular_files import open_regular
 
 
 def expect_replaceable(path: Path, inputs: Iterable[Path]) -> None:
-    """See that an archive can be written without the loss of anything but an older one.
+    """Check that writing an archive replaces nothing but an older one.
 
     Args:
-        path: of the archive.
-        inputs: the files whose records it is to have, all of which are there.
+        path: path of the archive.
+        inputs: the files whose records go into it, all of which exist.
 
     Raises:
-        OSError: there is something else under its name, or it is one of the inputs.
+        OSError: another file has its name, or it is one of the inputs.
     """
     try:
         with open_regular(path) as file:
@@ -42,12 +42,12 @@ def expect_replaceable(path: Path, inputs: Iterable[Path]) -> None:
 
 @contextmanager
 def new_archive(path: Path) -> Iterator[ZipFile]:
-    """Write an archive, which is there, complete, when the block has been left without an error.
+    """Write an archive; it gets its name, complete, when the block ends without an error.
 
     Raises:
         OSError: it cannot be written.
     """
-    target = Path(os.path.realpath(path))  # a link stays one
+    target = Path(os.path.realpath(path))  # a symbolic link stays one
     beside = target.with_name(f".{target.name[:200]}.{os.getpid()}.new")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
     try:

@@ -1,4 +1,4 @@
-"""What a SOW file holds, read beside a running instance, or of a damaged file as far as it goes."""
+"""Reads the records of a SOW file, also of a running instance or from a damaged file."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from server.sow.store import StoreError
 from server.tools.damage import Skipped
 
 _ATTEMPTS: Final = 3
-"""A file may change while it is read: damage counts if it is found every time."""
+"""Number of attempts. A file may change during a read: only damage in every attempt counts."""
 
 
 class Found(NamedTuple):
     """A record of the file.
 
     Attributes:
-        record: the record, with an empty topic where the file's own is meant.
+        record: the record; an empty topic stands for the file's own.
         location: the slab's index times the slab size, plus the position in the slab.
-        checksum: of the entry.
+        checksum: checksum of the entry.
         room: bytes that the entry takes.
-        past: it is a past state.
+        past: True for a past state.
     """
 
     record: Record
@@ -39,13 +39,13 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class Contents:
-    """What a file holds.
+    """The contents of a file.
 
     Attributes:
-        records: identity -> where its entry is and what it is.
-        entries: slab index -> how many entries the slab has.
-        damage: what is wrong with the file, None if it is good.
-        skipped: what of it cannot be read.
+        records: identity -> location of its entry.
+        entries: slab index -> number of entries in the slab.
+        damage: description of the damage, None if the file is good.
+        skipped: parts that cannot be read.
         overtaken: records that changed while they were read.
     """
 
@@ -61,7 +61,7 @@ class Contents:
 
 
 def read_contents(file: SlabFile) -> Contents:
-    """Find all records; of a damaged file those that are left, and what is lost."""
+    """Find all records; in a damaged file, find the remaining ones and count the lost parts."""
     for _ in range(_ATTEMPTS):
         contents = Contents()
         if file.has_lost_commit_points:
@@ -81,7 +81,7 @@ def read_contents(file: SlabFile) -> Contents:
 
 
 def records_of(file: SlabFile, contents: Contents) -> Iterator[Found]:
-    """The records, but for those that a running instance has replaced since they were found."""
+    """Yield the records, except those that a running instance has replaced in the meantime."""
     for location in contents.records.values():
         found = _found(file, location)
         if found is None:
@@ -124,5 +124,5 @@ def _found(file: SlabFile, location: int) -> Found | None:
 
 
 def file_offset(location: int) -> int:
-    """Where in the file a location is."""
+    """Return the offset in the file of a location."""
     return form.PAGE + location

@@ -1,7 +1,7 @@
-"""A statistics database, opened to be read: with the tables and functions that queries may use.
+"""A statistics database, opened read-only, with the tables and functions for queries.
 
 X_STATIC and X_DYNAMIC are joined under their base name, whichever program has made them. The file
-is not written to, and whoever records statistics in it is not kept waiting.
+is not written to, and a server that records statistics in it is not delayed.
 
 Source: AMPS User Guide, Query Statistics Database.
 """
@@ -36,29 +36,29 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Any], _Scalar]]] = {
 _TABLES: Final = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
 _SMALLEST: Final = 512
-"""Bytes that a database has at least; SQLite takes what is shorter for one that is empty."""
+"""Minimum size of a database in bytes; SQLite treats a shorter file as an empty one."""
 
 _BUSY_SECONDS: Final = 10.0
 
 _STEPS_BETWEEN_LOOKS: Final = 100_000
-"""What SQLite does before it is looked whether somebody has had enough."""
+"""Instructions of SQLite's virtual machine between two checks for an interrupt."""
 
 
 class UnreadableError(Exception):
-    """A database cannot be read, or not be asked this. The text is for the person who asks."""
+    """A database cannot be read, or a query cannot be answered. The text is for the user."""
 
 
 class StatisticsFile:
-    """A database that is open.
+    """An open database.
 
     Args:
-        name: of the file.
+        name: name of the file.
 
     Raises:
         UnreadableError: it cannot be read.
 
     Attributes:
-        bases: the names of joined tables, in their order.
+        bases: the names of joined tables, sorted.
     """
 
     def __init__(self, name: str) -> None:
@@ -78,14 +78,14 @@ class StatisticsFile:
         self._connection.set_authorizer(self._authorize)
 
     def ask(self, query: str, *values: object) -> tuple[list[str], Iterator[Row]]:
-        """Return the columns of an answer, each with a name of its own, and its rows.
+        """Execute a query, and return its columns, with unique names, and its rows.
 
         Raises:
             UnreadableError: it is no query, or it cannot be answered; also while rows are read.
         """
         try:
             cursor = self._connection.execute(query, values)
-        except UnicodeError:  # what SQLite says of the names of tables and columns
+        except UnicodeError:  # SQLite's error about names of tables and columns
             raise UnreadableError(f"{self._name}: expected names and queries in UTF-8") from None
         except (sqlite3.Error, sqlite3.Warning) as error:
             raise self._unreadable(error) from None
@@ -93,7 +93,7 @@ class StatisticsFile:
         return [*_distinct(names)], self._rows(cursor)
 
     def since(self, base: str, timestamp: int) -> tuple[list[str], Iterator[Row]] | None:
-        """Return what a joined table has since a moment, the oldest first.
+        """Return the rows of a joined table since a timestamp, the oldest first.
 
         Returns:
             Columns and rows as of `ask`; None if the table is not one of values over time.
@@ -108,7 +108,7 @@ class StatisticsFile:
         return self.ask(f"SELECT * FROM {_quoted(base)} WHERE {order}", timestamp)
 
     def sizes(self) -> Iterator[tuple[str, int, int | None]]:
-        """Give each table with its rows and bytes, indexes included, and the sum of all.
+        """Yield each table with its rows and bytes, indexes included, then the totals.
 
         Bytes are None where this SQLite cannot tell.
 
@@ -127,7 +127,7 @@ class StatisticsFile:
         yield "total", count, size if sizes else None
 
     def _bytes(self) -> dict[str, int]:
-        """Return the bytes of each table; none if this SQLite cannot tell."""
+        """Return the bytes of each table; empty if this SQLite cannot tell."""
         try:
             pages = self._connection.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name")
             sizes = dict(pages.fetchall())
@@ -141,7 +141,7 @@ class StatisticsFile:
         return found
 
     def _authorize(self, action: int, *_: str | None) -> int:
-        """Refuse further databases, which would be made where there are none; VACUUM INTO, too."""
+        """Refuse ATTACH, which would create a database where there is none; VACUUM INTO, too."""
         if action != sqlite3.SQLITE_ATTACH:
             return sqlite3.SQLITE_OK
         self._complaint = "other databases cannot be attached, nor made"
@@ -161,7 +161,7 @@ class StatisticsFile:
     def _said(
         self, name: str, compute: Callable[[Any], _Scalar]
     ) -> Callable[[Any], _Scalar | None]:
-        """Return a function for queries; SQLite only tells that it has failed, so we note why."""
+        """Return a function for queries that keeps the cause of an error, which SQLite does not."""
 
         def call(given: Any) -> _Scalar | None:
             if given is None:
@@ -175,7 +175,7 @@ class StatisticsFile:
         return call
 
     def _join_tables(self) -> list[str]:
-        """Make a view for each pair of tables, and for each that is without the other."""
+        """Create a view for each pair of tables, and for each table without a counterpart."""
         tables = self._tables
         bases = {one.removesuffix(end) for one in tables for end in _ENDS if one.endswith(end)}
         for base in sorted(bases - tables):
@@ -237,7 +237,7 @@ def _as_text(value: object) -> str:
 
 
 def _distinct(names: list[str]) -> Iterator[str]:
-    """Give names, numbered like SQLite's where there are several of one."""
+    """Yield unique names; repeated ones get a number, as in SQLite."""
     given: set[str] = set()
     for name in names:
         number, one = 0, name
@@ -253,10 +253,10 @@ def _quoted(name: str) -> str:
 
 
 def _open(name: str) -> sqlite3.Connection:
-    """Open a file to be read.
+    """Open a file read-only.
 
-    A file that nobody has open is not shared with anybody, so that no files need to be made beside
-    it, for which there may be no permission.
+    A database that no process has open (without -wal and -journal) is opened as immutable. SQLite
+    then makes no files beside it, for which there may be no permission.
 
     Raises:
         sqlite3.Error: it is no database.

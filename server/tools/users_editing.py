@@ -1,8 +1,8 @@
-"""Changes to the text of a file of users that leave the rest of it as it is, comments included.
+"""Edits the text of a file of users, and keeps the rest of it as it is, comments included.
 
-Each change is checked: what `tomllib` reads from the new text must be what it read from the old one
-with exactly that difference. A file that is written in a way that is not foreseen here (users in
-one line, dotted keys) is left alone, and its author is asked to do it by hand.
+Each change is checked: `tomllib` must read the same from the new text as from the old one, with
+exactly the intended difference. A file in an unforeseen form (users in one line, dotted keys) is
+left alone, and the error asks its author to edit it by hand.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class EditError(ValueError):
-    """A change cannot be made. The text says why."""
+    """A change cannot be made. The text has the reason."""
 
 
 def with_user(text: str, name: str, password: str | None, roles: Sequence[str]) -> str:
-    """Add a user, who may log on.
+    """Add a user, who may log on, and return the new text.
 
     Args:
-        text: of the file.
-        name: of the user.
+        text: text of the file.
+        name: name of the user.
         password: the hash of the password; None for a user without one.
         roles: the names of the user's roles.
 
     Raises:
-        EditError: there is such a user, no such role, or the file cannot be read.
+        EditError: the user exists, a role does not, or the file cannot be read.
     """
     content = _parse(text)
     _refuse_existing(content, text, name)
@@ -60,10 +60,10 @@ def with_user(text: str, name: str, password: str | None, roles: Sequence[str]) 
 
 
 def with_password(text: str, name: str, password: str) -> str:
-    """Give a user another password; its hash, to be exact.
+    """Replace the hash of a user's password, and return the new text.
 
     Raises:
-        EditError: there is no such user, or the file is not written in a way that can be changed.
+        EditError: the user does not exist, or the file has a form that cannot be changed here.
     """
     content = _parse(text)
     user = _existing(content, name)
@@ -82,10 +82,10 @@ def with_password(text: str, name: str, password: str) -> str:
 
 
 def without_user(text: str, name: str) -> str:
-    """Remove a user.
+    """Remove a user, and return the new text.
 
     Raises:
-        EditError: there is no such user, or the file is not written in a way that can be changed.
+        EditError: the user does not exist, or the file has a form that cannot be changed here.
     """
     content = _parse(text)
     _existing(content, name)
@@ -107,7 +107,7 @@ def without_user(text: str, name: str) -> str:
 
 
 def _before_comments(text: str, start: int, end: int) -> int:
-    """Where a table ends, if the comments right before the next one belong to that."""
+    """Return the end of a table; comments right before the next table belong to that one."""
     body = text[start:end]
     own = re.sub(r"(?:^[ \t]*#[^\n]*\n)+\Z", "", body, flags=re.MULTILINE)
     return start + len(own)
@@ -116,15 +116,15 @@ def _before_comments(text: str, start: int, end: int) -> int:
 def _parse(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a number may be too long, too
+    except (ValueError, RecursionError) as error:  # also for a number that is too long
         raise EditError(f"it is no TOML: {error or 'nested too deep'}") from None
 
 
 def _checked(changed: str, expected: dict[str, Any]) -> str:
-    """A text that has been changed.
+    """Return the changed text.
 
     Raises:
-        EditError: it does not say what it should.
+        EditError: its content is not the expected one.
     """
     try:
         found = tomllib.loads(changed)

@@ -1,4 +1,4 @@
-"""Asks the admin interface of an instance. Whatever it answers, or does not, is told in words."""
+"""A client of the admin interface of an instance; failures become readable messages."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _READ_TOGETHER: Final = 1 << 16
 
 
 class AdminError(Exception):
-    """The admin interface does not give what it was asked for. The text says why.
+    """The admin interface refused a request or did not answer. The text gives the reason.
 
     Attributes:
-        status: of its answer; 0 if there was none.
-        advice: what to do about it, if that is known here.
+        status: HTTP status of the answer; 0 if there was none.
+        advice: how to correct it, if that is known here.
     """
 
     def __init__(self, text: str, status: int = 0, advice: str = "") -> None:
@@ -33,10 +33,10 @@ class AdminError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """As whom to ask.
+    """The credentials and trusted authorities for the admin interface.
 
     Attributes:
-        user: the user's name; empty for nobody.
+        user: the user's name; empty for anonymous requests.
         password: the user's password.
         authorities: a file with certificates of authorities to trust, besides the system's.
     """
@@ -48,12 +48,12 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was answered.
+    """An HTTP answer.
 
     Attributes:
-        status: of the answer.
-        body: its text.
-        date: when the server says that it was made; empty if it does not.
+        status: HTTP status.
+        body: the text.
+        date: the `Date` header of the server; empty if there is none.
     """
 
     status: int
@@ -62,18 +62,18 @@ class Answer:
 
 
 class AdminInterface:
-    """Asks an instance.
+    """Sends requests to the admin interface of one instance.
 
     Args:
-        url: where it is, such as `http://localhost:8085`.
-        login: as whom to ask.
+        url: the address, such as `http://localhost:8085`.
+        login: the credentials to use.
 
     Attributes:
-        url: where it is.
-        is_local: whether that is this machine: by its address, once there has been a connection.
+        url: the address, without credentials.
+        is_local: True if it is on this machine: by its name; after a connection, by IP address.
 
     Raises:
-        AdminError: the URL is none.
+        AdminError: the URL is invalid.
     """
 
     def __init__(self, url: str, login: Login) -> None:
@@ -92,10 +92,10 @@ class AdminInterface:
         self._login: Final = login
 
     def get(self, path: str) -> Answer:
-        """Ask for something.
+        """Request a path and return the answer.
 
         Raises:
-            AdminError: there is no answer, or it is a refusal; 503 is an answer.
+            AdminError: there is no answer, or it is a refusal; 503 counts as an answer.
         """
         answer = self._ask(path)
         if answer.status in (200, 503):
@@ -106,7 +106,7 @@ class AdminInterface:
         raise AdminError(f"{path}: {answer.status} {first}".rstrip(), answer.status)
 
     def json(self, path: str) -> Any:
-        """Ask for a JSON document.
+        """Request a path and return its JSON document.
 
         Raises:
             AdminError: there is none.
@@ -118,7 +118,7 @@ class AdminInterface:
             raise AdminError(f"{path}: the answer is no JSON", answer.status) from None
 
     def first_event(self, path: str) -> Any:
-        """Ask for a stream of events, and return what the first one says, read as JSON.
+        """Request a stream of events and return the first one, parsed as JSON.
 
         Raises:
             AdminError: there is none.
@@ -168,12 +168,12 @@ class AdminInterface:
 
 
 def is_one_machine(own: str, peer: str) -> bool:
-    """Whether the two ends of a connection, by their addresses, are on one machine."""
+    """Return True if the addresses of the two ends of a connection are on one machine."""
     return own == peer or ip_address(peer.partition("%")[0]).is_loopback
 
 
 def _read(response: http.client.HTTPResponse, until: bytes) -> str:
-    """The text of an answer; as far as something in it, if that is given."""
+    """Return the text of an answer; with `until`, stop reading once it contains that."""
     parts: list[bytes] = []
     size, end = 0, time.monotonic() + _SECONDS
     while chunk := response.read1(_READ_TOGETHER):

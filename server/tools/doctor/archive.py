@@ -1,4 +1,4 @@
-"""One archive with all that a colleague needs."""
+"""Writes one archive with everything that a colleague needs for support."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _MODE: Final = 0o600
 
 
 def write_archive(path: Path, folder: str, texts: Mapping[str, str], moment: datetime) -> None:
-    """Write an archive that only its owner may read; a file that is there is left alone.
+    """Write an archive that only its owner may read; never overwrite an existing file.
 
     Args:
-        path: of the archive.
-        folder: what all of it is in.
+        path: path of the archive.
+        folder: the directory inside the archive that holds all files.
         texts: the files, by their paths below that.
-        moment: when they were made.
+        moment: modification time of the files.
 
     Raises:
-        OSError: it cannot be written, and is not there.
+        OSError: it cannot be written; no partial archive is left.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
     try:

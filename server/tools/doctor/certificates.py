@@ -1,4 +1,4 @@
-"""The certificates that an instance shows: whether they can be read, and when they end."""
+"""Checks of the certificates that an instance presents: readable, and not about to expire."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AREA: Final = "certificates"
 
 
 def examine(spec: InstanceSpec, found: Examination) -> None:
-    """Look at each certificate of an instance once."""
+    """Check each certificate of an instance once."""
     now = datetime.now(UTC)
     for path, users in _certificates(spec):
         title = f"{path} of {', '.join(users)}"
@@ -47,7 +47,7 @@ def examine(spec: InstanceSpec, found: Examination) -> None:
 
 
 def _certificates(spec: InstanceSpec) -> Iterator[tuple[str, list[str]]]:
-    """The files, each with what uses it."""
+    """Yield each certificate file with its users."""
     users: dict[str, list[str]] = {}
     for who, tls in uses_of_tls(spec):
         if tls.certificate is not None:

@@ -1,4 +1,4 @@
-"""The clock: does the kernel think that it is synchronised, and how far is it off?"""
+"""Checks of the clock: kernel synchronisation, and the difference from the server's clock."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from server.tools.doctor.findings import Examination, Verdict
 
 AREA: Final = "clock"
 _UNSYNCHRONISED: Final = 5  # TIME_ERROR of adjtimex(2)
-_NANOSECONDS: Final = 0x2000  # STA_NANO: the offset is in these
+_NANOSECONDS: Final = 0x2000  # STA_NANO: the offset is in nanoseconds
 _LARGE_OFFSET: Final = 0.5
 _LARGE_DIFFERENCE: Final = 5.0
-"""Seconds between two machines, of which one tells whole seconds."""
+"""Seconds between the clocks of two machines, one of which reports whole seconds."""
 
 
 class _Timeval(ctypes.Structure):
@@ -23,7 +23,7 @@ class _Timeval(ctypes.Structure):
 
 
 class _Timex(ctypes.Structure):
-    """`struct timex` of adjtimex(2); what is not read is left in one piece."""
+    """`struct timex` of adjtimex(2); unused fields are one block, `rest`."""
 
     _fields_ = (
         ("modes", ctypes.c_uint),
@@ -41,12 +41,12 @@ class _Timex(ctypes.Structure):
 
 
 def examine(server_date: str, asked: tuple[float, float], found: Examination) -> None:
-    """Look at the clock of this machine, and compare it with that of the server.
+    """Check the clock of this machine, and compare it with that of the server.
 
     Args:
-        server_date: when the server says that it answered; empty if nobody knows.
-        asked: when it was asked and when it had answered, in seconds since 1970.
-        found: takes what is found.
+        server_date: `Date` header of the server's answer; empty if unknown.
+        asked: times of the request and of its answer, in seconds since 1970.
+        found: collects the findings.
     """
     now = datetime.now(UTC)
     facts: dict[str, object] = {"now": now.isoformat(), "zone": time.strftime("%Z %z")}
@@ -81,7 +81,7 @@ def _compare(
         second = parsedate_to_datetime(server_date).timestamp()
     except ValueError:
         return
-    begun, ended = asked  # the clocks agree if its second and this time overlap
+    begun, ended = asked  # the clocks agree if the server's second overlaps with this interval
     difference = round(min(second + 1 - begun, 0) + max(second - ended, 0))
     facts["server_ahead"] = difference
     found.judge(

@@ -1,4 +1,4 @@
-"""The configuration: read, verified, and shown without what is secret in it."""
+"""Reads and verifies the configuration, and redacts its secrets."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from server.tools.doctor.secrecy import Secrets
 AREA: Final = "configuration"
 _MOST_SHOWN: Final = 3
 _UNKNOWN: Final = ("unknown element", "is not an option")
-"""What is said of an element that nobody knows, which may be `Password` mistyped."""
+"""Texts of errors about an unknown element, which may be `Password` mistyped."""
 
 
 @dataclass(slots=True)
 class Configuration:
-    """A configuration that has been read, as far as that goes.
+    """A configuration, as far as it could be read.
 
     Attributes:
-        path: of the file, absolute.
-        document: what is in it; None if that is no XML.
+        path: absolute path of the file.
+        document: the parsed XML; None if it is no XML.
         spec: the instance that it describes; None if it cannot be used.
-        understood: the same, without what is wrong in it; None if nothing is left then.
-        problems: what is wrong with it.
+        understood: the instance without the parts in error; None if nothing is left then.
+        problems: errors and warnings.
     """
 
     path: str
@@ -47,19 +47,19 @@ class Configuration:
 
     @property
     def shown(self) -> str | None:
-        """Its text as the admin interface shows it; None if it has not been read."""
+        """The text as the admin interface shows it; None if it has not been read."""
         return None if self.document is None else document_shown(self.document)
 
 
 def read(path: str, defines: Mapping[str, str], secrets: Secrets) -> Configuration:
-    """Read a configuration, and remember what is secret in it.
+    """Read a configuration, and add its secrets to `secrets`.
 
     Relative paths in it are not looked at.
 
     Args:
-        path: of the file.
-        defines: variables that are given for it.
-        secrets: learns.
+        path: path of the file.
+        defines: variables for it.
+        secrets: collects its secrets.
     """
     path = os.path.abspath(path)
     problems = Problems()
@@ -76,9 +76,9 @@ def read(path: str, defines: Mapping[str, str], secrets: Secrets) -> Configurati
 
 
 def _understood(root: Node) -> InstanceSpec | None:
-    """What a configuration describes without the parts that are wrong.
+    """Return the instance that a configuration describes without the parts in error.
 
-    It is good for finding files and addresses, and for nothing else.
+    The result is good for finding files and addresses, and for nothing else.
     """
     while True:
         problems = Problems()
@@ -93,7 +93,7 @@ def _understood(root: Node) -> InstanceSpec | None:
 
 
 def _right(root: Node, wrong: Container[Location]) -> Iterator[Node]:
-    """The sections of a configuration, without the parts in which something is wrong."""
+    """Yield the sections of a configuration, without the parts that contain an error."""
     for section in root.children:
         kept = tuple(part for part in section.children if not _has(part, wrong))
         if len(kept) < len(section.children) or section.location not in wrong:
@@ -105,7 +105,7 @@ def _has(node: Node, locations: Container[Location]) -> bool:
 
 
 def examine(configuration: Configuration, found: Examination) -> None:
-    """Verify a configuration, in the directory that its relative paths begin at."""
+    """Verify a configuration; the working directory must be the base of its relative paths."""
     problems, document, spec = configuration.problems, configuration.document, configuration.spec
     if document is not None and spec is not None:
         check_start(spec, validate(document, Problems()), problems)
@@ -134,7 +134,7 @@ def examine(configuration: Configuration, found: Examination) -> None:
 
 
 def counted(things: Sized, noun: str) -> str:
-    """How many there are, with the noun."""
+    """Return the number of things with the noun, in the plural unless it is 1."""
     return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
 
 
@@ -145,7 +145,7 @@ def _first(problems: list[Problem]) -> str:
 
 
 def _text(document: Document, errors: list[Problem]) -> str:
-    """The configuration, without what elements say that nobody knows: it may be secret."""
+    """Return the configuration; redact the content of unknown elements, which may be secret."""
     unknown = {one.element for one in errors if any(said in one.message for said in _UNKNOWN)}
     if not unknown:
         return document.expanded

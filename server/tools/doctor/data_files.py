@@ -1,7 +1,7 @@
-"""The files of an instance: what is there, and whether it is what the instance would read.
+"""Checks of the files of an instance: a listing, and whether the instance could read them.
 
-Of journals, the first page is read, which names the instance and the file's place in the log; not
-what is recorded. Nothing is written or locked, so that a server may be running.
+Of journals, only the first page is read, which names the instance and the file's place in the log;
+the entries are not. Nothing is written or locked, so that a server may be running.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _ADVICE: Final = {
     Kind.LATER: "run the later version that has written them; docs/upgrading.md has the way back",
 }
 _ASIDE: Final = (CUT, ".damaged-", ".foreign-")
-"""What is in the names of files that the server has set aside."""
+"""Parts of the names of files that the server has set aside."""
 
 
 def examine(spec: InstanceSpec, wanted: Sequence[Place], found: Examination) -> None:
-    """Look at the files of an instance.
+    """Check the files of an instance.
 
     Args:
         spec: the instance.
         wanted: the directories that it writes to.
-        found: takes what is found.
+        found: collects the findings.
     """
     listing = [one for place in wanted for one in _list(place)]
     if len(listing) > _MOST_LISTED:
@@ -62,7 +62,7 @@ def examine(spec: InstanceSpec, wanted: Sequence[Place], found: Examination) -> 
 
 
 def _header(path: Path) -> FileHeader | None:
-    """What a journal says about itself; None if it has not been taken into use.
+    """Return the header of a journal; None if it has not been taken into use.
 
     Raises:
         FormatError: it is damaged.
@@ -75,12 +75,12 @@ def _header(path: Path) -> FileHeader | None:
 
 
 def _list(place: Place) -> Iterator[dict[str, object]]:
-    """The files of a directory, but not of those below it."""
+    """Yield facts of the files in a directory, not recursively."""
     now = time.time()
     try:
         names = sorted(os.listdir(place.path))
     except OSError:
-        return  # said by whoever looks at disks
+        return  # disks.py reports this
     for name in names:
         path = place.path / name
         try:

@@ -1,4 +1,4 @@
-"""The file systems that an instance writes to: room, type, and whether it may write there."""
+"""Checks of the file systems that an instance writes to: free space, type and access."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LITTLE: Final = 0.15
 _VERY_LITTLE: Final = 0.05
 _FEW_INODES: Final = 0.05
 _FILES_AHEAD: Final = 2
-"""How many more files of the largest kind there should be room for."""
+"""Number of further files of the largest kind that must fit into the free space."""
 
 _FORGETTING: Final = frozenset({"tmpfs", "ramfs"})
 _REMOTE: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs"})
@@ -25,7 +25,7 @@ _LAYERED: Final = frozenset({"overlay", "aufs"})
 
 
 class _Mount(NamedTuple):
-    """A file system that is mounted."""
+    """A mounted file system."""
 
     point: str
     kind: str
@@ -34,12 +34,12 @@ class _Mount(NamedTuple):
 
 
 def examine(wanted: Sequence[Place], found: Examination, root: Path = ROOT) -> None:
-    """Look at the file systems of some directories.
+    """Check the file systems of some directories.
 
     Args:
         wanted: the directories.
-        found: takes what is found.
-        root: below which the kernel shows what is mounted.
+        found: collects the findings.
+        root: the directory that stands for `/` when the mount table is read.
     """
     mounts = _mounts(root)
     disks: dict[int, list[tuple[Place, Path]]] = {}
@@ -54,7 +54,7 @@ def examine(wanted: Sequence[Place], found: Examination, root: Path = ROOT) -> N
 def _examine_disk(
     places: Sequence[tuple[Place, Path]], mounts: Sequence[_Mount], found: Examination
 ) -> list[dict[str, object]]:
-    """Look at one file system, and return the facts of each directory on it."""
+    """Check one file system, and return the facts of each directory on it."""
     (_, first), *_ = places
     mount, room = _mount_of(first, mounts), os.statvfs(first)
     free, size = room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize
@@ -169,7 +169,7 @@ def _judge_access(title: str, there: Path, place: Place, found: Examination) -> 
 
 
 def _existing(path: Path) -> Path:
-    """The directory, or the nearest one above it that is there."""
+    """Return the directory, or its nearest ancestor that exists."""
     for there in (path, *path.parents):
         if os.path.isdir(there):
             return there
@@ -177,7 +177,7 @@ def _existing(path: Path) -> Path:
 
 
 def _mounts(root: Path) -> list[_Mount]:
-    """What is mounted; of what is mounted over something else, the last counts."""
+    """Return the mounted file systems; of several on one mount point, the last counts."""
     mounts = []
     try:
         lines = (root / "proc/self/mounts").read_text("utf-8", "surrogateescape").splitlines()

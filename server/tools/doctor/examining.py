@@ -1,7 +1,7 @@
-"""The examination of an instance, from what is known of it: a configuration, an address, or both.
+"""The examination of an instance of which a configuration, an address or both are known.
 
-What one of them tells is used to find the other: the admin interface is in the configuration, and
-an instance on this machine says which file its configuration is, and where relative paths begin.
+Each of them is used to find the other: the configuration has the address of the admin interface,
+and an instance on this machine reports its configuration file and its working directory.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _HERE: Final = "localhost"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is to be examined.
+    """The request for an examination.
 
     Attributes:
-        config: the configuration file; None if it is to be asked for.
-        url: of the admin interface; None if the configuration says it.
-        login: as whom to ask there.
+        config: the configuration file; None to ask the instance for it.
+        url: address of the admin interface; None to take it from the configuration.
+        login: the credentials for it.
         defines: variables of the configuration.
-        directory: where relative paths begin; None for where the instance or its service says, or
-            else here.
-        with_minidump: have one written.
+        directory: base of relative paths; None for the one that the instance or its service
+            reports, or else the current one.
+        with_minidump: request a new minidump.
     """
 
     config: str | None
@@ -64,7 +64,7 @@ class Question:
 
 
 def examine(question: Question, secrets: Secrets) -> Examination:
-    """Look at all that there is of an instance; its directory becomes that of this process."""
+    """Run all checks of an instance; this process changes to the instance's directory."""
     one = _One(question, secrets)
     found = one.found
     found.attempt(configuration.AREA, one.read_configuration)
@@ -85,7 +85,7 @@ def examine(question: Question, secrets: Secrets) -> Examination:
 
 
 class _One:
-    """One examination, as far as it has come."""
+    """The state of one examination."""
 
     def __init__(self, question: Question, secrets: Secrets) -> None:
         self.found: Final = Examination()
@@ -101,16 +101,16 @@ class _One:
 
     @property
     def is_here(self) -> bool:
-        """Whether the instance is on this machine, as far as that is known."""
+        """True if the instance is on this machine, as far as that is known."""
         if self._admin is None or self._question.url is None:
             return True
         if self._identity is None and self._question.config is not None:
-            return True  # of an instance that cannot be asked, what is here is what there is
+            return True  # nothing but this machine can be examined
         return self._admin.is_local
 
     @property
     def version(self) -> str:
-        """The version of the server that runs; empty if that is not known."""
+        """The version of the running server; empty if unknown."""
         known = self.found.facts.get(logs.VERSION)
         return known if isinstance(known, str) and self._identity is not None else ""
 
@@ -120,12 +120,12 @@ class _One:
         return None if self._configuration is None else self._configuration.understood
 
     def read_configuration(self) -> None:
-        """Read the configuration that was named."""
+        """Read the configuration that the caller named."""
         if self._question.config is not None:
             self._read(self._question.config)
 
     def find_instance(self) -> None:
-        """Ask the instance who it is, and read its configuration if none was named."""
+        """Ask the instance for its identity, and read its configuration if none was named."""
         try:
             self._admin = self._interface()
         except AdminError as error:
@@ -176,7 +176,7 @@ class _One:
         return AdminInterface(f"{scheme}://{named}:{address.port}", question.login)
 
     def go_there(self) -> None:
-        """Make relative paths begin where those of the instance do."""
+        """Change to the directory at which the instance's relative paths begin."""
         directory = self._question.directory
         if directory is None and self._identity is not None:
             directory = Path(self._identity.directory)
@@ -194,7 +194,7 @@ class _One:
             self._places = places(self._spec)
 
     def find_process(self) -> None:
-        """Find the process, also where the instance does not tell."""
+        """Find the process; if the instance does not report it, by the locks on its files."""
         spec = self._spec
         if self._pid is None and spec is not None:
             files = [Path(topic.file_name) for topic in _file_topics(spec) if topic.file_name]
@@ -222,7 +222,7 @@ class _One:
         )
 
     def ask(self) -> None:
-        """Ask the instance for what it shows."""
+        """Collect the instance's state from its admin interface."""
         if self._admin is None or self._identity is None:
             return
         if self._question.with_minidump:
@@ -241,11 +241,11 @@ class _One:
             )
 
     def look_at_machine(self) -> None:
-        """Look at the machine."""
+        """Check the machine."""
         machine.examine(machine.Machine(pid=self._pid), self.found)
 
     def look_at_files(self) -> None:
-        """Look at disks, files, certificates, logs and minidumps."""
+        """Check disks, files, certificates, logs and minidumps."""
         spec, found, taken = self._spec, self.found, self._taken
         if taken is not None:
             found.attempt(minidumps.AREA, lambda: minidumps.attach(taken, found))
@@ -258,7 +258,7 @@ class _One:
         found.attempt(minidumps.AREA, lambda: minidumps.examine(spec, taken, found))
 
     def look_at_clock(self) -> None:
-        """Look at the clock, and compare it with the server's."""
+        """Check the clock, and compare it with the server's."""
         identity = self._identity
         known = identity or running.Identity()
         clock.examine(known.date, known.asked, self.found)
@@ -269,11 +269,11 @@ def _file_topics(spec: InstanceSpec) -> list[TopicSpec]:
 
 
 def _is_here(identity: Identity) -> bool:
-    """Whether the process is one of this machine: in a container, it has another number there."""
+    """Return True if the process is on this machine: in a container, it has another id there."""
     process = Path(f"/proc/{identity.pid}")
     try:
         return os.readlink(process / "cwd") == identity.directory
     except PermissionError:
-        return process.is_dir()  # of another user
+        return process.is_dir()  # the process of another user
     except OSError:
         return False

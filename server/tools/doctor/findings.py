@@ -1,4 +1,4 @@
-"""What is found out about an instance, and what is thought of it."""
+"""The findings, facts and texts of an examination."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 
 class Verdict(IntEnum):
-    """What is thought of something, the worse the higher."""
+    """The result of a check; the higher, the worse."""
 
     OK = 0
     LOOK = 1
@@ -17,25 +17,25 @@ class Verdict(IntEnum):
 
     @property
     def label(self) -> str:
-        """How it is called in reports."""
+        """The name in reports."""
         return {Verdict.OK: "OK", Verdict.LOOK: "look at this", Verdict.WRONG: "wrong"}[self]
 
 
 EXIT_STATUS: Final = {Verdict.OK: 0, Verdict.LOOK: 1, Verdict.WRONG: 3}
-"""Of the command, by the worst verdict; 2 is a command line that makes no sense."""
+"""Exit status of the command, by the worst verdict; 2 is an invalid command line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check.
+    """The result of one check.
 
     Attributes:
-        area: what it belongs to, such as `machine`.
-        name: what has been looked at.
-        verdict: what is thought of it.
-        value: what was found, with its unit.
-        reason: why that is thought of it; empty for what is as it should be.
-        advice: what to do about it; likewise.
+        area: the group of checks, such as `machine`.
+        name: the subject of the check.
+        verdict: its result.
+        value: the observed value, with its unit.
+        reason: why it got that verdict; empty for `OK`.
+        advice: how to correct it; empty for `OK`.
     """
 
     area: str
@@ -48,13 +48,13 @@ class Finding:
 
 @dataclass(slots=True)
 class Examination:
-    """All that has been found out.
+    """All results of an examination.
 
     Attributes:
         findings: the checks, in the order in which they were made.
-        facts: what is known, by subject, as JSON has it.
-        texts: files for the archive, by their paths in it.
-        documents: the same of JSON.
+        facts: observed facts, by subject, as JSON values.
+        texts: text files for the archive, by their paths in it.
+        documents: JSON files for the archive, likewise.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -63,15 +63,15 @@ class Examination:
     documents: dict[str, object] = field(default_factory=dict)
 
     def good(self, area: str, name: str, value: str) -> None:
-        """Something is as it should be."""
+        """Add a check with the verdict `OK`."""
         self.findings.append(Finding(area, name, Verdict.OK, value))
 
     def look(self, area: str, name: str, value: str, reason: str, advice: str) -> None:
-        """Somebody should look at something."""
+        """Add a check that the operator should look at."""
         self.findings.append(Finding(area, name, Verdict.LOOK, value, reason, advice))
 
     def wrong(self, area: str, name: str, value: str, reason: str, advice: str) -> None:
-        """Something is wrong."""
+        """Add a check with the verdict `WRONG`."""
         self.findings.append(Finding(area, name, Verdict.WRONG, value, reason, advice))
 
     def judge(
@@ -83,16 +83,16 @@ class Examination:
         reason: str,
         advice: str,
     ) -> None:
-        """Add a check with reason and advice, which are left out where all is well."""
+        """Add a check; drop reason and advice if the verdict is `OK`."""
         if verdict is Verdict.OK:
             reason = advice = ""
         self.findings.append(Finding(area, name, verdict, value, reason, advice))
 
     def attempt(self, area: str, step: Callable[[], None]) -> None:
-        """Make a step of the examination, whose failure is a finding and no end.
+        """Run a step of the examination; record its failure as a finding and continue.
 
         Args:
-            area: of what it finds.
+            area: area of the step's findings.
             step: adds to this examination.
         """
         try:
@@ -106,7 +106,7 @@ class Examination:
                 "the rest of this area has not been looked at",
                 "run amps-doctor as the user of the server, or as root",
             )
-        except Exception as error:  # whatever state the instance is in, there is a report
+        except Exception as error:  # a report must come out, whatever state the instance is in
             self.look(
                 area,
                 "what could be looked at",

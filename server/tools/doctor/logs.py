@@ -1,7 +1,7 @@
-"""The last entries of the logs, and what they complain about.
+"""The last entries of the logs, and the warnings and errors in them.
 
-Entries below `info` are left out, since those have what clients send and get, and so is what
-`amps-action-do-echo-message` writes, which may be a message.
+Entries below `info` are left out, since those contain the bytes received from and sent to clients;
+so are the entries of `amps-action-do-echo-message`, which may contain a message.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from server.tools.log_entries import LogLines, log_entries, parts_of
 
 AREA: Final = "log"
 VERSION: Final = "logged version"
-"""The fact that has the version of the server that has begun last, as the log says."""
+"""Name of the fact with the version of the server started last, according to the log."""
 
 _MOST_BYTES: Final = 16 << 20
 _MOST_ENTRIES: Final = 5_000
@@ -45,7 +45,7 @@ class _Entry(NamedTuple):
 
 
 def examine(spec: InstanceSpec, found: Examination) -> None:
-    """Look at the log files of an instance, as far as it has any."""
+    """Check the log files of an instance, if it has any."""
     targets = [one for one in spec.logging if one.protocol in FORMATS]
     if not targets:
         where = ", ".join(sorted({one.protocol for one in spec.logging})) or "nowhere"
@@ -73,12 +73,12 @@ def examine(spec: InstanceSpec, found: Examination) -> None:
 
 
 def examine_lines(name: str, lines: Iterable[bytes], found: Examination) -> None:
-    """Look at lines of a log.
+    """Check lines of a log.
 
     Args:
-        name: what to call it.
-        lines: of the log with their ends, the oldest first.
-        found: takes what is found.
+        name: the log's name in the report.
+        lines: lines of the log with their line ends, the oldest first.
+        found: collects the findings.
     """
     kept = deque[_Entry](maxlen=_MOST_ENTRIES)
     left_out = 0
@@ -106,7 +106,7 @@ def examine_lines(name: str, lines: Iterable[bytes], found: Examination) -> None
 
 
 def _complaints(entries: Iterable[_Entry]) -> str:
-    """What is complained about most, by the ids of entries."""
+    """Return the most frequent warnings and errors, counted by the ids of entries."""
     ids = Counter(entry.id for entry in entries if entry.level >= Level.WARNING)
     return "; ".join(
         f"{count:,} x {identity} {_meaning(identity)}".rstrip()
@@ -120,7 +120,7 @@ def _meaning(identity: str) -> str:
 
 
 def _files(mask: str) -> list[Path]:
-    """The files that a mask stands for, the newest first."""
+    """Return the files that match a mask, the newest first."""
     pattern = "".join(
         "*" if _TOKEN.fullmatch(part) else glob.escape(part)
         for part in re.split(r"(%.)", mask)
@@ -131,7 +131,7 @@ def _files(mask: str) -> list[Path]:
 
 
 def _examine_file(path: Path, found: Examination) -> None:
-    """Look at the end of a file, or at all of one that is compressed."""
+    """Check the end of a file; a compressed file is read completely."""
     with open_regular(path) as file:
         if path.suffix != FORMATS["gzip"].suffix:
             file.seek(max(0, path.stat().st_size - _MOST_BYTES))
@@ -139,7 +139,10 @@ def _examine_file(path: Path, found: Examination) -> None:
 
 
 def _entries(lines: Iterable[bytes]) -> Iterator[_Entry]:
-    """The entries of a log; what is none, and may be the rest of one, is below all levels."""
+    """Yield the entries of a log.
+
+    A line that is no entry may be the rest of one. It gets the lowest level and is left out.
+    """
     for _, text in log_entries(lines):
         about = parts_of(text)
         level = LEVELS.get(_text(about["level"]), Level.DEVELOPER)
@@ -151,7 +154,7 @@ def _text(value: object) -> str:
 
 
 def _file_name(name: str, found: Examination) -> str:
-    """A name for the archive that is not taken; what was compressed is not any more."""
+    """Return an unused name for the archive, where compressed logs are stored decompressed."""
     base = re.sub(r"\.gz$", ".gz.txt", Path(name).name)
     number = 0
     while (free := base if number == 0 else f"{number}-{base}") and f"log/{free}" in found.texts:

@@ -1,6 +1,7 @@
-"""The machine: processors, memory, limits, and settings of the kernel that a server feels.
+"""Checks of the machine: processors, memory, limits, and kernel settings that affect a server.
 
-What the kernel shows is read below a root, which tests may make. What cannot be read is left out.
+Files of the kernel are read below a root directory, which tests may create. A file that cannot be
+read is left out.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ _EAGER_SWAPPING: Final = 30
 _FEW_MAPS: Final = 65_530
 _FEW_PROCESSORS: Final = 2
 _BUSY: Final = 2.0
-"""Processes that want to run, for each processor."""
+"""Load: runnable processes per processor."""
 
 _UNLIMITED: Final = 1 << 60
-"""What cgroups of the first version say where there is no limit is larger than that."""
+"""For "no limit", cgroups v1 reports a number larger than this."""
 
 _SETTING: Final = re.compile(r"\[(\w+)\]")
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the kernel shows of a machine, and of one process.
+    """The kernel's files about a machine, and about one process.
 
     Attributes:
-        root: what stands for `/`.
-        pid: the server; None if none is known to run here.
+        root: the directory that stands for `/`.
+        pid: the server's process; None if none is known to run here.
     """
 
     root: Path = ROOT
@@ -50,20 +51,20 @@ class Machine:
 
     @property
     def process(self) -> Path:
-        """What the kernel shows of the server, or else of this command."""
+        """The `/proc` directory of the server, or else of this command."""
         return self.root / "proc" / ("self" if self.pid is None else str(self.pid))
 
     def text(self, path: str) -> str:
-        """What a file of the kernel says; empty if it cannot be read."""
+        """Return the text of a file of the kernel; empty if it cannot be read."""
         return _text(self.root / path)
 
     def number(self, path: str) -> int | None:
-        """What a file says that holds a number; None if it holds none."""
+        """Return the number in a file of the kernel; None if it holds none."""
         return _number(self.text(path))
 
 
 def examine(machine: Machine, found: Examination) -> None:
-    """Look at a machine."""
+    """Check a machine."""
     memory = _table(machine.text("proc/meminfo"))
     facts: dict[str, object] = {
         "processors": _processors(machine, found),
@@ -118,7 +119,7 @@ def _memory(memory: Mapping[str, int], found: Examination) -> dict[str, object]:
 
 
 def _cgroup(machine: Machine, found: Examination) -> dict[str, object]:
-    """The limits of the container or service, if it has any."""
+    """Check and return the limits of the container or service, if it has any."""
     own = _cgroups(machine)
     limit = _limit(own, "memory", "memory.max", "memory.limit_in_bytes")
     used = _limit(own, "memory", "memory.current", "memory.usage_in_bytes")
@@ -164,7 +165,7 @@ def _cgroup(machine: Machine, found: Examination) -> dict[str, object]:
 
 
 def _open_files(machine: Machine, found: Examination) -> dict[str, object]:
-    """The limit of open files; the server raises it to the hard one by itself."""
+    """Check the limit of open files; the server raises its soft limit to the hard one by itself."""
     limits = _limits(machine).get("open files", {})
     hard = limits.get("hard")
     used = None
@@ -172,7 +173,7 @@ def _open_files(machine: Machine, found: Examination) -> dict[str, object]:
         try:
             used = len(os.listdir(machine.process / "fd"))
         except OSError:
-            used = None  # of another user's process
+            used = None  # the process of another user
     if isinstance(hard, int):
         of_used = "" if used is None else f", {used:,} used"
         verdict = _low(float(hard), _FEW_FILES, _VERY_FEW_FILES, inclusive=True)
@@ -247,7 +248,7 @@ def _process(machine: Machine, found: Examination) -> dict[str, object]:
 
 
 def _limits(machine: Machine) -> dict[str, dict[str, int | str]]:
-    """The limits of a process: soft and hard, by their names in lower case."""
+    """Return the limits of a process, soft and hard, by their names in lower case."""
     found: dict[str, dict[str, int | str]] = {}
     for line in _text(machine.process / "limits").splitlines()[1:]:
         name, *values = re.split(r"\s{2,}", line.strip())
@@ -257,10 +258,10 @@ def _limits(machine: Machine) -> dict[str, dict[str, int | str]]:
 
 
 def _cgroups(machine: Machine) -> dict[str, list[Path]]:
-    """Where each controller of a process's cgroup is shown, the likeliest place first.
+    """Return the directories of each controller of a process's cgroup, the likeliest first.
 
-    In a container, a path of the host may be named that is not to be seen from within: the limits
-    of the container are at the top then.
+    In a container, the kernel may name a path of the host that is not visible from within: the
+    limits of the container are at the top then.
     """
     top = machine.root / "sys/fs/cgroup"
     found: dict[str, list[Path]] = {}
@@ -273,7 +274,7 @@ def _cgroups(machine: Machine) -> dict[str, list[Path]]:
 
 
 def _first(own: Mapping[str, list[Path]], controller: str, new: str, old: str) -> str:
-    """What a file of a controller says, in either version of cgroups."""
+    """Return the content of a controller's file, in either version of cgroups."""
     places = [path / old for path in own.get(controller, ())]
     places += [path / new for path in own.get("", ())]
     return next(filter(None, map(_text, places)), "")
@@ -294,7 +295,7 @@ def _quota(own: Mapping[str, list[Path]]) -> str | None:
 
 
 def _low(value: float, few: float, very_few: float, *, inclusive: bool = False) -> Verdict:
-    """What to think of something of which there is so much."""
+    """Return the verdict on a value that should not be low."""
     if value < very_few:
         return Verdict.WRONG
     is_low = value <= very_few if inclusive else False
@@ -302,7 +303,7 @@ def _low(value: float, few: float, very_few: float, *, inclusive: bool = False) 
 
 
 def _table(text: str) -> dict[str, int]:
-    """Lines with a name and a number, of which `kB` makes bytes."""
+    """Return numbers by name from lines of a name and a number; `kB` is converted to bytes."""
     found: dict[str, int] = {}
     for line in text.splitlines():
         name, *rest = line.replace(":", " ").split()[:3] or [""]
@@ -326,7 +327,7 @@ def _number(text: str) -> int | None:
 
 
 def size_text(size: float) -> str:
-    """Bytes, for people."""
+    """Return a size in bytes as text with a unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < _KIBIBYTE:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""The newest minidump of an instance."""
+"""Checks of the minidumps of an instance; the newest one goes into the archive."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _RECENT_SECONDS: Final = 24 * 3600
 
 
 def examine(spec: InstanceSpec, taken: Path | None, found: Examination) -> None:
-    """Look for minidumps.
+    """Check the minidumps.
 
     Args:
         spec: the instance.
-        taken: the one that has just been asked for, which tells nothing by being there.
-        found: takes what is found.
+        taken: the one that this command has just requested; it is no sign of trouble.
+        found: collects the findings.
     """
     if spec.mini_dump_directory is None:
         found.look(

@@ -1,4 +1,4 @@
-"""The directories and files of an instance, by what they are for."""
+"""The directories that an instance writes to, with their purposes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Place(NamedTuple):
     """A directory that an instance writes to.
 
     Attributes:
-        what: what for, such as `journals`.
+        what: its purpose, such as `journals`.
         path: the directory, absolute.
         needs: bytes of one more file there, as far as that is known.
-        is_kept: whether what is there has to outlive the machine's power.
+        is_kept: True if its files have to survive a loss of power.
     """
 
     what: str
@@ -29,7 +29,7 @@ class Place(NamedTuple):
 
 
 def places(spec: InstanceSpec) -> list[Place]:
-    """Where an instance writes to: each directory once, with the first thing that it is for.
+    """Return the directories that an instance writes to, each once, with its first purpose.
 
     Relative paths begin at the working directory.
     """

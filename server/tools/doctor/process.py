@@ -1,4 +1,4 @@
-"""Whether an instance runs on this machine, by the locks that it holds on its files."""
+"""Finds the process of an instance on this machine by the locks on its files."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from server.tools.doctor.machine import ROOT
 
 
 def holder(paths: Iterable[Path], root: Path = ROOT) -> int | None:
-    """The process that has locked one of some files or directories; None if none is known to.
+    """Return the process that has locked one of the paths; None if none is known.
 
-    Nothing is locked to find out, which could keep a server from starting.
+    It takes no lock to find out, as that could keep a server from starting.
     """
     wanted = set[str]()
     for path in paths:

@@ -1,4 +1,4 @@
-"""The examination as people and programs read it."""
+"""The report of an examination, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INDENT: Final = " " * 18
 
 
 def as_data(found: Examination, moment: datetime) -> dict[str, Any]:
-    """The examination for programs."""
+    """Return the examination as JSON values."""
     counts = _counts(found)
     return {
         "command": f"amps-doctor {VERSION}",
@@ -38,12 +38,12 @@ def as_data(found: Examination, moment: datetime) -> dict[str, Any]:
 
 
 def as_text(found: Examination, moment: datetime) -> str:
-    """The examination for people, what is worst first."""
+    """Return the examination as text, the worst findings first."""
     return "\n".join([*_lines(found, moment), ""])
 
 
 def instance_name(found: Examination) -> str:
-    """The instance's name, fit for the name of a file."""
+    """Return the instance's name, with characters that are safe in a file name."""
     safe = "".join(one if one.isalnum() or one in "-_." else "_" for one in _name(found))
     return safe or "unknown"
 

@@ -1,4 +1,4 @@
-"""The instance as its admin interface shows it: who it is, its health, its statistics."""
+"""Checks of a running instance by its admin interface: identity, health, statistics."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _HEALTH: Final = "health"
 _WRITTEN: Final = re.compile(r"Minidump written to (.*)\.")
 _LATE_SECONDS: Final = 60.0
 _SLOW_TURN: Final = 100_000.0
-"""Microseconds for which one piece of work holds up everybody."""
+"""Microseconds (99th percentile) of one piece of work, during which all other clients wait."""
 
 
 @dataclass(slots=True)
 class Identity:
-    """What an instance says of itself; all is empty until it has.
+    """The identity that an instance reports; all fields are empty until it has.
 
     Attributes:
-        name: of the instance.
-        pid: its process; None if that is not known.
-        directory: where relative paths begin.
+        name: name of the instance.
+        pid: its process; None if unknown.
+        directory: base of relative paths.
         config: its configuration file.
-        amps_version: the version of AMPS that it stands for.
-        date: when it answered, by its clock.
-        asked: when it was asked and when it had answered, in seconds since 1970.
+        amps_version: the version of AMPS that it is compatible with.
+        date: time of its answer, by its clock.
+        asked: times of the request and of the answer, in seconds since 1970.
     """
 
     name: str = ""
@@ -46,7 +46,7 @@ class Identity:
 
 
 def identify(admin: AdminInterface, found: Examination) -> Identity | None:
-    """Ask an instance who it is; None, and a finding, if it does not say."""
+    """Request an instance's identity; add a finding and return None if it does not answer."""
     asked_at = time.time()
     try:
         answer = admin.get("/amps/instance.json")
@@ -100,13 +100,13 @@ def _refused(admin: AdminInterface, error: AdminError, found: Examination) -> No
 def examine(
     admin: AdminInterface, configuration: str | None, found: Examination, *, with_log: bool
 ) -> None:
-    """Collect what an instance shows, and look at its health.
+    """Collect the state that an instance reports, and check its health.
 
     Args:
-        admin: shows it.
-        configuration: what its configuration file says, as it is shown; None if nobody knows.
-        found: takes what is found.
-        with_log: ask for the end of the log, too, since there is no file of it.
+        admin: its admin interface.
+        configuration: text of its configuration file, redacted; None if unknown.
+        found: collects the findings.
+        with_log: request the end of the log, too, since there is no file of it.
     """
     steps: list[Callable[[], None]] = [
         lambda: _health(admin, "/healthz.json", found),
@@ -130,7 +130,7 @@ def examine(
 
 
 def take_minidump(admin: AdminInterface, found: Examination) -> Path | None:
-    """Have a minidump written, and return its path on the instance's machine."""
+    """Request a new minidump, and return its path on the instance's machine."""
     try:
         text = admin.get("/amps/administrator/minidump.json").body
         said = json.loads(text)["amps"]["administrator"]["minidump"]
@@ -157,7 +157,7 @@ def _health(admin: AdminInterface, path: str, found: Examination) -> None:
     for check in admin.json(path)["checks"]:
         name = check["name"]
         if any(one.area == _HEALTH and one.name == name for one in found.findings):
-            continue  # the engine is asked for either
+            continue  # both paths include the check of the engine
         status = check["status"]
         since = f" since {check['since']}" if check.get("since") else ""
         found.judge(
@@ -225,7 +225,7 @@ def _judge_behind(
 
 
 def _configuration(admin: AdminInterface, configuration: str | None, found: Examination) -> None:
-    """Compare what the instance runs with its file, which may have been edited since."""
+    """Compare the running configuration with its file, which may have been edited since."""
     running = admin.get("/amps/instance/config.xml").body
     if running == configuration:
         return

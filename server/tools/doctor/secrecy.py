@@ -1,8 +1,8 @@
-"""What nobody is to see, removed from all that leaves `amps-doctor`.
+"""Redacts secrets in all output of `amps-doctor`.
 
-The configuration is masked as the admin interface masks it. What was masked there, and the
-credentials that the command was given, are then looked for in all other texts: a password may be in
-a command line, or in the address of a service that the log complains about.
+The configuration is masked as the admin interface masks it. The values masked there, and the
+credentials given to the command, are then replaced in all other texts: a password may be in a
+command line, or in the address of a service in a log entry.
 """
 
 from __future__ import annotations
@@ -15,39 +15,40 @@ from config_schema.configuration_text import secrets, shown
 from config_schema.secrecy import HIDDEN
 
 _SHORTEST: Final = 4
-"""Characters of a secret that is looked for: shorter ones are parts of many words."""
+"""Minimum length of a secret that is searched for: shorter ones are parts of many words."""
 
 _DEFINITION: Final = re.compile(
     r"""('-D\s*\w+=|-D\s*'\w+=)(?:[^']|'"'"')*"""
     r"""|(-D\s*\w+=)(?:'[^']*'|"[^"]*"|[^\s'"]+)+"""
 )
-"""A variable that is set in a command line, as the log has it: with quotation marks around all of
-it, or around its value."""
+"""A variable set in a command line, as the log has it: with quotation marks around all of it, or
+around its value.
+"""
 
 
 class Secrets:
-    """Knows what is secret."""
+    """Collects secrets and redacts them in texts."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
 
     def learn(self, configuration: str) -> None:
-        """Remember what a configuration keeps secret."""
+        """Add the secrets of a configuration."""
         self.add(secrets(configuration))
 
     def add(self, values: Iterable[str]) -> None:
-        """Remember values that are secret."""
+        """Add secret values."""
         self._known.update(one for one in values if len(one) >= _SHORTEST and one != HIDDEN)
 
     def hide(self, text: str) -> str:
-        """Replace what is secret in a text of any kind."""
+        """Redact the secrets in a text of any kind."""
         text = _DEFINITION.sub(lambda match: f"{match[1] or match[2]}{HIDDEN}", shown(text))
         for one in sorted(self._known, key=len, reverse=True):
             text = text.replace(one, HIDDEN)
         return text
 
     def hide_in(self, value: object) -> object:
-        """Replace what is secret in all texts of a JSON document."""
+        """Redact the secrets in all texts of a JSON document."""
         if isinstance(value, str):
             return self.hide(value)
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Which versions of what are in use."""
+"""The versions of the server, of Python, of packages and of the system."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _DISTRIBUTION: Final = "amperage"
 
 
 def examine(running: str, found: Examination) -> None:
-    """Collect versions, and compare that of the server that runs with this one.
+    """Collect versions, and compare that of the running server with this one.
 
     Args:
-        running: the version that the server says it has; empty if nobody knows.
-        found: takes what is found.
+        running: the version that the server reports; empty if unknown.
+        found: collects the findings.
     """
     packages = {
         name: one.version for one in metadata.distributions() if (name := one.metadata["Name"])

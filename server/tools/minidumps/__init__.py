@@ -1,1 +1,1 @@
-"""What minidumps say: those of this server, and as far as it goes those of other programs."""
+"""Readers of minidumps: those of this server and, in part, those of other programs."""

@@ -1,7 +1,7 @@
-"""What can be told of minidumps in Microsoft's format, as AMPS writes them with Breakpad.
+"""Reads minidumps in Microsoft's format, as AMPS writes them with Breakpad.
 
-Only the header and the directory of streams are read, with how many there are of threads and
-modules: the rest are registers and memory, which say nothing without the program's symbols.
+Only the header and the directory of streams are read, with the numbers of threads and modules: the
+rest are registers and memory, which are meaningless without the program's symbols.
 
 Source: Microsoft, MINIDUMP_HEADER and MINIDUMP_DIRECTORY; Breakpad, minidump_format.h.
 """
@@ -23,7 +23,7 @@ _MOST_STREAMS: Final = 1_000
 
 _UNUSED: Final = 0
 _COUNTED: Final = {3: "threads", 4: "modules"}
-"""Streams that begin with how many things are in them."""
+"""Streams that begin with the number of their elements."""
 
 _STREAMS: Final[Mapping[int, str]] = {
     3: "thread list",
@@ -47,18 +47,18 @@ _STREAMS: Final[Mapping[int, str]] = {
     0x4767000A: "debugging information of the dynamic linker",
 }
 SENSITIVE: Final = frozenset({"memory list", "64-bit memory list", "environment", "command line"})
-"""Streams that may hold what nobody else is to see."""
+"""Streams that may contain confidential data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breakpad:
-    """What the header of such a file says.
+    """The header and the directory of streams of a file.
 
     Attributes:
-        taken: when; None if the header does not say.
-        streams: what is in it, with the bytes of each.
-        counts: how many threads and modules there are, as far as that can be read.
-        missing: what should be there, and is not, for people.
+        taken: time of the dump; None if the header has none.
+        streams: names of the streams, with the bytes of each.
+        counts: numbers of threads and modules, as far as they can be read.
+        missing: descriptions of the missing parts.
     """
 
     taken: datetime | None
@@ -68,7 +68,7 @@ class Breakpad:
 
 
 def read_breakpad(octets: bytes) -> Breakpad:
-    """Read the header and the directory of a file that begins with `MAGIC`; nothing is raised."""
+    """Parse the header and the directory of a file that begins with `MAGIC`; never raise."""
     if len(octets) < _HEADER.size:
         lacking = f"the header: the file has {len(octets)} bytes of {_HEADER.size}"
         return Breakpad(None, [], missing=[lacking])

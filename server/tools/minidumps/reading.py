@@ -1,8 +1,8 @@
-"""Reads what `server/upkeep/minidump.py` writes, as far as it is there.
+"""Reads the minidumps of `server/upkeep/minidump.py`, also damaged ones.
 
 Some lines about the process come first, then sections: each is an empty line, a title, and lines
-that are set in. The last line has a checksum. A dump that was cut short, or is damaged, has what
-can be read of it, and a list of what is missing.
+that are indented. The last line has a checksum. Of a dump that was cut short, or is damaged, the
+result has all that can be read, and a list of the missing parts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from server.upkeep.minidump import END
 
 MOST_BYTES: Final = 64 << 20
-"""Bytes of a file that are read; those that the server writes have a thousandth of that."""
+"""Maximum number of bytes to read; the server's dumps have about a thousandth of that."""
 
 _FIRST: Final = re.compile(
     r"Amperage (?P<version>\S+) \(AMPS (?P<amps>\S+)\), instance (?P<name>.*)"
@@ -30,7 +30,7 @@ _HEAD: Final = {
     ),
     "memory": re.compile(r"largest resident size (?P<largest_resident_kib>\d+) KiB, .*"),
 }
-"""The lines behind the first, by what they tell."""
+"""The lines after the first, by their contents."""
 
 _END: Final = re.compile(rb"^" + END.encode("ascii") + rb"([0-9a-f]{8})\n\Z", re.MULTILINE)
 _THREAD: Final = re.compile(r"thread (?P<ident>\d+) \((?P<name>.*)\), outermost call first")
@@ -44,12 +44,12 @@ _ASIDE: Final = "objects set aside, which are not among the following: "
 
 
 class NoMinidumpError(Exception):
-    """A file is no minidump of this server. The text says what it is, if that is known."""
+    """A file is no minidump of this server. The text has its kind, if that is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Where a thread was: one call of its stack."""
+    """One call in the stack of a thread."""
 
     file: str
     line: int
@@ -68,16 +68,16 @@ class Thread:
 
 @dataclass(slots=True)
 class Minidump:
-    """What a minidump says.
+    """The contents of a minidump.
 
     Attributes:
-        version: of the server that has written it; `amps_version` is that of AMPS it stood for.
-        instance: its name.
-        facts: what is known of the process, by names such as `time` and `process`.
-        threads: what each was doing.
-        tasks: how many waited at which place.
+        version: of the server that wrote it; `amps_version` is the AMPS version of that server.
+        instance: name of the instance.
+        facts: values about the process, by names such as `time` and `process`.
+        threads: the threads with their stacks.
+        tasks: number of waiting tasks, by place.
         tables: numbers by names, by the titles of their tables.
-        missing: what should be there, and is not, for people; empty for a dump that is whole.
+        missing: descriptions of the missing parts; empty for a complete dump.
     """
 
     version: str
@@ -91,7 +91,7 @@ class Minidump:
 
 
 def read_minidump(octets: bytes) -> Minidump:
-    """Read a minidump of this server.
+    """Parse a minidump of this server.
 
     Args:
         octets: the file, or its first `MOST_BYTES`.
@@ -128,7 +128,7 @@ def read_minidump(octets: bytes) -> Minidump:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
-    """The lines between empty ones; the first block may be empty, others are not."""
+    """Yield the lines between empty ones; the first block may be empty, others are not."""
     block: list[str] = []
     is_first = True
     for line in lines:
@@ -142,7 +142,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _take(title: str, rows: Sequence[str], dump: Minidump) -> int:
-    """Add a section to a dump, and return how many of its lines cannot be read."""
+    """Add a section to a dump, and return the number of its unreadable lines."""
     if title.startswith(END):
         return 0
     if thread := _THREAD.fullmatch(title):
@@ -164,7 +164,10 @@ def _take(title: str, rows: Sequence[str], dump: Minidump) -> int:
 
 
 def _calls(rows: Sequence[str]) -> tuple[list[Call], int]:
-    """The calls of a stack, and how many lines are none; a line of code may follow each."""
+    """Return the calls of a stack, and the number of lines that are none.
+
+    A line of code may follow each call.
+    """
     calls: list[Call] = []
     unread = 0
     for row in rows:

@@ -1,1 +1,1 @@
-"""The server as a service of the machine: `amps-service`, and what it installs."""
+"""The server as a service of the machine: the implementation of `amps-service`."""

@@ -1,9 +1,9 @@
-"""A copy of what is running, in a place of its own: what a service is started from.
+"""Copies the running program to a directory of its own, from which a service is started.
 
 The copy is a virtual environment made by hand: a link to the interpreter, the packages that the
 server needs as they are installed here (Spark is not among them), and the commands. Nothing is
-downloaded. It is made beside its place and then put there, so that a copy that was interrupted is
-never in use: what is left of one is cleared away by the next one, or by `remove_copy`.
+downloaded. It is made beside its place and then renamed, so that an interrupted copy is never in
+use: its remains are removed by the next one, or by `remove_copy`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Final
 
 _DISTRIBUTION: Final = "amperage"
 _HOME: Final = Path(__file__).resolve().parents[3]
-"""Where our packages stand beside each other."""
+"""The directory that contains our packages."""
 _PACKAGES: Final = ("amperage", "server", "config_schema", "actions", "pipeline")
 _LEFT_OUT: Final = frozenset({"pipeline", "spark", "docs", "dev"})
 """Extras that no service needs."""
 
 _MANUAL: Final = re.compile(r".*/share/man/man\d/[^/]+\.\d")
-"""A manual page among the files of a distribution."""
+"""Matches a manual page among the files of a distribution."""
 _SCRIPTS: Final = ("install-amps-daemon.sh", "uninstall-amps-daemon.sh")
 
 _REQUIREMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -34,10 +34,10 @@ _EXTRA: Final = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 _NOT_NEEDED: Final = shutil.ignore_patterns("__pycache__", "*.c", "*.pyx", "*.pxd")
 
 _OF_HERE: Final = frozenset({"direct_url.json", "RECORD"})
-"""What a distribution says about where it is installed."""
+"""Metadata files of a distribution about its place of installation."""
 
 MARK: Final = "installed-by-amps-service"
-"""A file that says that a directory is a copy, which may be replaced and removed."""
+"""A file that marks a directory as a copy, which may be replaced and removed."""
 
 _SCRIPT: Final = """#!{python}
 import sys
@@ -49,18 +49,18 @@ sys.exit({function}())
 
 
 class CopyError(Exception):
-    """The installation cannot be copied. The text says why."""
+    """The installation cannot be copied. The text has the reason."""
 
 
 def copy_installation(target: Path, *, known_as: Path) -> None:
-    """Copy what is running, or replace an earlier copy.
+    """Copy the running program, or replace an earlier copy.
 
     Args:
-        target: where to.
-        known_as: what that will be called, if it is not used from where it is made.
+        target: directory of the copy.
+        known_as: its path when it is used, if that differs.
 
     Raises:
-        CopyError: there is something else, or a package is not installed. What was there is as it
+        CopyError: something else is there, or a package is not installed. The target is left as it
             was, as after any other error.
         OSError: a file cannot be read or written.
     """
@@ -84,7 +84,7 @@ def copy_installation(target: Path, *, known_as: Path) -> None:
     except BaseException:
         if old.exists() and not target.exists():
             old.rename(target)
-        with suppress(OSError):  # of which nothing more can be done, and the first error counts
+        with suppress(OSError):  # nothing more can be done about it, and the first error counts
             _remove(new)
         raise
     with suppress(OSError):  # the next copy tries again
@@ -92,10 +92,10 @@ def copy_installation(target: Path, *, known_as: Path) -> None:
 
 
 def remove_copy(target: Path) -> bool:
-    """Remove a copy, and what interrupted ones have left beside its place.
+    """Remove a copy, and the remains of interrupted ones beside it.
 
     Returns:
-        Whether there was anything of that.
+        True if there was any of these.
 
     Raises:
         OSError: a file cannot be removed.
@@ -107,7 +107,7 @@ def remove_copy(target: Path) -> bool:
 
 
 def _remove(place: Path) -> None:
-    """Remove a copy if it is there, its mark last: what is left by an error is still a copy.
+    """Remove a copy if it exists, its mark last: after an error the rest is still a copy.
 
     Raises:
         OSError: a file cannot be removed.
@@ -122,17 +122,17 @@ def _remove(place: Path) -> None:
                 entry.unlink()
         (place / MARK).unlink(missing_ok=True)
         place.rmdir()
-    except OSError as error:  # which may name a file without its directory
+    except OSError as error:  # it may name a file without its directory
         raise OSError(error.errno, error.strerror, str(place)) from error
 
 
 def _beside(target: Path) -> tuple[Path, Path]:
-    """Where a copy is made, and where the one is meanwhile that it replaces."""
+    """Return where a copy is made, and where the one that it replaces is kept meanwhile."""
     return target.with_name(f"{target.name}.new"), target.with_name(f"{target.name}.old")
 
 
 def _clear(left: Path) -> None:
-    """Remove what an interrupted copy has left."""
+    """Remove the remains of an interrupted copy."""
     if not left.exists():
         return
     if not is_copy(left) and (not left.is_dir() or any(left.iterdir())):
@@ -141,13 +141,13 @@ def _clear(left: Path) -> None:
 
 
 def is_copy(directory: Path) -> bool:
-    """Whether a directory is a copy that was made here."""
+    """Return True if a directory is a copy that was made here."""
     return (directory / MARK).exists()
 
 
 def _make_environment(place: Path) -> Path:
-    """Make an empty virtual environment, and give where its packages are."""
-    interpreter = Path(sys.executable).resolve()  # that of no environment
+    """Create an empty virtual environment, and return its directory of packages."""
+    interpreter = Path(sys.executable).resolve()  # the base interpreter, outside of any environment
     packages = place / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
     for directory in (packages, place / "bin"):
         directory.mkdir(parents=True)
@@ -160,14 +160,14 @@ def _make_environment(place: Path) -> Path:
 
 
 def _needed() -> Iterator[metadata.Distribution]:
-    """The distributions that the server needs, as far as they are installed, but for itself."""
+    """Yield the installed distributions that the server needs, except itself."""
     wanted, seen = [_DISTRIBUTION], {_DISTRIBUTION}
     while wanted:
         name = wanted.pop()
         try:
             distribution = metadata.distribution(name)
         except metadata.PackageNotFoundError:
-            continue  # one that other systems or extras need
+            continue  # a requirement of other systems or extras
         if name != _DISTRIBUTION:
             yield distribution
         for text in distribution.requires or ():
@@ -195,7 +195,7 @@ def _copy_distribution(distribution: metadata.Distribution, packages: Path) -> N
 
 
 def _copy_packages(packages: Path) -> None:
-    """Copy our own packages, from wherever they are used: perhaps a checkout."""
+    """Copy our own packages from where they are in use, which may be a checkout."""
     for name in _PACKAGES:
         source = _HOME / name
         if source.is_dir():
@@ -212,14 +212,14 @@ def _copy_packages(packages: Path) -> None:
 
 
 def _shared() -> Iterator[Path]:
-    """Documentation and samples, where they are installed."""
+    """Yield the directory of documentation and samples, if it is installed."""
     share = Path(sysconfig.get_path("data")) / "share" / _DISTRIBUTION
     if share.is_dir():
         yield share
 
 
 def _copy_manual(target: Path) -> None:
-    """Copy the manual pages, which a checkout, and a copy, have in a directory of their own."""
+    """Copy the manual pages; a checkout, like a copy, has them in a directory of its own."""
     files = metadata.distribution(_DISTRIBUTION).files or ()
     installed = [Path(str(file.locate())) for file in files if _MANUAL.fullmatch(file.as_posix())]
     data = Path(sysconfig.get_path("data"))

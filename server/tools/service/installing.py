@@ -1,4 +1,4 @@
-"""What is put where on a machine, so that its init system runs the server.
+"""Installs and removes the files by which the init system of a machine runs the server.
 
     /opt/amps                     a copy of the program
     /opt/etc/amps/config.xml      the configuration, which is the administrator's
@@ -6,7 +6,7 @@
     amps.service, amps@.service   units for systemd: of that one, and of any /opt/etc/amps/NAME.xml
     /etc/init.d/amps              where there is no systemd
 
-What was there before of these, and is ours, is replaced; configurations and data are never touched.
+Earlier versions of our own files are replaced; configurations and data are never touched.
 
 Source: AMPS User Guide, Running AMPS as a Linux Service.
 """
@@ -33,19 +33,19 @@ CONFIGURATION: Final = Path("/opt/etc/amps")
 STATE: Final = Path("/var/lib/amps")
 _UNITS: Final = Path("/usr/lib/systemd/system")
 _ENABLED: Final = Path("/etc/systemd/system/multi-user.target.wants/amps.service")
-"""The link by which the service starts with the machine; it may outlive what it leads to."""
+"""The link that starts the service with the machine; it may outlive its target."""
 _INIT_SCRIPT: Final = Path("/etc/init.d/amps")
 _COMMAND_SECONDS: Final = 120
 _STOP_SECONDS: Final = 330
-"""The units and the script give a server 300 seconds to stop."""
+"""Must exceed the 300 seconds that the units and the script give a server to stop."""
 
 
 class ServiceError(Exception):
-    """Something cannot be installed or removed. The text says what, and why."""
+    """An installation or removal failed. The text has the step and the reason."""
 
 
 class Kind(StrEnum):
-    """What is said: of something done, of something that may go wrong, of what is left to do."""
+    """Kinds of messages: a completed step, a possible problem, a task that is left to do."""
 
     DONE = "done"
     WARNING = "warning"
@@ -54,11 +54,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that is said on the way.
+    """A message about the progress.
 
     Attributes:
-        text: what.
-        kind: which kind of thing it is.
+        text: the message.
+        kind: its kind.
     """
 
     text: str
@@ -70,11 +70,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where to install.
+    """The target of an installation.
 
     Attributes:
-        root: what stands for `/`: another directory while an image of a machine is made.
-        user: whom the service runs as.
+        root: directory that stands for `/`: another one while an image of a machine is made.
+        user: the user that the service runs as.
         init: `systemd` or `sysv`.
     """
 
@@ -84,16 +84,18 @@ class Machine:
 
     @property
     def is_running(self) -> bool:
-        """Whether this is the machine itself, and no image of one."""
+        """True for the machine itself, False for an image of one."""
         return self.root == Path("/")
 
     def place(self, path: Path) -> Path:
-        """Where a path is for now."""
+        """Return the current location of a path of the target."""
         return self.root / path.relative_to("/")
 
 
 def working_directory(configuration: Path) -> Path | None:
-    """Where relative paths of a configuration begin if the service runs it; None if it does not.
+    """Return the directory at which a configuration's relative paths begin in the service.
+
+    None if the service does not run it.
 
     Args:
         configuration: its file, absolute.
@@ -104,15 +106,15 @@ def working_directory(configuration: Path) -> Path | None:
 
 
 def detect_init(root: Path) -> str:
-    """Which init system a machine has."""
+    """Return the init system of a machine."""
     return "systemd" if (root / "usr/lib/systemd").is_dir() else "sysv"
 
 
 def install(machine: Machine) -> Iterator[Step]:
-    """Install or renew the service, and say what has been done.
+    """Install or renew the service, and yield the completed steps.
 
     Raises:
-        ServiceError: something is in the way, or cannot be done.
+        ServiceError: something is in the way, or a step failed.
     """
     _require_root(machine)
     try:
@@ -141,9 +143,9 @@ def install(machine: Machine) -> Iterator[Step]:
 
 
 def uninstall(machine: Machine) -> Iterator[Step]:
-    """Remove what `install` has made, but for configurations, data and the user.
+    """Remove everything that `install` has made, except configurations, data and the user.
 
-    An installation that was interrupted is removed as far as it came.
+    An interrupted installation is removed as far as it got.
 
     Raises:
         ServiceError: something cannot be removed.
@@ -171,10 +173,10 @@ def uninstall(machine: Machine) -> Iterator[Step]:
 
 
 def _require_root(machine: Machine) -> None:
-    """See that the image is there: the tree of one that is mistyped would be of no use.
+    """Check that the root directory exists, so that no tree is made under a mistyped name.
 
     Raises:
-        ServiceError: it is not.
+        ServiceError: it does not.
     """
     if not machine.root.is_dir():
         why = "is no directory" if machine.root.exists() else "does not exist"
@@ -182,7 +184,7 @@ def _require_root(machine: Machine) -> None:
 
 
 def _hidden_interpreter() -> str | None:
-    """What keeps others from running the interpreter that the copy uses; None if nothing does."""
+    """Return why other users cannot run the copy's interpreter; None if they can."""
     interpreter = Path(sys.executable).resolve()
     for place in interpreter.parents:
         if not place.stat().st_mode & stat.S_IXOTH:
@@ -226,8 +228,8 @@ def _have_user(name: str) -> Iterator[Step]:
 
 
 def _words(error: OSError) -> str:
-    """An error for people: what could not be read or written, and why."""
-    if isinstance(error, shutil.Error) and isinstance(error.args[0], list):  # of a tree
+    """Return an error as text: the file and the reason."""
+    if isinstance(error, shutil.Error) and isinstance(error.args[0], list):  # from copying a tree
         source, target, why = error.args[0][0]
         return f"{source} cannot be copied to {target}: {why}"
     why = error.strerror or str(error)
@@ -235,7 +237,7 @@ def _words(error: OSError) -> str:
 
 
 def _is_booted() -> bool:
-    """Whether systemd runs this machine, as sd_booted(3) finds out."""
+    """Return True if systemd runs this machine, by the same test as sd_booted(3)."""
     return Path("/run/systemd/system").is_dir()
 
 

@@ -1,4 +1,4 @@
-"""What shells have to know of spark's command line, from its table of options."""
+"""The description of spark's command line for shell completion, from its table of options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GENERAL: Final = (
 
 
 def command_line() -> Line:
-    """What spark takes."""
+    """Return the description of spark's command line."""
     commands = {
         name: Line(
             help=" ".join(command.explanation),

@@ -1,4 +1,4 @@
-"""From options to a connected, logged-on client."""
+"""Connects and logs on a client as the options say."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ from server.tools.spark.options import Settings, UsageError
 
 _TRUST_STORE: Final = "-Djavax.net.ssl.trustStore="
 _LOGON_OPTIONS: Final = "ack_conflation=10ms"
-"""Have whoever publishes wait for the last of the acknowledgements no longer than that."""
+"""Limits the time that a publisher waits for the last of the acknowledgements."""
 _PATIENCE: Final = 30.0
-"""Seconds for one of several servers to come back."""
+"""Timeout in seconds for one of several servers to come back."""
 _SECRETS: Final[Mapping[str, Callable[[str], SecretSource]]] = {
     "passwordcmd": SecretCommand,
     "passwordenv": SecretVariable,
     "passwordfile": SecretFile,
 }
-"""Where a password may be kept, by the option that says so."""
+"""Sources of a password, by option."""
 _DEFAULT_FACTORY: Final = "com.crankuptheamps.spark.DefaultAuthenticatorFactory"
 _NO_TYPE: Final = "invalid message type"
 _HINT: Final = "; name it with -type, such as -type json"
 
 
 class RefusedLogonError(Exception):
-    """The server refused the logon; the message says where, as whom and why."""
+    """The server refused the logon; the message has the address, the user and the reason."""
 
 
 def connect(
@@ -61,13 +61,13 @@ def connect(
 
     Args:
         settings: the command line.
-        server: host:port or the path of a socket, perhaps with user:password@ before it; or
-            several of the former, with commas between.
-        on_refused: told about each published message that the server refuses.
+        server: host:port or the path of a socket, optionally after user:password@; or several
+            host:port, separated by commas.
+        on_refused: callback for each published message that the server refuses.
 
     Raises:
         UsageError: the options make no usable connection.
-        ConnectError: there is no connection to be had.
+        ConnectError: no connection can be made.
         RefusedLogonError: the server refused the logon.
     """
     uris = server_uris(settings, server)
@@ -108,9 +108,9 @@ def connect(
 
 
 def server_uris(settings: Settings, server: str) -> list[ServerUri]:
-    """Put the URIs together.
+    """Return the URIs of the servers.
 
-    Without a user in it, the operating system's user logs on.
+    A URI without a user logs on as the operating system's user.
 
     Args:
         settings: the command line.
@@ -137,7 +137,7 @@ def _server_uri(settings: Settings, server: str) -> ServerUri:
 
 
 def _check_legacy(settings: Settings, scheme: str) -> None:
-    """See that a legacy protocol can do what is asked for."""
+    """Check that a legacy protocol supports the options."""
     if scheme not in ("tcp", "tcps"):
         raise UsageError(f"-proto {settings.proto} goes with tcp and tcps, not with {scheme}")
     if settings.orderby is not None:
@@ -145,7 +145,7 @@ def _check_legacy(settings: Settings, scheme: str) -> None:
 
 
 def _socket_address(server: str) -> str:
-    """User and absolute path of a socket, as they stand in a URI."""
+    """Return user and absolute path of a socket, as they appear in a URI."""
     first, slash, rest = server.partition("/")
     credentials, at, directory = first.rpartition("@")
     path = os.path.abspath(f"{directory}{slash}{rest}")
@@ -154,12 +154,12 @@ def _socket_address(server: str) -> str:
 
 
 def explain(error: CommandError) -> str:
-    """What the server answered, without the command's name."""
+    """Return the server's reason, without the command's name."""
     return f"{error.reason}: {error.detail}" if error.detail else error.reason
 
 
 def _authenticator(settings: Settings) -> Authenticator:
-    """What makes the credentials: the options say where they come from."""
+    """Return the authenticator for the source of credentials that the options name."""
     sources = {name: getattr(settings, name) for name in ("authenticator", *_SECRETS)}
     if sources["authenticator"] == _DEFAULT_FACTORY:
         del sources["authenticator"]
@@ -175,7 +175,7 @@ def _authenticator(settings: Settings) -> Authenticator:
 
 
 def _made_authenticator(path: str) -> Authenticator:
-    """Import the factory that a path names, and ask it for an authenticator."""
+    """Import the factory that a path names, and call it."""
     module_name, colon, factory_name = path.partition(":")
     if not colon:
         raise UsageError(
@@ -197,7 +197,7 @@ def _made_authenticator(path: str) -> Authenticator:
 
 
 def _ssl_context(settings: Settings, uri: ServerUri) -> ssl.SSLContext | None:
-    """What secures the connection; None if nothing does.
+    """Return the TLS context of the connection; None without TLS.
 
     Trusted are -cafile, else the trust store in AMPS_SPARK_OPTS, else the system's authorities.
     """
@@ -219,14 +219,14 @@ def _ssl_context(settings: Settings, uri: ServerUri) -> ssl.SSLContext | None:
 
 
 def _trust_store() -> str | None:
-    """The trust store that AMPS_SPARK_OPTS names."""
+    """Return the trust store that AMPS_SPARK_OPTS names."""
     words = shlex.split(os.environ.get("AMPS_SPARK_OPTS", ""))
     stores = [word.removeprefix(_TRUST_STORE) for word in words if word.startswith(_TRUST_STORE)]
     return stores[-1] if stores else None
 
 
 def _context_of_trust_store() -> ssl.SSLContext:
-    """The authorities of the trust store in AMPS_SPARK_OPTS, or those of the system."""
+    """Return a context with the trust store in AMPS_SPARK_OPTS, or the system's authorities."""
     store = _trust_store()
     try:
         return ssl.create_default_context(cafile=store)

@@ -1,4 +1,4 @@
-"""How `-format` prints a message: `{command}:{data}`."""
+"""Renders messages for `-format`, such as `{command}:{data}`, and for `-json`."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _TAGS: Final[Mapping[str, Render]] = {
 
 
 def compile_format(text: str | None) -> Render:
-    """Make the function that prints a message.
+    """Return the function that renders a message.
 
     Args:
         text: literal text with tags; None stands for the message's data alone.
 
     Raises:
-        UsageError: there is no such tag.
+        UsageError: a tag is unknown.
     """
     if text is None:
         return _TAGS["data"]
@@ -59,7 +59,7 @@ def compile_format(text: str | None) -> Render:
 
 
 def as_json(message: Message) -> bytes:
-    """Print a message as a JSON object: its data, and all that a format has tags for."""
+    """Return a message as a JSON object: its data, and a field for each tag of formats."""
     header = message.header
     return json_line(
         {
@@ -79,7 +79,7 @@ def as_json(message: Message) -> bytes:
 
 
 def has_tag(text: str | None, tag: str) -> bool:
-    """Whether a format prints a header field."""
+    """Return True if a format prints a header field."""
     return text is not None and f"{{{tag}}}" in text
 
 

@@ -11,7 +11,7 @@ _BANNER = f"{_RULE}\n- Spark - AMPS client utility -\n{_RULE}\n"
 
 
 def overview() -> str:
-    """The screen of `spark help`: which commands there are."""
+    """Return the screen of `spark help`: the list of commands."""
     names = "\n".join(f"    {name}" for name in sorted(("help", *COMMANDS)))
     return f"""{_BANNER}Usage:
 
@@ -30,7 +30,7 @@ Shows what the command 'sow' does and which options it has.
 
 
 def command_help(name: str) -> str:
-    """The screen of `spark help NAME`.
+    """Return the screen of `spark help NAME`.
 
     Args:
         name: one of the commands.

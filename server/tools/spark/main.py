@@ -29,7 +29,7 @@ from server.tools.spark.sources import SourceError
 _STANDARD_OUTPUT: Final = 1
 _HELP: Final = ("help", "--help", "-h")
 _ASKING: Final = (["--help"], ["-h"])
-"""What stands behind a command of somebody who wants to know what it does."""
+"""Arguments after a command's name that request its help."""
 
 
 @command("spark")
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _hide_passwords(words: Sequence[str]) -> None:
-    """Show the command line without passwords to whoever lists processes from now on."""
+    """Hide the passwords of the command line from process listings from now on."""
     shown = list(map(without_passwords, words))
     if shown != list(words):
         setproctitle(shlex.join(["spark", *shown]))
@@ -102,5 +102,5 @@ def _known(name: str) -> str:
 
 
 def _fail(message: str, code: int) -> int:
-    print(" ".join(message.splitlines()), file=sys.stderr)  # a server's text may have lines
+    print(" ".join(message.splitlines()), file=sys.stderr)  # a server's text may have several lines
     return code

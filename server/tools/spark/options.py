@@ -17,11 +17,11 @@ from amperage.client.uri import PROTOCOLS
 
 
 class UsageError(Exception):
-    """The command line is wrong; the message says how."""
+    """The command line is invalid; the message has the reason."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command line says. Which fields matter depends on the command."""
+    """The parsed command line. The fields in use depend on the command."""
 
     server: str
     topic: str = ""
@@ -103,11 +103,11 @@ def _protocol(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option.
+    """An option.
 
     Attributes:
-        help: what it does, as lines of the help screen.
-        read: makes its value, raising ValueError with what was expected; None for a switch.
+        help: its description, as lines of the help screen.
+        read: parses its value and raises ValueError with the expected form; None for a switch.
     """
 
     help: tuple[str, ...]
@@ -218,13 +218,13 @@ _CONNECTION: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command.
+    """A command.
 
     Attributes:
         required: options that must be given.
         optional: options that may be given, in the order of the help screen.
         example: a command line.
-        explanation: what the example does, as lines.
+        explanation: the effect of the example, as lines.
     """
 
     required: tuple[str, ...]
@@ -288,11 +288,11 @@ COMMANDS: Final[Mapping[str, Command]] = {
 
 
 def parse(command_name: str, arguments: Sequence[str]) -> Settings:
-    """Read the options of a command.
+    """Parse the options of a command.
 
     Args:
         command_name: one of `COMMANDS`.
-        arguments: what follows the command.
+        arguments: the words after the command.
 
     Raises:
         UsageError: an option is unknown, has no value or a wrong one, or is missing.
@@ -324,7 +324,7 @@ def _option_name(word: str, known: Sequence[str]) -> str:
 
 
 def _option_value(name: str, rest: list[str]) -> object:
-    """Take the value of an option off the words that follow it."""
+    """Remove the value of an option from the remaining words, and return it parsed."""
     read = OPTIONS[name].read
     if read is None:
         return _TRUTH[rest.pop().lower()] if rest and rest[-1].lower() in _TRUTH else True

@@ -1,4 +1,4 @@
-"""What each command does, on a connected client."""
+"""The commands of spark, on a connected client."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from server.tools.spark.sources import paced, read_messages, warn_of_invalid_jso
 
 _CONTENT: Final = frozenset({"publish", "sow", "oof"})
 _FLUSH_TIMEOUT: Final = 60.0
-"""Seconds for the server to work off what it has been sent."""
+"""Timeout in seconds for the server to process everything sent to it."""
 _ACKS_TIMEOUT: Final = 5.0
-"""Seconds for the server to store what has been acknowledged, when the command ends."""
+"""Timeout in seconds for the server to store acknowledgements when the command ends."""
 _REFUSALS_SHOWN: Final = 3
 
 
 class RefusedMessagesError(Exception):
-    """The server refused messages or acknowledgements; the text says how many, and why."""
+    """The server refused messages or acknowledgements; the text has their number and reasons."""
 
 
 class _Refusals:
-    """What the server has refused; told by the client's thread."""
+    """Collects the messages that the server refused; the client's thread adds them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -53,10 +53,10 @@ class _Refusals:
         self.count += 1
 
     def raise_any(self) -> None:
-        """Say what was refused.
+        """Raise an error if messages were refused.
 
         Raises:
-            RefusedMessagesError: something was.
+            RefusedMessagesError: the server refused at least one.
         """
         if self.count:
             noun = "message was" if self.count == 1 else "messages were"
@@ -64,7 +64,7 @@ class _Refusals:
 
 
 def ping(settings: Settings, output: BinaryIO) -> None:
-    """Connect, log on and say so."""
+    """Connect, log on and report success."""
     with closing(connect(settings, settings.server)) as client:
         given = server_uris(settings, settings.server)
         where = client.server if isinstance(client, HAClient) else given[0]
@@ -74,8 +74,8 @@ def ping(settings: Settings, output: BinaryIO) -> None:
 def publish(settings: Settings, output: BinaryIO) -> None:
     """Publish the messages of a file or of standard input.
 
-    Every message is acknowledged. The first is waited for, so that a topic that cannot be published
-    to is told at once.
+    Every message is acknowledged. The command waits for the acknowledgement of the first one, so
+    that an invalid topic is reported at once.
 
     Raises:
         RefusedMessagesError: the server refused some of them.
@@ -115,7 +115,7 @@ def _publish_first(client: Client | HAClient, settings: Settings, body: bytes) -
     try:
         client.confirmed_publish(settings.topic, body, "processed", delta=settings.delta)
     except (InvalidTopicError, NotEntitledError):
-        raise  # so would all others be refused
+        raise  # all others would be refused, too
     except CommandError:
         return  # counted like any other
 
@@ -181,7 +181,7 @@ def sow_delete(settings: Settings, output: BinaryIO) -> None:
 
 
 def redrive(settings: Settings, output: BinaryIO) -> None:
-    """Bring dead letters back into the queues that they came from."""
+    """Return dead letters to the queues that they came from."""
     with closing(connect(settings, settings.server)) as client:
         started = time.perf_counter()
         filter_ = settings.filter or "1=1"
@@ -232,10 +232,10 @@ class _Printer:
                 self.client.flush_acks(timeout=_ACKS_TIMEOUT)
 
     def print_all(self, stream: MessageStream) -> int:
-        """Print a stream to its end; what has arrived together is written together.
+        """Print a stream to its end, with one write per batch that arrived together.
 
         Returns:
-            How many messages there were.
+            The number of messages.
         """
         count = 0
         render, output = self._render, self._output
@@ -263,7 +263,7 @@ def _acknowledge(client: Client | HAClient, batch: list[Message]) -> None:
     """Acknowledge messages of queues, and wait for the answers.
 
     Raises:
-        RefusedMessagesError: the server refused it, so that the messages come again.
+        RefusedMessagesError: the server refused it, so that it delivers the messages again.
     """
     leased = [message for message in batch if message.is_leased]
     for topic, messages in groupby(leased, key=lambda message: message.topic):
@@ -282,7 +282,7 @@ def _acknowledge(client: Client | HAClient, batch: list[Message]) -> None:
 
 
 def _header_options(settings: Settings) -> list[str]:
-    """Ask for the header fields that the server sends on request only."""
+    """Return the options for header fields that the server sends on request only."""
     return ["timestamp"] if settings.json or has_tag(settings.format, "timestamp") else []
 
 

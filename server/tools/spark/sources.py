@@ -1,4 +1,4 @@
-"""Where messages to publish come from: standard input, a plain file or a zip file."""
+"""Sources of messages to publish: standard input, a plain file or a zip file."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _BODY_SHOWN: Final = 80
 """Bytes of a message that a warning quotes."""
 
 Batches = Iterator[list[bytes]]
-"""Messages in the groups in which they become available."""
+"""Batches of messages, as they become available."""
 
 
 class SourceError(Exception):
-    """The messages cannot be read; the message says why."""
+    """The messages cannot be read; the text has the reason."""
 
 
 class Readable(Protocol):
-    """A binary stream that hands out what is there without waiting for more."""
+    """A binary stream that returns available bytes without waiting for more."""
 
     def read1(self, size: int = ..., /) -> bytes:
         """Read up to size bytes, waiting only for the first."""
 
 
 def read_messages(path: str | None, delimiter: int) -> Batches:
-    """Read messages.
+    """Yield messages in batches.
 
     Args:
         path: a file, plain or zip; None reads standard input.
@@ -43,7 +43,7 @@ def read_messages(path: str | None, delimiter: int) -> Batches:
 
     Raises:
         SourceError: the file cannot be read, is a zip file of another layout, or has a message that
-            is too large to be sent. What stands before that has been handed out.
+            is too large to be sent. The messages before that have been yielded.
     """
     count = 0
     for batch in _read_messages(path, bytes([delimiter])):
@@ -75,14 +75,15 @@ def _read_messages(path: str | None, separator: bytes) -> Batches:
 
 
 def split_messages(stream: Readable, separator: bytes) -> Batches:
-    """Cut a stream into messages; empty ones do not count.
+    """Split a stream into messages; skip empty ones.
 
     Args:
-        stream: what to read.
-        separator: the byte that ends a message. The last message may do without.
+        stream: the stream to read.
+        separator: the byte that ends a message; optional after the last message.
 
     Yields:
-        What one read completed, so that messages from a pipe are published as they come.
+        The messages that one read completed, so that messages from a pipe are published as they
+        arrive.
     """
     unfinished: list[bytes] = []
     while chunk := stream.read1(_READ_SIZE):
@@ -98,14 +99,14 @@ def split_messages(stream: Readable, separator: bytes) -> Batches:
 
 
 def _is_zip(file: BinaryIO) -> bool:
-    """Whether the content begins like a zip file; a message may well end like one."""
+    """Return True if the content begins like a zip file; a message may well end like one."""
     start = file.read(4)
     file.seek(0)
     return start in (b"PK\x03\x04", b"PK\x05\x06")
 
 
 def _zip_messages(path: str, file: BinaryIO) -> Batches:
-    """Read the messages of a zip file: members 1, 2, 3 ... at its top level, each a message."""
+    """Yield the messages of a zip file: members 1, 2, 3 ... at its top level, each a message."""
     with zipfile.ZipFile(file) as archive:
         names = set(archive.namelist())
         numbers = range(1, len(names) + 1)
@@ -125,15 +126,15 @@ def paced(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Batches:
-    """Hand out messages one by one at a fixed rate.
+    """Yield messages one by one at a fixed rate.
 
-    A moment's delay is caught up with; after a pause of more than a second there is no burst.
+    Short delays are caught up; after a pause of more than a second there is no burst.
 
     Args:
-        batches: what to hand out.
-        rate: messages a second.
-        clock: the time in seconds.
-        sleep: waits some seconds.
+        batches: the messages.
+        rate: messages per second.
+        clock: returns the time in seconds.
+        sleep: waits for a number of seconds.
     """
     due = clock()
     for batch in batches:
@@ -155,7 +156,8 @@ def warn_of_invalid_json(batches: Batches, warn: Callable[[str], object]) -> Bat
 
     Args:
         batches: the messages.
-        warn: called once at most, with the text of the warning, before the message is passed on.
+        warn: callback with the text of the warning, called at most once, before the message is
+            passed on.
     """
     count = 0
     for batch in batches:
@@ -177,7 +179,7 @@ def _is_json(message: bytes) -> bool:
     try:
         msgspec.json.decode(message, type=msgspec.Raw)
     except RecursionError:
-        return True  # nested too deeply to tell
+        return True  # nested too deeply to validate
     except msgspec.DecodeError:
         return False
     return True

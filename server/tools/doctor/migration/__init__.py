@@ -1,6 +1,7 @@
-"""The way from AMPS to this server, for one configuration: the checklist of docs/migration.md.
+"""The migration of one configuration from AMPS to this server: the checklist of docs/migration.md.
 
-`features.py` is the table of what a configuration may use and where the differences are described;
-`survey.py` finds what one does use; `checklist.py` makes a checklist of that, and `text.py` shows
-it. Nothing is said here that docs/compatibility.md or the program itself does not say.
+`features.py` is the table of the features that a configuration may use, and of the sections that
+describe the differences; `survey.py` finds those that one configuration uses; `checklist.py` makes
+a checklist of them, and `text.py` prints it. It states nothing that docs/compatibility.md or the
+program itself does not state.
 """

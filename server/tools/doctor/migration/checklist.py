@@ -1,4 +1,4 @@
-"""The checklist: what a configuration needs before, while and after it moves from AMPS."""
+"""The checklist: the tasks before, during and after the migration of a configuration from AMPS."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _PORT: Final = "PORT"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Something to do, or to look at.
+    """A task or a point to check.
 
     Attributes:
-        text: what.
-        page: where it is described; empty if it says all.
-        commands: that do it.
+        text: the task.
+        page: the page that describes it; empty if the text is complete.
+        commands: commands that do it.
     """
 
     text: str
@@ -47,15 +47,15 @@ class Checklist:
     """The checklist of one configuration.
 
     Attributes:
-        path: of the configuration.
-        found: what it uses; nothing if it cannot be read.
-        errors: what keeps it from being used.
-        warnings: what runs, but perhaps not as expected.
-        files: files of AMPS in the places of ours; each with what it is.
+        path: path of the configuration.
+        found: the features that it uses; empty if it cannot be read.
+        errors: problems that keep it from being used.
+        warnings: settings that may behave differently than expected.
+        files: files of AMPS in this server's places, each with its description.
         no_files: why these could not be looked for; empty if they could.
-        carry: how data comes over.
-        clients: what to check of client programs.
-        steps: from the first start to the last look.
+        carry: how to carry data over.
+        clients: points to check in client programs.
+        steps: from the first start to the last check.
     """
 
     path: str
@@ -70,7 +70,7 @@ class Checklist:
 
     @property
     def absent(self) -> list[str]:
-        """What the configuration uses that is not there."""
+        """The features and modules that the configuration uses and this server lacks."""
         return [
             *(use.feature.name for use in self.found.uses.values() if use.state == ABSENT),
             *(module.name for module in self.found.modules if module.state == ABSENT),
@@ -78,7 +78,7 @@ class Checklist:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the configuration runs as it is, with all that it asks for."""
+        """`OK` if the configuration runs as it is, with all that it asks for."""
         if self.errors:
             return Verdict.WRONG
         if self.absent or self.warnings or self.files or self.no_files or self.found.ignored:
@@ -87,7 +87,7 @@ class Checklist:
 
 
 def make_checklist(configuration: Configuration) -> Checklist:
-    """Fill in the checklist for a configuration, in the directory that its paths begin at."""
+    """Make the checklist of a configuration, in the directory at which its paths begin."""
     made = Checklist(configuration.path)
     made.errors = _said(configuration.problems, Severity.ERROR)
     made.warnings = _said(configuration.problems, Severity.WARNING)
@@ -105,7 +105,7 @@ def make_checklist(configuration: Configuration) -> Checklist:
 
 
 def as_data(made: Checklist) -> dict[str, Any]:
-    """The checklist for programs."""
+    """Return the checklist as JSON values."""
     found = made.found
     return {
         "configuration": made.path,
@@ -152,7 +152,7 @@ def _look_for_files(made: Checklist, spec: InstanceSpec | None) -> None:
 
 
 def _carry(found: Survey) -> Iterator[Item]:
-    """How data comes over: records topic by topic, the log by a program, or not at all."""
+    """Yield the ways to carry data over: records by topic, the log by a program, or not at all."""
     if found.has("replication", "transports for replication"):
         yield Item(
             "AMPS and this server cannot replicate to each other: the protocol between instances is"
@@ -264,7 +264,7 @@ _CLIENT_CHECKS: Final[tuple[tuple[tuple[str, ...], str, str], ...]] = (
         "The client and spark",
     ),
 )
-"""With which of some features, what to check, and the section that has it."""
+"""Features (empty: any configuration), the point to check, and the section that describes it."""
 
 
 def _clients(found: Survey) -> Iterator[Item]:

@@ -1,7 +1,7 @@
-"""What a configuration may use, and where it is described how this server differs.
+"""The features of the configuration language, and the sections on how this server differs.
 
-Every element of the configuration language is part of one feature (a test sees to that). A place is
-the path of an element, which stands for all that is in it; with `=`, only for these values. The
+Every element of the configuration language is part of one feature (a test checks that). A place is
+the path of an element, which stands for everything inside it; with `=`, only for these values. The
 longest place that fits decides.
 """
 
@@ -17,13 +17,13 @@ from config_schema.compile.transports import TLS_ELEMENTS
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """Something that a configuration may use.
+    """A feature that a configuration may use.
 
     Attributes:
-        name: what it is.
-        places: where that shows.
-        section: of docs/compatibility.md, for what differs; empty if it is the same here.
-        is_there: whether this server has it at all.
+        name: description of the feature.
+        places: elements of the configuration that use it.
+        section: of docs/compatibility.md, on the differences; empty if it is the same here.
+        is_there: False if this server lacks it.
     """
 
     name: str
@@ -170,7 +170,7 @@ FEATURES: Final = (
 
 @cache
 def _by_place() -> dict[str, list[tuple[frozenset[str], Feature]]]:
-    """The features of each path, with the values that it has to have; any if there are none."""
+    """Return the features of each path with the values that each requires; an empty set: any."""
     found: dict[str, list[tuple[frozenset[str], Feature]]] = {}
     for feature in FEATURES:
         for place in feature.places:
@@ -181,10 +181,10 @@ def _by_place() -> dict[str, list[tuple[frozenset[str], Feature]]]:
 
 
 def features_of(path: str, value: str) -> Iterator[Feature]:
-    """What an element is part of: those of its own value, and the one of the longest place.
+    """Yield the features of an element: those of its own value, and the one of the longest place.
 
     Args:
-        path: of the element, below the root, in canonical names.
+        path: path of the element, below the root, in canonical names.
         value: its text.
     """
     known = _by_place()

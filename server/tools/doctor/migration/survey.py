@@ -1,4 +1,4 @@
-"""What one configuration uses: features, modules, elements without effect, topics with records."""
+"""Finds features, modules, elements without effect and topics with records in a configuration."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _USES: Final = {
     "Replication/Destination/Transport/Authenticator": "logging on to other instances",
     "Authenticator": "logging on to other instances",
 }
-"""Where modules are put to work, but for authentication, entitlement and actions."""
+"""Elements that refer to a module, except for authentication, entitlement and actions."""
 
 _IN_PYTHON: Final = {
     "functions": "docs/expressions.md",
@@ -38,7 +38,7 @@ _IN_PYTHON: Final = {
     "authentication": "docs/security.md#authentication",
     "entitlement": "docs/security.md#entitlement",
 }
-"""What a library in Python can be used for, and where it is described."""
+"""Purposes that a library in Python can serve, and the page that describes each."""
 
 _SECTIONS: Final = {
     "libamps_http_entitlement.so": "Permissions from a web service",
@@ -49,18 +49,18 @@ _SECTIONS: Final = {
     "libamps_transport_filter_correlation_id_timestamper.so": "Transports",
     "libamps_udf_experimental.so": "The check of a configuration",
 }
-"""Libraries of AMPS for which it is described how theirs and ours differ."""
+"""Libraries of AMPS, each with the section that describes how this server's one differs."""
 
 
 @dataclass(slots=True)
 class Use:
-    """A feature that is used.
+    """A feature in use.
 
     Attributes:
-        feature: what it is.
+        feature: the feature.
         state: SAME, DIFFERS or ABSENT.
-        count: how many elements there are of it.
-        first: where the first of them is.
+        count: number of its elements.
+        first: location of the first of them.
     """
 
     feature: Feature
@@ -71,15 +71,15 @@ class Use:
 
 @dataclass(slots=True)
 class Module:
-    """A module that is loaded, or an action's that need not be.
+    """A loaded module, or a module of an action, which need not be loaded.
 
     Attributes:
-        name: how the configuration calls it.
+        name: its name in the configuration.
         library: its library; empty for actions.
-        used_for: what for, in words.
+        used_for: its purposes, in words.
         state: SAME, DIFFERS or ABSENT.
-        advice: what to do about it, or where it is described.
-        where: its place.
+        advice: how to replace it, or where it is described.
+        where: its location.
     """
 
     name: str
@@ -95,10 +95,10 @@ class Records:
     """A topic whose records are to be carried over.
 
     Attributes:
-        name: of the topic.
-        message_type: of the topic.
-        has_keys: whether the server makes the keys, so that publishing the records is enough.
-        pattern: the names of the topics that it stands for; empty for itself.
+        name: name of the topic.
+        message_type: message type of the topic.
+        has_keys: True if the server makes the keys, so that publishing the records is enough.
+        pattern: matches the names of the topics that it stands for; empty for itself.
     """
 
     name: str
@@ -109,16 +109,16 @@ class Records:
 
 @dataclass(slots=True)
 class Survey:
-    """What a configuration uses.
+    """The features in use in a configuration.
 
     Attributes:
-        name: of the instance.
+        name: name of the instance.
         uses: the features, in the order of the configuration.
-        ignored: elements that have no effect here, each with its place and the reason.
-        modules: what is loaded, and the actions' modules.
+        ignored: elements that have no effect here, each with its location and the reason.
+        modules: loaded modules, and the actions' modules.
         records: the topics with records of their own.
         port: of the first transport that spark could connect to; empty if there is none.
-        is_encrypted: whether that transport has TLS.
+        is_encrypted: True if that transport has TLS.
     """
 
     name: str = ""
@@ -130,12 +130,12 @@ class Survey:
     is_encrypted: bool = False
 
     def has(self, *features: str) -> bool:
-        """Whether one of some features is used."""
+        """Return True if one of the features is used."""
         return any(name in self.uses for name in features)
 
 
 def survey(root: Node) -> Survey:
-    """Find what a configuration uses.
+    """Find the features that a configuration uses.
 
     Args:
         root: the configuration in canonical names, with mistakes or without.
@@ -169,7 +169,7 @@ def _take(path: str, node: Node, found: Survey) -> None:
     if reason is not None:
         found.ignored.append((where, path, reason))
     if path.partition("/")[0] == path and node.children:
-        return  # a section, which is there for what is in it
+        return  # a section: only its content is a feature
     for feature in features_of(path, node.text):
         state = DIFFERS if feature.section else SAME
         state = state if feature.is_there else ABSENT
@@ -206,7 +206,7 @@ def _loaded(node: Node, used_for: dict[str, list[str]]) -> Module:
 
 
 def _replacement(purposes: tuple[str, ...]) -> str:
-    """What to do about a compiled library that is used for something."""
+    """Return the advice on a compiled library, by its purposes."""
     what = "a compiled library of one's own, which cannot be loaded"
     if not purposes:
         return f"{what}; nothing uses it: leave it out"
@@ -221,7 +221,7 @@ def _replacement(purposes: tuple[str, ...]) -> str:
 
 
 def _actions(root: Node) -> Iterator[Module]:
-    """The modules of actions, each once."""
+    """Yield the modules of actions, each once."""
     catalogue = ProgramCatalogue()
     kinds = {kind.value: catalogue.modules(kind) for kind in _STEPS}
     seen = set[tuple[str, str]]()
@@ -249,7 +249,7 @@ def _records(root: Node) -> Iterator[Records]:
 
 
 def _find_port(root: Node, found: Survey) -> None:
-    """Find where spark would connect to."""
+    """Find the first transport that spark could connect to."""
     for section in root.all("Transports"):
         for one in section.all("Transport"):
             kind = (one.value("Type", "") or "").lower()

@@ -1,4 +1,4 @@
-"""The checklist for people: boxes to tick, those that the program has ticked are."""
+"""The checklist as text: boxes to tick; boxes that the program has checked are ticked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DONE, _OPEN = "[x]", "[ ]"
 
 
 def as_text(made: Checklist) -> str:
-    """The checklist in the order of docs/migration.md."""
+    """Return the checklist as text, in the order of docs/migration.md."""
     return "\n".join([*_lines(made), ""])
 
 
