@@ -5,7 +5,8 @@
                            -> plain data for other engines          description
                            -> text                                  printer
 
-`grammar` is the grammar, `semantics` is what values mean, `kinds` is what may stand where.
+`grammar` is the grammar, `semantics` defines operators on values, `kinds` defines the allowed
+contents of each place.
 """
 
 from server.expressions.check import check

@@ -1,9 +1,9 @@
 """Arrays in comparisons: true if true for any pair of elements.
 
-Two arrays of n and m elements have n x m pairs, which a hostile message could make very many. An
+Two arrays of n and m elements have n x m pairs, and a hostile message could make n and m large. An
 order comparison holds for some pair exactly if it holds for some pair of extremes, so long arrays
-are first reduced to theirs; equality of long arrays is looked up by hash. Both give what trying all
-pairs gives, in linear time.
+are first reduced to their extremes; equality of long arrays is tested by hash. Both have the same
+result as a test of all pairs, in linear time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _SHORT: Final = 16
 
 
 def elements(value: Value) -> list[Value]:
-    """The elements of an array, arrays in arrays opened. A scalar is its own only element.
+    """Return the elements of an array, with nested arrays flattened; a scalar as its only element.
 
-    No elements at all are one NULL.
+    An array without elements has one, NULL.
     """
     if not isinstance(value, list):
         return [value]
@@ -45,7 +45,7 @@ def any_pair(
     left: list[Value],
     right: list[Value],
 ) -> bool | None:
-    """Whether a comparison is true for any pair; if for none, NULL if it is NULL for any."""
+    """Return true if a comparison is true for any pair, else NULL if it is NULL for any."""
     if len(left) > _SHORT and len(right) > _SHORT:
         if operator == "=":
             return _any_equal(left, right)
@@ -62,7 +62,7 @@ def any_pair(
 
 
 def _extremes(values: list[Value]) -> list[Value]:
-    """The few elements that decide any order comparison, and whether all elements are alike."""
+    """Return the few elements that decide any order comparison, and `!=`."""
     integers = [v for v in values if isinstance(v, int)]
     doubles = [v for v in values if isinstance(v, float) and v == v]
     texts = [v for v in values if isinstance(v, str) and v]
@@ -99,7 +99,7 @@ def _any_equal(left: list[Value], right: list[Value]) -> bool | None:
 
 
 class _Pool:
-    """The elements of an array by what they can be equal to."""
+    """The elements of an array, grouped by the kind of value that they can equal."""
 
     __slots__ = ("has_null", "numbers", "numerals", "texts")
 
@@ -111,7 +111,7 @@ class _Pool:
 
 
 def _share_number(left: list[int | float], right: list[int | float]) -> bool:
-    """Integers are equal exactly, an integer and a double (or two doubles) as doubles."""
+    """Return whether a number is in both: integers compare exactly, all other pairs as doubles."""
     integers, others = _split(left)
     their_integers, their_others = _split(right)
     return bool(

@@ -1,4 +1,4 @@
-"""Is a text a good expression? What configuration verification asks."""
+"""Validates the text of an expression, for the verification of configurations."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _READERS: Final[Mapping[Shape, Callable[[str, Kind, Functions], object]]] = {
 
 
 def check(text: str, kind: Kind, functions: Functions = BUILTINS) -> str | None:
-    """Say what is wrong with an expression.
+    """Validate an expression, and return its error.
 
-    Where the kind has context variables, `{{NAME}}` stands for a number, since its value is not
-    known yet.
+    If the kind has context variables, `{{NAME}}` is read as a number, since its value is not known
+    yet.
 
     Args:
         text: the expression, field, path, order or join.
-        kind: where it stands.
+        kind: the place of the expression.
         functions: the functions that may be called.
 
     Returns:
-        None if it is good, else one line with the place marked.
+        None if the text is valid, else one line with the position marked.
     """
     rules = RULES[kind]
     try:
@@ -58,7 +58,7 @@ def check(text: str, kind: Kind, functions: Functions = BUILTINS) -> str | None:
 
 
 def _without_variables(text: str) -> str:
-    """The text with a number of the same length for every variable, so that positions hold."""
+    """Replace every variable by a number of the same length, so that positions stay valid."""
     return _VARIABLE.sub(_stand_in, text)
 
 

@@ -1,8 +1,8 @@
-"""Arithmetic and comparison of whole columns of numbers.
+"""Vectorized arithmetic and comparison of columns of numbers.
 
-What is done here must give exactly what `semantics` gives for each row. Where NumPy would not, the
-answer is None and the rows are computed one by one: integers beyond 64 bits, division of an integer
-by zero, columns that mix integers and doubles.
+For each row the results must equal those of `semantics`. Where those of NumPy would differ, the
+result is None and the caller computes the rows one by one: integers beyond 64 bits, division of an
+integer by zero, columns that mix integers and doubles.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from server.expressions.semantics import HOLDS
 from server.expressions.tree import Arithmetic, Expr, Identifier, Literal, Negate
 
 _SAFE: Final = float(2**62)
-"""Integers below this in magnitude, as doubles tell it, are far from overflowing."""
+"""Integers whose magnitude, converted to double, is below this are far from overflow."""
 
 ReadColumn = Callable[[Identifier], Column]
 
 
 def numbers(node: Expr, read: ReadColumn, length: int) -> NumberColumn | None:
-    """The value of a node for every row, if it is made of numbers and arithmetic only.
+    """Return the value of a node for every row if it has numbers and arithmetic only; else None.
 
     Args:
         node: the node.
-        read: gives the column of an identifier.
-        length: how many rows there are.
+        read: returns the column of an identifier.
+        length: number of rows.
     """
     match node:
         case Identifier():
@@ -47,7 +47,7 @@ def numbers(node: Expr, read: ReadColumn, length: int) -> NumberColumn | None:
 
 
 def compare(sign: str, left: NumberColumn, right: NumberColumn, *, wanted: bool) -> Mask:
-    """Where `left sign right` is true, or where it is false."""
+    """Return the mask of the rows where `left sign right` is true, or where it is false."""
     with np.errstate(invalid="ignore"):
         mask: Any = HOLDS[sign](left.values, right.values)
     return _where_present(mask if wanted else ~mask, left, right)
@@ -83,11 +83,11 @@ def _arithmetic(
 
 
 def _integers(sign: str, left: Any, right: Any) -> Any:
-    """The operation on integers, or None if a result might not be an integer of 64 bits."""
+    """Return the operation on integers, or None if a result might not be an integer of 64 bits."""
     if sign in "/%":
         if (right == 0).any() or _reaches(left, right):
             return None
-        # NumPy rounds down, the language cuts towards zero.
+        # NumPy rounds down, the language truncates towards zero.
         rest = np.fmod(left, right)
         return rest if sign == "%" else (left - rest) // right
     estimate = _DOUBLES[sign](left.astype(np.float64), right.astype(np.float64))
@@ -95,7 +95,7 @@ def _integers(sign: str, left: Any, right: Any) -> Any:
 
 
 def _reaches(*arrays: Any) -> bool:
-    """Whether any number is so large that integers might overflow."""
+    """Return whether any number is so large that integers might overflow."""
     return any(
         len(array) and float(np.abs(array.astype(np.float64)).max()) >= _SAFE for array in arrays
     )

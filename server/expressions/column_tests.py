@@ -1,6 +1,6 @@
-"""Tests of whole columns: each gives the rows for which a node is true, or is false.
+"""Vectorized tests of columns: each returns the mask of the rows where a node is true, or false.
 
-A test answers None if the columns at hand are not of the kind that it is for.
+A test returns None if the columns are not of the kind that it supports.
 """
 
 from __future__ import annotations
@@ -41,13 +41,15 @@ _ARROW: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 
 
 def test(node: Expr, read: ReadColumn, length: int, *, wanted: bool) -> Mask | None:
-    """Where a node is true or false, as `wanted` says; None if rows have to be asked one by one.
+    """Return the mask of the rows where a node has the truth `wanted`.
+
+    Returns None if the rows must be tested one by one.
 
     Args:
-        node: a node that is no logic.
-        read: gives the column of an identifier.
-        length: how many rows there are.
-        wanted: which rows to give.
+        node: a node other than AND, OR and NOT.
+        read: returns the column of an identifier.
+        length: number of rows.
+        wanted: the truth of the rows in the mask.
     """
     tester = _TESTS.get(type(node))
     return None if tester is None else tester(node, read, length, wanted)
@@ -84,7 +86,7 @@ def _text_comparison(
 
 
 def _number_and_text(sign: str, column: NumberColumn, right: Literal, wanted: bool) -> Mask | None:
-    """Numbers against a text that is a literal: a number, or above all numbers."""
+    """Compare numbers with a literal text: it is a number, or greater than all numbers."""
     text = right.value
     if not isinstance(text, str):
         return None
@@ -163,7 +165,7 @@ def _is_nan(node: IsNan, read: ReadColumn, length: int, wanted: bool) -> Mask | 
 
 
 def _truth(node: Expr, read: ReadColumn, length: int, wanted: bool) -> Mask | None:
-    """A number as a condition."""
+    """Test a number as a condition."""
     column = numbers(node, read, length)
     if column is None:
         return None
@@ -172,7 +174,7 @@ def _truth(node: Expr, read: ReadColumn, length: int, wanted: bool) -> Mask | No
 
 
 def _mask(truths: pa.Array, wanted: bool) -> Mask:
-    """Where an Arrow array of truths is true, or false; nulls are neither."""
+    """Return the mask of the rows where an Arrow array is true, or false; nulls are neither."""
     chosen = truths if wanted else pc.invert(truths)
     if chosen.null_count:
         chosen = pc.fill_null(chosen, False)

@@ -1,7 +1,7 @@
-"""Columns: the values of one field in many records, in the form that can be tested all at once.
+"""Columns: the values of one field in many records, in a form for vectorized tests.
 
-A column keeps every value as it was: `to_values` gives back what `column_of` was given, but for the
-empty text, which becomes NULL.
+A column keeps every value unchanged: `to_values` returns the values passed to `column_of`, except
+that the empty text becomes NULL.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class NumberColumn:
     """Numbers and NULLs.
 
     Attributes:
-        values: int64 or float64; anything where `valid` is false.
-        valid: where there is a number; None where there is one everywhere.
-        integers: of a float64 column, where the number is an integer, whose magnitude is below
-            2^53; None where none is.
+        values: int64 or float64; undefined where `valid` is false.
+        valid: mask of the rows with a number; None if all rows have one.
+        integers: of a float64 column, mask of the integers, with magnitudes below 2^53; None if
+            there is none.
     """
 
     values: NDArray[np.int64] | NDArray[np.float64]
@@ -48,11 +48,11 @@ class NumberColumn:
     integers: Mask | None = None
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return len(self.values)
 
     def take(self, rows: Indexes) -> NumberColumn:
-        """The column of some rows."""
+        """Return the column of some rows."""
         return NumberColumn(
             self.values[rows],
             None if self.valid is None else self.valid[rows],
@@ -60,7 +60,7 @@ class NumberColumn:
         )
 
     def to_values(self) -> list[Value]:
-        """The rows one by one."""
+        """Return the rows one by one."""
         values: list[Value] = self.values.tolist()
         if self.integers is not None:
             for row in np.flatnonzero(self.integers):
@@ -71,7 +71,7 @@ class NumberColumn:
         return values
 
     def present(self) -> Mask:
-        """Where there is a number."""
+        """Return the mask of the rows with a number."""
         return np.ones(len(self), np.bool_) if self.valid is None else self.valid
 
 
@@ -80,41 +80,41 @@ class TextColumn:
     """Texts and NULLs.
 
     Attributes:
-        values: an Arrow array of type binary, the bytes of the texts; null where there is none.
+        values: an Arrow array of type binary, the bytes of the texts; null for NULL.
     """
 
     values: pa.Array
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return len(self.values)
 
     def take(self, rows: Indexes) -> TextColumn:
-        """The column of some rows."""
+        """Return the column of some rows."""
         return TextColumn(self.values.take(pa.array(rows)))
 
     def to_values(self) -> list[Value]:
-        """The rows one by one."""
+        """Return the rows one by one."""
         octets: list[bytes | None] = self.values.to_pylist()
         return [None if item is None else from_octets(item) for item in octets]
 
 
 @dataclass(frozen=True, slots=True)
 class MixedColumn:
-    """Any values; tested one by one."""
+    """Values of any kinds, tested one by one."""
 
     values: Sequence[Value]
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return len(self.values)
 
     def take(self, rows: Indexes) -> MixedColumn:
-        """The column of some rows."""
+        """Return the column of some rows."""
         return MixedColumn([self.values[row] for row in rows])
 
     def to_values(self) -> list[Value]:
-        """The rows one by one."""
+        """Return the rows one by one."""
         return list(self.values)
 
 
@@ -154,7 +154,7 @@ class _ImportBlocker(MetaPathFinder):
 
 
 def column_of(values: Sequence[Value]) -> Column:
-    """Make the fastest column that keeps some values."""
+    """Make the fastest kind of column that can hold the values."""
     kinds = set(map(type, values)) - {type(None)}
     if kinds == {str}:
         return TextColumn(text_array(values))
@@ -166,7 +166,7 @@ def column_of(values: Sequence[Value]) -> Column:
 
 
 def column_of_raw(raw: RawColumn) -> Column:
-    """Make the fastest column that keeps the values of a raw one, mostly as they lie there."""
+    """Make the fastest kind of column for the values of a raw one, mostly without copying."""
     tags = np.frombuffer(raw.tags, np.int8)
     kinds = int(np.bitwise_or.reduce(tags, initial=0))
     present = None if tags.all() else tags != 0
@@ -187,7 +187,7 @@ def column_of_raw(raw: RawColumn) -> Column:
 
 
 def _raw_texts(raw: RawColumn, present: Mask | None) -> TextColumn:
-    """A column of texts and NULLs; the empty text becomes NULL."""
+    """Make a column of texts and NULLs; the empty text becomes NULL."""
     lengths = np.diff(np.frombuffer(raw.offsets, np.int32))
     if present is not None or not lengths.all():
         present = lengths > 0
@@ -214,7 +214,7 @@ def _raw_values(raw: RawColumn) -> list[Value]:
 
 
 def text_array(values: Sequence[Value]) -> pa.Array:
-    """An Arrow array of type binary of texts and NULLs; the empty text becomes NULL."""
+    """Return an Arrow array of type binary of texts and NULLs; the empty text becomes NULL."""
     try:
         array = pa.array(values, pa.string()).cast(pa.binary())
     except UnicodeEncodeError:  # bytes that were no UTF-8
@@ -225,7 +225,7 @@ def text_array(values: Sequence[Value]) -> pa.Array:
 
 
 def _plain_numbers(values: Sequence[Value], kinds: set[type]) -> NumberColumn | None:
-    """A column of numbers of one kind; None if there are integers too large for it."""
+    """Make a column of numbers of one kind; None if an integer is too large for it."""
     try:
         array = pa.array(values, pa.float64() if float in kinds else pa.int64())
     except (OverflowError, pa.ArrowInvalid):
@@ -237,7 +237,7 @@ def _plain_numbers(values: Sequence[Value], kinds: set[type]) -> NumberColumn | 
 
 
 def _mixed_numbers(values: Sequence[Value]) -> NumberColumn | None:
-    """A column of integers and others; None if there are integers too large for it."""
+    """Make a column of integers and doubles; None if an integer is too large for it."""
     integers = [value for value in values if isinstance(value, int)]
     if not (min(integers) in _EXACT and max(integers) in _EXACT):
         return None

@@ -1,11 +1,11 @@
-"""Expressions over columns: many records are tested with one pass over arrays.
+"""Evaluates expressions over columns: one pass over arrays tests many records.
 
-A query of a SOW topic asks one filter of every record. Where a column is homogeneous, NumPy and
-Arrow answer for all rows at once; the rest is asked row by row with the function that
-`compile_message` makes, and only of the rows that are still undecided. The results are the same.
+A query of a SOW topic tests every record against one filter. If a column is homogeneous, NumPy and
+Arrow test all rows at once; other tests are evaluated row by row with the function that
+`compile_message` makes, and only for rows that are still undecided. The results are the same.
 
-As there, logic needs no third value: a node has a mask of rows for which it is true, and one of
-rows for which it is false; rows in neither are NULL.
+As there, logic needs no third value: a node has a mask of the rows for which it is true, and one of
+the rows for which it is false; rows in neither are NULL.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from server.message_types.base import Value
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The records at hand.
+    """The records to evaluate.
 
     Attributes:
         columns: one for each slot of the layout, all of one length.
-        length: how many rows there are; there may be no columns.
-        contexts: one for each row, or None where nothing is known but the fields.
+        length: number of rows; there may be no columns.
+        contexts: one for each row, or None if only the fields are known.
     """
 
     columns: Sequence[Column]
@@ -42,12 +42,12 @@ class Rows:
     contexts: Sequence[MessageContext] | None = None
 
     def take(self, rows: Indexes) -> Rows:
-        """Some of the rows."""
+        """Return some of the rows."""
         contexts = None if self.contexts is None else [self.contexts[row] for row in rows]
         return Rows([column.take(rows) for column in self.columns], len(rows), contexts)
 
     def each(self) -> list[tuple[tuple[Value, ...], MessageContext]]:
-        """The rows one by one: values and context."""
+        """Return the rows one by one: values and context."""
         values: list[tuple[Value, ...]] = [()] * self.length
         if self.columns:
             values = list(zip(*(column.to_values() for column in self.columns), strict=True))
@@ -69,8 +69,8 @@ class ColumnFilter:
         Args:
             expr: the tree.
             functions: implementations of the functions that it calls.
-            layout: what the columns hold; by default `slots(expr)`.
-            effort: counts long searches; the filter raises TooCostlyError beyond it.
+            layout: the contents of the columns; by default `slots(expr)`.
+            effort: counts long searches; the filter raises TooCostlyError when it is used up.
         """
         self._effort = effort
         self._expr = expr
@@ -80,11 +80,11 @@ class ColumnFilter:
         self._predicates: dict[Expr, Predicate] = {}
 
     def __call__(self, rows: Rows) -> Mask:
-        """Where the rows match."""
+        """Return the mask of the rows that match."""
         return self._mask(self._expr, rows, wanted=True)
 
     def _mask(self, node: Expr, rows: Rows, *, wanted: bool) -> Mask:
-        """Where a node is true, or where it is false."""
+        """Return the mask of the rows where a node is true, or of those where it is false."""
         if isinstance(node, Not):
             return self._mask(node.operand, rows, wanted=not wanted)
         if isinstance(node, And | Or):
@@ -93,7 +93,10 @@ class ColumnFilter:
         return self._row_by_row(node, rows, wanted=wanted) if found is None else found
 
     def _logic(self, node: And | Or, rows: Rows, *, wanted: bool) -> Mask:
-        """An AND is true where all operands are, false where any is; an OR the other way round."""
+        """Evaluate AND or OR, vectorized operands first.
+
+        An AND is true where all operands are, false where any is; an OR the other way round.
+        """
         needs_all = isinstance(node, And) == wanted
         mask = np.full(rows.length, needs_all)
         slow: list[Expr] = []
@@ -139,7 +142,7 @@ class ColumnValue:
         Args:
             expr: the tree.
             functions: implementations of the functions that it calls.
-            layout: what the columns hold; by default `slots(expr)`.
+            layout: the contents of the columns; by default `slots(expr)`.
         """
         self._expr = expr
         layout = layout or slots(expr)
@@ -147,7 +150,7 @@ class ColumnValue:
         self._evaluate = compile_value(expr, functions, layout)
 
     def __call__(self, rows: Rows) -> Column:
-        """The value for every row."""
+        """Return the value for every row."""
         at_once = numbers(
             self._expr, lambda field: rows.columns[self._places[field.reference]], rows.length
         )

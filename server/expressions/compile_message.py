@@ -1,4 +1,4 @@
-"""Expressions over one message at a time: each becomes one generated Python function.
+"""Compiles expressions over one message at a time, each to one generated Python function.
 
 The function takes the tuple of values that an extractor reads, one for each slot of the expression,
 and the message's context:
@@ -14,12 +14,11 @@ and the message's context:
 
     make(3, 'IBM')
 
-A filter need not tell false from NULL, which spares three-valued logic where it would hurt most.
+A filter need not distinguish false from NULL, which avoids three-valued logic on the hottest path.
 `true` writes a test of "this is true", `false` one of "this is false". In SQL-92's logic an AND is
 true if all its operands are true and false if any is false, an OR the other way round, and a NOT is
-true if its operand is false. So a whole tree of logic comes down to Python's `and` and `or`, with
-their short circuits, over tests of comparisons. `value` writes a node's value, three-valued where
-it is a truth.
+true if its operand is false. So a whole tree of logic becomes Python's `and` and `or`, with their
+short circuits, over tests of comparisons. `value` writes a node's value, three-valued for a truth.
 
 `source` assembles the text, `message_tests` writes comparisons; here are logic and values, and the
 tables of all.
@@ -70,7 +69,7 @@ class Predicate(Protocol):
     """A compiled filter."""
 
     def __call__(self, values: tuple[Value, ...], context: MessageContext = ..., /) -> bool:
-        """Whether a message matches: the expression is true, neither false nor NULL."""
+        """Return whether a message matches: the expression is true, neither false nor NULL."""
 
 
 class TupleEvaluator(Protocol):
@@ -79,14 +78,14 @@ class TupleEvaluator(Protocol):
     def __call__(
         self, values: tuple[Value, ...], context: MessageContext = ..., /
     ) -> tuple[Value, ...]:
-        """The values for a message, each as an `Evaluator` gives it."""
+        """Return the values for a message, each as an `Evaluator` returns it."""
 
 
 class Evaluator(Protocol):
     """A compiled value."""
 
     def __call__(self, values: tuple[Value, ...], context: MessageContext = ..., /) -> Value:
-        """The value for a message: a scalar, NULL for the empty text; NaN is a double."""
+        """Return the value for a message: a scalar, NULL for the empty text; NaN is a double."""
 
 
 def compile_filter(
@@ -100,9 +99,9 @@ def compile_filter(
     Args:
         expr: the tree.
         functions: implementations of the functions that it calls.
-        layout: what the tuple of values holds, in its order or with places; by default
+        layout: the contents of the tuple of values, in order or with places; by default
             `slots(expr)`. Filters that share an extractor share its layout.
-        effort: counts long searches; the filter raises TooCostlyError beyond it.
+        effort: counts long searches; the filter raises TooCostlyError when it is used up.
 
     Raises:
         KeyError: the layout lacks a slot of the expression.
@@ -117,12 +116,12 @@ def compile_value(
 ) -> Evaluator:
     """Compile an expression for its value, as projections, enrichment and priorities need it.
 
-    Aggregates are slots of their own: who keeps them passes their results.
+    Aggregates are slots of their own: the caller maintains them and passes their results.
 
     Args:
         expr: the tree.
         functions: implementations of the functions that it calls.
-        layout: what the tuple of values holds; by default `slots(expr)`.
+        layout: the contents of the tuple of values; by default `slots(expr)`.
 
     Raises:
         KeyError: the layout lacks a slot of the expression.
@@ -185,7 +184,7 @@ def _call_value(w: Source, node: Call) -> str:
 
 
 def _conditional(w: Source, node: Call, branch: Callable[[Expr], str]) -> str:
-    """IF, of which only the branch that is needed is evaluated; a NULL condition is not true."""
+    """Return source for IF; only the needed branch is evaluated, a NULL condition is not true."""
     condition, then, otherwise = node.arguments
     return f"({branch(then)} if {w.true(condition)} else {branch(otherwise)})"
 

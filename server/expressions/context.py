@@ -1,4 +1,4 @@
-"""What expressions can ask about a message besides its fields."""
+"""The properties of a message that expressions can read besides its fields."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Final
 
 
 class MessageContext:
-    """Everything is NULL until it is set; making one costs next to nothing.
+    """The context of a message. Attributes are NULL until they are set; creation costs very little.
 
-    Compiled expressions read the attributes that their functions name, and nothing else. Whoever
-    evaluates sets what is known, or derives a class whose properties find a value when asked.
+    Compiled expressions read the attributes that their functions name, and no others. The caller
+    sets the known attributes, or derives a class whose properties compute a value on demand.
 
     Attributes:
         message_size: bytes of the body.
@@ -17,12 +17,12 @@ class MessageContext:
         last_updated: seconds since 1970.
         last_read: seconds since 1970.
         last_leased: seconds since 1970.
-        lease_count: how often a queue message was leased.
+        lease_count: number of leases of a queue message.
         bookmark: the message's bookmark.
         topic_name: the topic, the underlying one for views and queues.
         sow_key: the SOW key.
         sow_key_hash: the SOW key as an unsigned 64-bit integer.
-        client_name: who published: the name given at logon.
+        client_name: the publisher's name, as given at logon.
         client_version: the version given at logon.
         user: the authenticated user.
         connection_name: the name of the connection.
@@ -47,4 +47,4 @@ class MessageContext:
 
 
 NO_CONTEXT: Final = MessageContext()
-"""For evaluations that have no message: every function of the message is NULL."""
+"""For evaluations without a message: every function of the message is NULL."""

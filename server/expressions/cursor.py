@@ -1,4 +1,4 @@
-"""Walking through tokens: looking, taking, and saying what was expected instead."""
+"""The token cursor of the parser: lookahead, consumption, and errors with the expected token."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from server.expressions.tokens import Token, tokenize
 Item = TypeVar("Item")
 
 _AHEAD: Final = 2
-"""How many tokens behind the one at hand the rules look at."""
+"""Number of tokens of lookahead after the current one."""
 
 
 class Cursor:
-    """A place in the tokens of one text, with the ways to move on and to complain."""
+    """A position in the tokens of one text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -27,10 +27,10 @@ class Cursor:
         self._depth = 0
 
     def whole(self, rule: Callable[[], Item]) -> Item:
-        """Apply a rule that has to use up the text.
+        """Apply a rule that must consume the whole text.
 
         Raises:
-            ExpressionError: the text is empty, or something is left.
+            ExpressionError: the text is empty, or tokens are left.
         """
         if self._token.kind == "end":
             raise self._unexpected("an expression")

@@ -1,6 +1,6 @@
-"""Trees as plain data, for engines that have their own expressions.
+"""Describes trees as plain data, for engines that have their own expressions.
 
-Every node is a dictionary whose `node` says what it is; operands are dictionaries again:
+Every node is a dictionary with its kind as `node`; operands are dictionaries again:
 
     describe(parse("/qty > 3")) ==
         {"node": "comparison", "operator": ">",
@@ -8,7 +8,7 @@ Every node is a dictionary whose `node` says what it is; operands are dictionari
                   "message_type": None, "topic": None, "state": None},
          "right": {"node": "literal", "type": "integer", "value": 3}}
 
-All of it can be written as JSON, but for texts with bytes that are not UTF-8.
+A description can be written as JSON, except texts with bytes that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def describe(expr: Expr) -> Description:
     """Describe an expression.
 
     Returns:
-        Dictionaries, lists, texts, numbers and None, nothing else.
+        Dictionaries, lists, texts, numbers and None only.
     """
     return _DESCRIBERS[type(expr)](expr)
 

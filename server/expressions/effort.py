@@ -1,10 +1,10 @@
-"""What regular expressions may take out of whoever evaluates an expression.
+"""Limits of the work of regular expressions during the evaluation of an expression.
 
-Most searches end within some microseconds. One that does not is a *long search*: it is tried again
-with more steps, which may take some milliseconds (server/expressions/patterns.py). A
-filter may have a thousand patterns, a topic ten thousand filters, a query a million records; so
-long searches are counted where they are done for somebody, all terms of an evaluation together. Who
-does one asks before; beyond what there is, the evaluation fails, and whoever asked for it is told.
+Most searches end within some microseconds. One that does not is a *long search*: it is retried with
+more steps, which may take some milliseconds (server/expressions/patterns.py). A filter may have a
+thousand patterns, a topic ten thousand filters, a query a million records; so long searches are
+counted where a client causes them, for all terms of an evaluation together. Each one is charged
+before it begins; beyond the limit the evaluation fails, and the client gets an error.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 LONG_SEARCHES: Final = 3
-"""How many there may be in one evaluation, or for all filters that a message is tested for."""
+"""Limit per evaluation, or for all the filters that one message is tested against."""
 
 
 _LARGE: Final = 64 * 1024
-"""Bytes of a text with which a long search takes about twice as long."""
+"""Length of a text that makes a long search take about twice as long, in bytes."""
 
 
 class TooCostlyError(Exception):
-    """An expression cannot be evaluated with the work that is allowed. The text says why."""
+    """The evaluation of an expression needs more than the allowed work. The message explains."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -30,7 +30,7 @@ class TooCostlyError(Exception):
 
 
 def searches_in(size: int) -> int:
-    """For how many long searches one in a text counts.
+    """Return the number of long searches that one in a text counts for.
 
     Args:
         size: the length of the text, in bytes.
@@ -43,24 +43,24 @@ class Effort(Protocol):
 
     @property
     def left(self) -> int:
-        """How many there may still be."""
+        """The number of long searches still allowed."""
 
     def spend(self, searches: int = 1) -> None:
-        """Count one that is about to begin.
+        """Charge a long search that is about to begin.
 
         Args:
-            searches: for how many it counts.
+            searches: the number that it counts for.
 
         Raises:
-            TooCostlyError: there have been enough.
+            TooCostlyError: fewer are left.
         """
 
 
 class Allowance:
-    """So many long searches, until it is renewed.
+    """A number of long searches, until it is renewed.
 
     Attributes:
-        left: how many there may still be.
+        left: the number of long searches still allowed.
     """
 
     __slots__ = ("left",)
@@ -69,7 +69,7 @@ class Allowance:
         self.left = LONG_SEARCHES
 
     def renew(self, searches: int = LONG_SEARCHES) -> None:
-        """Something else is evaluated from now on."""
+        """Reset the limit, for the next evaluation."""
         self.left = searches
 
     def spend(self, searches: int = 1) -> None:

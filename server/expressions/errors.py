@@ -1,18 +1,18 @@
-"""The one error of the language: what is wrong with a text, and where."""
+"""The only error of the expression language, with the position in the text."""
 
 from __future__ import annotations
 
 _CONTEXT = 60
-"""How many characters of a long text are shown on each side of the mark."""
+"""Characters of a long text shown on each side of the mark."""
 
 
 class ExpressionError(ValueError):
-    """An expression cannot be accepted.
+    """An expression is invalid.
 
     Attributes:
-        message: what is wrong and what was expected.
+        message: the error and the expected input.
         position: offset into `text`, counted in characters from 0, of the offending part.
-        text: the whole text that was given.
+        text: the whole text.
     """
 
     def __init__(self, message: str, position: int, text: str) -> None:
@@ -22,7 +22,7 @@ class ExpressionError(ValueError):
         self.text = text
 
     def __str__(self) -> str:
-        """One line: the message, then the text with `HERE -->` before the offending part."""
+        """Return one line: the message, then the text with `HERE -->` before the offending part."""
         return f"{self.message}; character {self.position + 1}: {self._marked()}"
 
     def _marked(self) -> str:

@@ -55,13 +55,13 @@ from __future__ import annotations
 from typing import Final
 
 MAX_LENGTH: Final = 1_000_000
-"""The longest text that is read, in characters."""
+"""Maximum length of a text, in characters."""
 
 MAX_DEPTH: Final = 100
-"""How deep parentheses, calls and the tree itself may nest."""
+"""Maximum nesting depth of parentheses, calls and the tree itself."""
 
 MAX_STEPS: Final = 128
-"""The most names and subscripts of one path, as in paths of message types."""
+"""Maximum number of names and subscripts of one path, as in paths of message types."""
 
 OR, AND, NOT, POSTFIX, SUM, PRODUCT, UNARY, PRIMARY = 10, 20, 30, 50, 60, 70, 80, 90
 """Binding powers; comparison operators lie between NOT and POSTFIX."""
@@ -80,7 +80,7 @@ COMPARISONS: Final = {
 precedence order)."""
 
 MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""Comparison -> the one that says the same with its sides exchanged."""
+"""Comparison -> the equivalent one with its operands exchanged."""
 
 ARITHMETIC: Final = {
     "+": ("+", SUM),
@@ -111,7 +111,7 @@ WORDS: Final = frozenset(
         "HINT",
     ]
 )
-"""Names that never are functions' names."""
+"""Reserved words, which cannot be names of functions."""
 
 SYMBOLS: Final = ("==", "!=", "<>", "<=", ">=", "&&", "||", *"=<>+-*/%(),.")
 """Longest first."""

@@ -1,8 +1,8 @@
-"""Expressions as they are for somebody who may not see all fields of a message.
+"""Redacts expressions of users that are not entitled to all fields of a message.
 
-Whoever may not see a field is not to learn of it by asking either: what an expression reads of it
-is NULL, as of a message that does not have it. So is the size of the message, which would tell of
-what is hidden.
+A user must not learn of a hidden field through an expression either: the field reads as NULL, as in
+a message that does not have it. So does the size of the message, which would reveal something about
+hidden fields.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from server.expressions.tree import Call, Expr, Identifier, Literal
 from server.message_types.paths import Path
 
 _OF_THE_WHOLE: Final = frozenset({"MESSAGE_SIZE"})
-"""Functions that tell of all fields."""
+"""Functions that reveal something about all fields."""
 
 
 def hide(expr: Expr, shows: Callable[[Path], bool]) -> Expr:
-    """Leave of an expression what somebody may ask who does not see all fields.
+    """Return the expression with NULL for hidden fields, and for functions that reveal them.
 
     Args:
-        expr: the expression. It has been parsed, so that it is not deep.
-        shows: whether a field may be seen.
+        expr: the expression. It has been parsed, so its depth is limited.
+        shows: returns whether the user may see a field.
     """
 
     def change(node: Expr) -> Expr:

@@ -1,12 +1,12 @@
-"""Types of values that do not say what they are, as in fix, nvfix and xml.
+"""Type inference for values of untyped message types, such as fix, nvfix and xml.
 
-There, all values are texts, and one that is a number is meant as one. Where a text meets a number,
-or a number is needed, that makes no difference, for a text that is a number counts as one anyway.
-It does where two values meet that come from messages: `/14 < /38` compares 9 and 10 as numbers, and
-`MAX(/44)` is the greatest price. A literal text says that texts are meant: `/55 = '0700'`.
+There all values are texts, and a text that is a number is meant as one. If a text is compared with
+a number, or a number is needed, this makes no difference, since a text that is a number counts as
+one anyway. It matters if two values from messages are compared: `/14 < /38` compares 9 and 10 as
+numbers, and `MAX(/44)` is the greatest price. A literal text requests texts: `/55 = '0700'`.
 
-So of an expression over such messages, those fields are marked that meet a value which may be a
-text as well, and is no literal.
+So in an expression over such messages, a field is marked if it is compared with a value that may be
+a text as well, and is no literal.
 
 Source: AMPS User Guide, AMPS Data Types.
 """
@@ -38,16 +38,16 @@ _CHOOSING: Final = frozenset({"MIN", "MAX", "LEAST", "GREATEST", "ARRAY_MIN", "A
 
 
 def as_read(expr: Expr, message_type: MessageType) -> Expr:
-    """An expression over messages of one type, with the fields marked whose types are inferred."""
+    """Return an expression over messages of one type, with fields of inferred types marked."""
     return expr if message_type.capabilities.typed else with_inferred(expr, lambda _: True)
 
 
 def with_inferred(expr: Expr, is_untyped: Callable[[Reference], bool]) -> Expr:
-    """An expression with the fields marked whose types are inferred.
+    """Return an expression with fields of inferred types marked.
 
     Args:
         expr: the expression.
-        is_untyped: whether what a reference reads comes as a text, whatever it is.
+        is_untyped: returns whether the value of a reference is always a text.
     """
 
     def marked(node: Expr) -> Expr:

@@ -1,4 +1,4 @@
-"""Texts put together: the language's strings are byte sequences, Python's are not."""
+"""Joins texts: the language's strings are byte sequences, Python's are not."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Final
 from server.base.octets import from_octets, to_octets
 
 LONGEST_TEXT: Final = 16 * 1024 * 1024
-"""How many characters a function's result may have: short expressions can make very long ones."""
+"""Maximum length of a function's result, in characters: short expressions can make long texts."""
 _LONGEST_LETTER: Final = 4
-"""Bytes of a character at most."""
+"""Maximum number of bytes of a character."""
 
 
 def joined(parts: Sequence[str], between: str = "") -> str | None:
-    """Texts put together, None if that would be too long.
+    """Join texts; return None if the result would be too long.
 
     Args:
         parts: the texts.
-        between: what comes between any two of them.
+        between: the separator.
     """
     if sum(map(len, parts)) + len(between) * len(parts) > LONGEST_TEXT:
         return None
     text = between.join(parts)
-    # Bytes that came from two parts may make one letter.
+    # Bytes of two parts may form one character.
     return text if text.isascii() else from_octets(to_octets(text))
 
 
 def joined_octets(parts: Sequence[bytes], between: str) -> str | None:
-    """The same for texts in bytes; None of nothing, too."""
+    """Join texts in bytes; return None if there are none, or the result would be too long."""
     size = sum(map(len, parts)) + len(between) * len(parts)
     if not parts or size > LONGEST_TEXT * _LONGEST_LETTER:
         return None

@@ -1,4 +1,4 @@
-"""Where an expression stands decides what it may contain: one table, one check."""
+"""The allowed contents of an expression by its place: one table, one check."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 Kind: TypeAlias = ExpressionKind
-"""The places that take expressions, one table with the configuration language."""
+"""The places of expressions, a table shared with the configuration language."""
 
 Shape: TypeAlias = OneOf["expression", "field", "identifier", "order", "join"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What one kind allows.
+    """The rules of one kind.
 
     Attributes:
-        shape: which start symbol of the grammar reads it.
-        place: how messages call the place.
+        shape: the start symbol of the grammar.
+        place: the name of the place in messages.
         aggregates: aggregate functions may be used.
         volatile: non-deterministic functions may be used (outside aggregates).
         lookups: VALUE_LOOKUP may be used where volatile functions may.
@@ -69,10 +69,10 @@ Constructing Fields; Special-Purpose Functions (VALUE_LOOKUP)."""
 
 
 def check_tree(expr: Expr, kind: Kind, functions: Functions, text: str) -> None:
-    """Refuse what the kind does not allow.
+    """Refuse nodes that the kind does not allow.
 
     Raises:
-        ExpressionError: at the first node that may not stand there.
+        ExpressionError: at the first node that is not allowed.
     """
     rules = RULES[kind]
     for node in walk(expr):

@@ -1,23 +1,22 @@
-"""Searching long texts for a regular expression, so that it ends.
+"""Regular expression searches in long texts, in bounded time.
 
 PCRE2 limits the steps of a search for each position at which a match may begin. But `a*+`, `.*` and
-back references go through as much of the text as there is in one step, and the longer a text, the
-more positions there are: with a limit of ten steps, `a*+[xy]` looks at 20,000,000,000 characters of
-200,000 letters.
+back references scan the whole rest of the text in one step, and a longer text has more positions:
+with a limit of ten steps, `a*+[xy]` reads 20,000,000,000 characters of 200,000 letters.
 
-So a long text is not left to one call of PCRE2 with the expression as it is. First, most are
-brought into a form whose steps are short (server/expressions/short_steps.py). Then, a prefix "skip
-so many" makes many positions one for PCRE2, with one limit for all of them. Where the expression
-says where matches begin, only these positions are tried, each by itself:
+So a long text is not searched by one call of PCRE2 with the unchanged expression. First, most
+expressions are rewritten into a form with short steps (server/expressions/short_steps.py). Then a
+prefix that skips up to n characters makes many positions one for PCRE2, with one limit for all of
+them. If the expression fixes the positions where matches begin, only these are tried, one by one:
 
     foo.*bar     where `foo` stands        ^foo    at the beginning        .*foo    with each line
 
-An expression that has no form with short steps is tried in windows, some positions at a time. Its
-limit is such that steps times the length of the text take about a millisecond; a window that
-reaches it is made smaller. Between two calls the clock is looked at: the processor's time of this
-thread, since a search must not fail because the machine is busy with something else.
+An expression without a form with short steps is tried in windows of some positions. Its limit is
+chosen so that steps times the length of the text take about a millisecond; a window that reaches
+the limit is made smaller. The clock is read between two calls. It is the CPU time of this thread,
+since a search must not fail because the machine is busy with something else.
 
-An expression that cannot go through much without having matched needs none of this.
+An expression that cannot scan much text without having matched needs none of this.
 """
 
 from __future__ import annotations
@@ -33,59 +32,59 @@ from config_schema.regex import compiled
 from server.expressions.short_steps import with_short_steps
 
 LONG: Final = 1_000
-"""From how many bytes on a text is long: as many positions that go through all of it take 1 ms."""
+"""The length of a long text, in bytes: as many positions that scan all of it take 1 ms."""
 
 _SCANNED: Final = 5_000_000
-"""Bytes of the text that the steps of one call may go through, which takes about 1 ms."""
+"""Bytes of the text that the steps of one call may scan, which takes about 1 ms."""
 
 _SECONDS: Final = 0.002
 _SECONDS_PER_BYTE: Final = 0.000_000_02
-"""How long a search may take."""
+"""Time limit of a search: a constant part and a part per byte."""
 
 _HURRIED: Final = 1 / 4
-"""The part of that which a search has that would not be repeated."""
+"""The fraction of the time limit for a search that would not be retried."""
 
 _FOR_ALL_MATCHES: Final = 5
-"""How many times as long the search for all matches may take."""
+"""The factor of the time limit for a search for all matches."""
 
 _BRIEF: Final = 20_000
 _THOROUGH: Final = 60_000
-"""Short steps of the first call, besides some for each position."""
+"""Short steps of the first call, in addition to some for each position."""
 
 _HOPE: Final = 1.5
-"""How many times the time that is left a call may be expected to take: most end before."""
+"""The expected time of a call may be this multiple of the time left, as most calls end earlier."""
 
 _LEAST_SECONDS: Final = 0.000_01
 
 _STEP: Final = 4
-"""What sizes of windows and limits are powers of, so that few forms are compiled."""
+"""Sizes of windows and limits are powers of this, so that few forms are compiled."""
 
 _FEWEST_STEPS: Final = _STEP**2
 _LARGEST_WINDOW: Final = _STEP**7
 _WINDOW_OF_SHORT_STEPS: Final = _STEP**6
 
 OF_THE_WHOLE: Final = re.compile(rb"\(\*|\(\?[R0]|\\g[<'{]?0|\\G")
-"""What means something else when something stands before a pattern: verbs, recursion, `\\G`."""
+"""Syntax whose meaning a prefix of the pattern would change: verbs, recursion, `\\G`."""
 
 _UNICODE: Final = re.compile(rb"\A(?:\(\*(?:UTF|UCP)\))+")
-"""Verbs that stand before an expression, and before whatever else is put there."""
+"""Verbs at the beginning of an expression, which must stay before any prefix."""
 
 _PREFIX: Final = re.compile(rb"(\(\?i\))?([\w/:@#,;=\"'<>&%!~ -]+)(?![*?+{])")
 _HARD_TO_TELL: Final = re.compile(rb"\||\(\?[a-zA-Z]*[msx]|\\Q")
-"""What makes it hard to say where matches begin."""
+"""Syntax for which the positions where matches begin are not determined."""
 
 _ONE_BEGINNING: Final = re.compile(rb"(\(\?i\))?(\^(?![*?+{])|\\A)")
 _LINES: Final = re.compile(rb"(\(\?i\))?\.\*(?!\+)")
 _REPEATED: Final = re.compile(rb"[*+]|\{(?!\d\d?\})")
 _REPEATING: Final = re.compile(rb"\)[*+{]|\\[1-9gkRX]|\(\?(P[=>]|&|[-+R0-9])")
-"""Groups that are repeated, and what stands for a group or for a text that it has matched."""
+"""Repeated groups, and references to a group or to a text that it has matched."""
 
 _Beginnings: TypeAlias = Callable[[bytes, int], Iterator[int]]
-"""Where matches may begin in a text, from a position on."""
+"""Yields the positions in a text where matches may begin, from a position on."""
 
 
 class GivenUpError(Exception):
-    """A search has taken too long, or too many steps."""
+    """A search has exceeded its time or step limit."""
 
 
 class LongTexts:
@@ -93,10 +92,10 @@ class LongTexts:
 
     Args:
         source: the expression.
-        options: what its searches are limited by besides.
+        options: further limits of its searches, as PCRE2 verbs.
 
     Raises:
-        GivenUpError: it would mean something else with something before it.
+        GivenUpError: a prefix would change the meaning of the expression.
     """
 
     __slots__ = ("_beginnings", "_forms", "_has_short_steps", "_options", "_source")
@@ -114,14 +113,14 @@ class LongTexts:
         self._beginnings = _beginnings(source)
 
     def search(self, attempt: Attempt, start: int) -> pcre2.Match | None:
-        """The first match.
+        """Return the first match, or None.
 
         Args:
-            attempt: the text, and what searching it may take.
-            start: where to begin.
+            attempt: the text, and the limits of its search.
+            start: the position to begin at.
 
         Raises:
-            GivenUpError: it takes too long, or one position takes too many steps.
+            GivenUpError: the search takes too long, or one position takes too many steps.
         """
         attempt.look_at_clock()
         if self._beginnings is not None:
@@ -150,7 +149,7 @@ class LongTexts:
         return None
 
     def _match_in_short_steps(self, window: int, attempt: Attempt, at: int) -> pcre2.Match | None:
-        """Try with few steps, then with as many as the time is enough for, going by these."""
+        """Try with few steps, then with as many as fit into the time left, as measured so far."""
         steps = attempt.short_steps
         while True:
             before = attempt.seconds_left
@@ -196,7 +195,7 @@ class LongTexts:
             raise GivenUpError from None
 
     def _form(self, window: int, steps: int, attempt: Attempt) -> pcre2.Pattern:
-        """The expression after something that skips the positions of a window."""
+        """Return the compiled expression with a prefix that skips the positions of a window."""
         key = window, steps, attempt.thorough
         form = self._forms.get(key)
         if form is None:
@@ -209,21 +208,21 @@ class LongTexts:
 
 
 class Attempt:
-    """Searching one text: what it may take.
+    """The limits of the search in one text.
 
     Args:
         octets: the text, which is not empty.
-        thorough: take more steps, and do without machine code, whose stack is small.
+        thorough: allow more steps, and do without machine code, whose stack is small.
         matches: search for all matches, which may take longer.
-        hurried: take less time; the search is not repeated if that is not enough.
+        hurried: allow less time; the search is not retried if that is not enough.
 
     Attributes:
         octets: see above.
         thorough: see above.
-        steps: limits one call, so that it takes about a millisecond if each goes through the text.
-        short_steps: limits the first call if steps are short.
-        most_steps: limits those that follow if that was not enough.
-        largest_window: how many positions are skipped at most in one call.
+        steps: limit of one call, so that it takes about 1 ms if each step scans the whole text.
+        short_steps: limit of the first call if steps are short.
+        most_steps: limit of the calls that follow if the first one was not enough.
+        largest_window: the maximum number of positions skipped in one call.
     """
 
     __slots__ = (
@@ -262,10 +261,10 @@ class Attempt:
         self._used_before = time.thread_time()
 
     def look_at_clock(self) -> None:
-        """See whether there is time left.
+        """Check that there is time left.
 
         Raises:
-            GivenUpError: there is not.
+            GivenUpError: there is none.
         """
         if time.perf_counter() < self._ends:
             return
@@ -276,19 +275,19 @@ class Attempt:
 
     @property
     def seconds_left(self) -> float:
-        """How much time is left; below zero if more has been taken."""
+        """The time left, in seconds; below zero if the limit is exceeded."""
         return self._seconds - (time.thread_time() - self._used_before)
 
 
 def is_bounded(source: bytes) -> bool:
-    """Whether an expression may go through much of a text only when it has matched by then."""
+    """Return whether the expression can scan much of a text only if it has matched by then."""
     repeated = len(_REPEATED.findall(source))
     ends_with_it = repeated == 1 and source.endswith((b"*", b"+"))
     return (not repeated or ends_with_it) and _REPEATING.search(source) is None
 
 
 def _power(number: int) -> int:
-    """The highest power that is not above a number, and not too small to be of use."""
+    """Return the highest power of `_STEP` not above a number, and at least `_FEWEST_STEPS`."""
     power = _FEWEST_STEPS
     while power * _STEP <= number:
         power *= _STEP
@@ -296,7 +295,7 @@ def _power(number: int) -> int:
 
 
 def _beginnings(source: bytes) -> _Beginnings | None:
-    """Where the matches of an expression may begin, if that can be told; otherwise None."""
+    """Return the positions where matches may begin, or None if they are not determined."""
     if _HARD_TO_TELL.search(source):
         return None
     if _ONE_BEGINNING.match(source):

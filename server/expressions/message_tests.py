@@ -1,11 +1,11 @@
-"""Comparisons and other tests as source text, written out for the values that are likely.
+"""Writers of comparisons and other tests as source text, inlined for likely types.
 
-A test of a field against literals is written out for the types that the literals make likely; other
-values, NULL among them, go to the function of `semantics`. What is written out must give what that
-function gives, so it is limited to literals for which Python's own comparison agrees.
+A test of a field against literals is inlined for the types that the literals make likely; other
+values, including NULL, are passed to the function of `semantics`. The inlined test must have the
+same result as that function, so it is limited to literals for which Python's own comparison agrees.
 
-Each test has two writers: one for the bool "it is true" or "it is false", as `wanted` says, and one
-for its value, which may be None.
+Each test has two writers: one for the bool "it is true" or "it is false", selected by `wanted`, and
+one for its value, which may be None.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from server.expressions.tree import (
 _PYTHON: Final = {"=": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 _ABOVE_EMPTY: Final = frozenset({"=", ">", ">="})
-"""Comparisons with a text that the empty text, which is NULL, fails anyway."""
+"""Comparisons with a text that are false for the empty text, so that it needs no test for NULL."""
 
 _AFFIXES: Final = {"BEGINS WITH": semantics.begins_with, "ENDS WITH": semantics.ends_with}
 
 
 def comparison(w: Source, node: Comparison, *, wanted: bool) -> str:
-    """`left operator right`."""
+    """Write `left operator right`."""
     sign, left, right = node.operator, node.left, node.right
     if isinstance(left, Literal):
         sign, left, right = MIRRORED[sign], right, left
@@ -84,13 +84,13 @@ def _field_and_text(w: Source, sign: str, field: Identifier, text: str, *, wante
 
 
 def comparison_value(w: Source, node: Comparison) -> str:
-    """`left operator right`, as a value."""
+    """Write `left operator right`, as a value."""
     general = w.name(semantics.COMPARATORS[node.operator])
     return f"{general}({w.value(node.left)}, {w.value(node.right)})"
 
 
 def between(w: Source, node: Between, *, wanted: bool) -> str:
-    """`operand BETWEEN low AND high`."""
+    """Write `operand BETWEEN low AND high`."""
     operand, low, high = node.operand, node.low, node.high
     if not (isinstance(operand, Identifier) and _exact_number(low) and _exact_number(high)):
         return f"({between_value(w, node)} is {wanted})"
@@ -102,13 +102,13 @@ def between(w: Source, node: Between, *, wanted: bool) -> str:
 
 
 def between_value(w: Source, node: Between) -> str:
-    """`operand BETWEEN low AND high`, as a value."""
+    """Write `operand BETWEEN low AND high`, as a value."""
     arguments = ", ".join(w.value(child) for child in node.children())
     return f"{w.name(semantics.between)}({arguments})"
 
 
 def is_in(w: Source, node: In, *, wanted: bool) -> str:
-    """`operand IN (items)`."""
+    """Write `operand IN (items)`."""
     members = _members(node)
     if members is None or not isinstance(node.operand, Identifier):
         return f"({in_value(w, node)} is {wanted})"
@@ -127,7 +127,7 @@ def is_in(w: Source, node: In, *, wanted: bool) -> str:
 
 
 def in_value(w: Source, node: In) -> str:
-    """`operand IN (items)`, as a value."""
+    """Write `operand IN (items)`, as a value."""
     members = _members(node)
     operand = w.value(node.operand)
     if members is not None:
@@ -137,7 +137,7 @@ def in_value(w: Source, node: In) -> str:
 
 
 def like(w: Source, node: Like, *, wanted: bool) -> str:
-    """`operand LIKE pattern`."""
+    """Write `operand LIKE pattern`."""
     if not isinstance(node.operand, Identifier):
         return f"({like_value(w, node)} is {wanted})"
     read, local = w.local(node.operand)
@@ -148,13 +148,13 @@ def like(w: Source, node: Like, *, wanted: bool) -> str:
 
 
 def like_value(w: Source, node: Like) -> str:
-    """`operand LIKE pattern`, as a value."""
+    """Write `operand LIKE pattern`, as a value."""
     matches = w.constant(matcher(node.pattern, w.effort))
     return f"{w.name(semantics.like)}({w.value(node.operand)}, {matches})"
 
 
 def affix(w: Source, node: Affix) -> str:
-    """`operand BEGINS WITH (items)` and `operand ENDS WITH (items)`: whether it is true."""
+    """Write `operand BEGINS WITH (items)` or `operand ENDS WITH (items)`, as a test for true."""
     items = [item.value for item in node.items if isinstance(item, Literal)]
     affixes = tuple(text for item in items if (text := semantics.text(item)) is not None)
     literal = len(items) == len(node.items) and "".join(affixes).isascii()
@@ -170,13 +170,13 @@ def affix(w: Source, node: Affix) -> str:
 
 
 def affix_value(w: Source, node: Affix) -> str:
-    """`operand BEGINS WITH (items)` and `operand ENDS WITH (items)`, as a value."""
+    """Write `operand BEGINS WITH (items)` or `operand ENDS WITH (items)`, as a value."""
     items = ", ".join(w.value(item) for item in node.items)
     return f"{w.name(_AFFIXES[node.operator])}({w.value(node.operand)}, ({items},))"
 
 
 def null(w: Source, node: IsNull, *, wanted: bool) -> str:
-    """`operand IS NULL`."""
+    """Write `operand IS NULL`."""
     if not isinstance(node.operand, Identifier):
         return f"({null_value(w, node)} is {wanted})"
     read, local = w.local(node.operand)
@@ -185,28 +185,28 @@ def null(w: Source, node: IsNull, *, wanted: bool) -> str:
 
 
 def null_value(w: Source, node: IsNull) -> str:
-    """`operand IS NULL`, as a value."""
+    """Write `operand IS NULL`, as a value."""
     return f"{w.name(semantics.is_null)}({w.value(node.operand)})"
 
 
 def nan_value(w: Source, node: IsNan) -> str:
-    """`operand IS NAN`, as a value."""
+    """Write `operand IS NAN`, as a value."""
     return f"{w.name(semantics.is_nan)}({w.value(node.operand)})"
 
 
 def _exact_number(node: Expr) -> bool:
-    """Whether a node is a number that Python compares with any number as the language does."""
+    """Return whether a node is a number that Python compares with others as the language does."""
     value = node.value if isinstance(node, Literal) else None
     return isinstance(value, int | float) and abs(value) < EXACT_LIMIT
 
 
 def _numeric_or(read: str, local: str, test: str, otherwise: str, *, likely: str) -> str:
-    """A test written out for integers and doubles, the likely type first."""
+    """Write a test that is inlined for integers and doubles, the likely type first."""
     other = "int" if likely == "float" else "float"
     return f"({test} if type{read} is {likely} or type({local}) is {other} else {otherwise})"
 
 
 def _members(node: In) -> Membership | None:
-    """The items of an IN, if all are literals."""
+    """Return the items of an IN if all are literals; otherwise None."""
     literals = [item.value for item in node.items if isinstance(item, Literal)]
     return Membership(literals) if len(literals) == len(node.items) else None

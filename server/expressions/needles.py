@@ -1,9 +1,9 @@
-"""What every text contains that a regular expression matches.
+"""Finds a literal text that every match of a regular expression contains.
 
-It is far quicker to look for a text than to try an expression, and texts can be indexed. What is
-found is a run of characters that stands outside of all groups, and that no quantifier makes
-optional. An expression with options, verbs or alternatives outside of groups is taken for one that
-has no such text, and so is one with anything that is not understood here.
+A substring search is far quicker than a regular expression, and texts can be indexed. The needle is
+a run of characters that stands outside of all groups, and that no quantifier makes optional. An
+expression with options, verbs or alternatives outside of groups counts as one without a needle, and
+so does one with syntax that this module does not know.
 
 Source: pcre2pattern(3).
 """
@@ -14,7 +14,7 @@ import re
 from typing import Final
 
 _LONGEST: Final = 1024
-"""Characters of an expression that is worth looking at."""
+"""Maximum length of an expression that is analysed, in characters."""
 
 _PART: Final = re.compile(
     r"""(?P<literal> [\w/:;,=@%&<>"'~`!#}\]\ -]+ )
@@ -29,7 +29,7 @@ _PART: Final = re.compile(
 
 
 def needle(pattern: str) -> str:
-    """The longest text that is found, in ASCII; an empty one if there is none.
+    """Return the longest needle, in ASCII; an empty text if there is none.
 
     Args:
         pattern: an expression that PCRE2 accepts.

@@ -1,6 +1,6 @@
-"""Texts that are numbers: one reading for literals and for values of messages.
+"""Parses texts that are numbers, in the same way for literals and for values of messages.
 
-Kept apart from `semantics` because the lexer needs it too.
+Separate from `semantics` because the lexer needs it too.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ LARGEST_INTEGER: Final = 2**64 - 1
 """Integers are signed 64-bit, and unsigned 64-bit above that (AMPS User Guide, AMPS Data Types)."""
 
 _CHARACTERS: Final = "0123456789+-.eE"
-"""All that numerals are made of: whatever Python reads as a number out of these is a numeral."""
+"""The characters of numerals: a text of these that Python reads as a number is a numeral."""
 
 _LONGEST_INTEGER: Final = 400
-"""Digits beyond which an integer is no double either."""
+"""Number of digits beyond which an integer exceeds a double's range, too."""
 
 
 def bounded(value: int) -> int | float:
-    """An integer, as a double when 64 bits cannot hold it."""
+    """Return an integer, as a double if it exceeds 64 bits."""
     if LEAST_INTEGER <= value <= LARGEST_INTEGER:
         return value
     return double(value)
 
 
 def double(value: float) -> float:
-    """A number as a double; integers beyond a double's range become infinite."""
+    """Return a number as a double; integers beyond a double's range become infinite."""
     try:
         return float(value)
     except OverflowError:
@@ -34,7 +34,7 @@ def double(value: float) -> float:
 
 
 def numeral(text: str) -> int | float | None:
-    """The number that a text stands for, or None when it stands for none.
+    """Return the number that a text represents, or None if it is no number.
 
     The formats are those of number literals, with a sign (AMPS User Guide, Type Promotion for
     Numeric Types); white space, hexadecimal, `nan` and `inf` are not numbers.

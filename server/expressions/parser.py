@@ -1,4 +1,4 @@
-"""Tokens to trees: one method per rule of `grammar`, binary operators by binding power."""
+"""The parser: one method per rule of `grammar`, binary operators by binding power."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ from server.message_types.paths import Path
 
 
 class SizeLimits(NamedTuple):
-    """How large an expression may be.
+    """Size limits of an expression.
 
     Attributes:
-        parts: operators, fields and functions.
-        values: numbers and texts.
+        parts: maximum number of operators, fields and functions.
+        values: maximum number of numbers and texts.
     """
 
     parts: int
@@ -71,19 +71,19 @@ def parse(
     functions: Functions = BUILTINS,
     limits: SizeLimits | None = None,
 ) -> Expr:
-    """Read an expression: a filter, a condition, a value.
+    """Parse an expression: a filter, a condition, a value.
 
     Args:
         text: the expression.
-        kind: where it stands, which decides what it may contain.
+        kind: the place of the expression, which decides on its allowed contents.
         functions: the functions that may be called.
-        limits: how large it may be; None for any size.
+        limits: size limits; None for any size.
 
     Returns:
         The tree.
 
     Raises:
-        ExpressionError: the text is no expression, contains what the kind does not allow, or has
+        ExpressionError: the text is no expression, contains a node that the kind does not allow, or
             is too large.
     """
     parser = _Parser(text, kind, functions, limits)
@@ -91,19 +91,19 @@ def parse(
 
 
 def parse_field(text: str, kind: Kind, functions: Functions = BUILTINS) -> Field:
-    """Read a constructed field, `source AS destination HINT ...`.
+    """Parse a constructed field, `source AS destination HINT ...`.
 
     A field that is copied under its own name needs no AS (AMPS User Guide, Constructing Fields).
 
     Raises:
-        ExpressionError: the text is no field, or contains what the kind does not allow.
+        ExpressionError: the text is no field, or contains a node that the kind does not allow.
     """
     parser = _Parser(text, kind, functions)
     return parser.whole(parser.field)
 
 
 def parse_fields(text: str, kind: Kind, functions: Functions = BUILTINS) -> tuple[Field, ...]:
-    """Read constructed fields separated by commas, as the `projection` option has them.
+    """Parse constructed fields separated by commas, the form of the `projection` option.
 
     Raises:
         ExpressionError: as for `parse_field`.
@@ -113,7 +113,7 @@ def parse_fields(text: str, kind: Kind, functions: Functions = BUILTINS) -> tupl
 
 
 def parse_identifier(text: str, kind: Kind = Kind.PATH) -> Identifier:
-    """Read one identifier, as keys, indexes and groupings have it.
+    """Parse one identifier, the form of keys, indexes and groupings.
 
     Raises:
         ExpressionError: the text is anything else.
@@ -123,7 +123,7 @@ def parse_identifier(text: str, kind: Kind = Kind.PATH) -> Identifier:
 
 
 def parse_identifiers(text: str, kind: Kind = Kind.GROUPING) -> tuple[Identifier, ...]:
-    """Read identifiers separated by commas, as the `grouping` option has them.
+    """Parse identifiers separated by commas, the form of the `grouping` option.
 
     Raises:
         ExpressionError: the text is anything else.
@@ -133,7 +133,7 @@ def parse_identifiers(text: str, kind: Kind = Kind.GROUPING) -> tuple[Identifier
 
 
 def parse_order_by(text: str) -> tuple[OrderTerm, ...]:
-    """Read an OrderBy: identifiers, each with ASC or DESC.
+    """Parse an OrderBy: identifiers, each with ASC or DESC.
 
     Raises:
         ExpressionError: the text is anything else.
@@ -143,7 +143,7 @@ def parse_order_by(text: str) -> tuple[OrderTerm, ...]:
 
 
 def parse_join(text: str) -> Join:
-    """Read a join definition, `[topic].[/field]=[topic].[/field]`.
+    """Parse a join definition, `[topic].[/field]=[topic].[/field]`.
 
     Message types may come first; topics may be written without brackets.
 
@@ -155,7 +155,7 @@ def parse_join(text: str) -> Join:
 
 
 class _Parser(Cursor):
-    """Reads one text. `expression` and its parts consume tokens from left to right."""
+    """Parses one text. `expression` and its parts consume tokens from left to right."""
 
     def __init__(
         self, text: str, kind: Kind, functions: Functions, limits: SizeLimits | None = None
@@ -214,7 +214,7 @@ class _Parser(Cursor):
     # ---- binary operators
 
     def _binary(self, power: int) -> Expr:
-        """An operand and all the operators after it that bind tighter than `power`."""
+        """Parse an operand and all the operators after it that bind tighter than `power`."""
         self._enter()
         left = self._prefix()
         while (binding := self._binding()) > power:
@@ -229,7 +229,7 @@ class _Parser(Cursor):
         return self._unary()
 
     def _binding(self) -> int:
-        """How tight the operator at hand binds; 0 where there is none."""
+        """Return the binding power of the current token; 0 if it is no operator."""
         kind, text = self._token.kind, self._token.text
         if kind not in ("word", "symbol"):
             return 0
@@ -273,7 +273,7 @@ class _Parser(Cursor):
         return Arithmetic(ARITHMETIC[token.text][0], left, right, position=left.position)
 
     def _chain(self, left: Expr, binding: int) -> Expr:
-        """`left AND right AND ...`, or the same with OR; nested chains of one kind become one."""
+        """Parse a chain of AND, or of OR, after `left`; nested chains of one kind become one."""
         node = And if binding == AND else Or
         operands: list[Expr] = []
         self._extend(operands, left, node)
@@ -288,7 +288,7 @@ class _Parser(Cursor):
         operands.extend(operand.operands if isinstance(operand, node) else (operand,))
 
     def _postfix(self, left: Expr) -> Expr:
-        """The operators that are words, most of which can be negated."""
+        """Parse an operator that is a word; most of them can be negated."""
         negated = self._accept_word("NOT")
         position = left.position
         test: Expr
@@ -383,7 +383,7 @@ class _Parser(Cursor):
         return Identifier(name.path, name.message_type, name.topic, state, position=token.position)
 
     def _at_double_slash(self) -> bool:
-        """Whether the slash at hand begins `//name`, which means `/name` where a value starts."""
+        """Return whether the current slash begins `//name`: `/name` at the beginning of a value."""
         following = self._tokens[self._next + 1]
         beside = following.position == self._token.position + 1
         return beside and following.kind == "identifier" and following.text.startswith("/")
@@ -479,7 +479,7 @@ class _Parser(Cursor):
         raise self._unexpected("OPTIONAL or SET_CURRENT after HINT")
 
     def _another_hint(self) -> bool:
-        """Whether a hint follows the comma at hand, rather than the next field of a list."""
+        """Return whether a hint follows the current comma, rather than the next field of a list."""
         if self._token.text != ",":
             return False
         following = self._tokens[self._next + 1 : self._next + 3]
@@ -500,7 +500,7 @@ class _Parser(Cursor):
         return self._identifier(self._advance())
 
     def _bare_topic_identifier(self) -> Identifier:
-        """`topic/name`: without brackets the first slash starts the field."""
+        """Parse `topic/name`: without brackets the first slash starts the field."""
         topic = self._advance()
         name = self._token.value
         end = topic.position + len(topic.text)

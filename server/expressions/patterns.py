@@ -1,22 +1,21 @@
 """Regular expressions: PCRE2, unanchored, over bytes.
 
-Texts are matched as their UTF-8 bytes, for the language is not Unicode aware. A pattern without
-metacharacters needs no engine: it is looked for as it stands, which gives the same answer at a
-tenth of the cost.
+Texts are matched as their UTF-8 bytes, since the language is not Unicode aware. A pattern without
+metacharacters needs no engine: a substring search returns the same result at a tenth of the cost.
 
 The work of a search is limited, so that no pattern can stop the server. PCRE2 limits the steps for
-each position at which a match may begin, not those of the whole search; so the limit for a position
-is the smaller the longer the text. A search that reaches it is repeated with a form of the pattern
-that begins with "skip what is needed", which makes all positions one, with one limit for all. That
-form goes without the compiler to machine code, whose stack is small. What reaches its limit, too,
-counts as no match.
+each position at which a match may begin, not those of the whole search; so the limit per position
+decreases with the length of the text. A search that reaches it is retried with the thorough form of
+the pattern: a prefix that skips characters makes all positions one, with one limit for all. That
+form does without the JIT compiler, whose stack is small. A search that reaches the limit of this
+form, too, counts as no match.
 
-A step may be long: `a*+`, `.*` and back references go through as much of the text as there is, and
-PCRE2 counts that once. So what is limited is the product, steps times the length of the text; and
-long texts are searched piece by piece (server/expressions/long_texts.py).
+A step may be long: `a*+`, `.*` and back references scan the whole rest of the text, and PCRE2
+counts that once. So the product is limited, steps times the length of the text; and long texts are
+searched piece by piece (server/expressions/long_texts.py).
 
-Most searches need far less. So the first attempt is a brief one; if that is not enough, the search
-is a long one, which costs some of the effort that is allowed (server/expressions/effort.py).
+Most searches need far less. So the first attempt is brief; if that is not enough, the search is a
+long one and is charged to the allowed effort (server/expressions/effort.py).
 
 Source: AMPS User Guide, LIKE Operator; Regular Expressions; Raw Strings.
 """
@@ -53,26 +52,26 @@ _BRIEF_SEARCH: Final = 6
 _QUICK_SEARCH: Final = 7
 _BRIEF_DECISION: Final = 4
 _QUICK_DECISION: Final = 5
-"""Decimal digits of the steps of a search in machine code, all positions together."""
+"""Decimal digits of the step limit of a search in machine code, all positions together."""
 
 _SCANNED: Final = 10_000_000
 _SCANNED_THOROUGHLY: Final = 10_000_000
-"""Bytes of the text that a search may go through, if each of its steps goes through all of it."""
+"""Bytes of the text that a search may scan, if each of its steps scans all of it."""
 
 _THOROUGH_STEPS: Final = 500_000
 BRIEF_STEPS: Final = 100_000
-"""Enough for texts as short as names; what takes more is given up within some milliseconds."""
+"""Enough for texts as short as names; a search that needs more ends within some milliseconds."""
 _THOROUGH_SEARCHES: Final = 4
-"""How many searches of one REGEXP_REPLACE may need the thorough form."""
+"""Limit of the searches of one REGEXP_REPLACE that may need the thorough form."""
 
 _MOST_MATCHES: Final = 1_000_000
-"""How many matches REGEXP_REPLACE replaces."""
+"""Limit of the matches that REGEXP_REPLACE replaces."""
 
 _LITERAL: Final = re.compile(r"(\^?)([^\\^$.\[\]|()?*+{}\ud800-\udfff]+)(\$?)")
 
 
 class PatternRefused(ValueError):
-    """A pattern cannot be used. The text says why."""
+    """A pattern cannot be used. The message states the reason."""
 
 
 class Regex:
@@ -80,10 +79,10 @@ class Regex:
 
     Args:
         source: the pattern.
-        steps: how many a search that is not quick may take.
-        effort: counts long searches; None if nobody does.
+        steps: step limit of a thorough search.
+        effort: counts long searches; None to leave them uncounted.
 
-    The methods raise TooCostlyError if a search is long, and there have been enough of them.
+    The methods raise TooCostlyError if a search is long and the effort is used up.
     """
 
     __slots__ = (
@@ -108,7 +107,7 @@ class Regex:
         self._quick_for(b"", _BRIEF_SEARCH)
 
     def first(self, text: str) -> str | None:
-        """The first match within a text; None if there is none, or it takes too many steps."""
+        """Return the first match within a text; None if there is none or a limit is reached."""
         try:
             match = self._search(to_octets(text))
         except _GIVEN_UP:
@@ -116,21 +115,21 @@ class Regex:
         return None if match is None else from_octets(match[0])
 
     def found(self, text: str) -> bool | None:
-        """Whether there is a match anywhere in a text; None if it takes too many steps to tell."""
+        """Return whether there is a match anywhere in a text; None if a limit is reached."""
         try:
             return self._search(to_octets(text)) is not None
         except _GIVEN_UP:
             return None
 
     def decide(self, text: str, effort: Effort) -> bool | None:
-        """Whether there is a match anywhere in a name; None if it takes too many steps to tell.
+        """Return whether there is a match anywhere in a name; None if a limit is reached.
 
         Args:
             text: the name, which is short.
-            effort: counts long searches, instead of what the others do.
+            effort: counts long searches, instead of the effort passed to the constructor.
 
         Raises:
-            TooCostlyError: it takes a long search, and there have been enough of them.
+            TooCostlyError: a long search is needed and the effort is used up.
         """
         octets = to_octets(text)
         for size in (_BRIEF_DECISION, _QUICK_DECISION):
@@ -146,9 +145,9 @@ class Regex:
             return None
 
     def replace(self, text: str, replacement: bytes) -> str | None:
-        """A text with every match replaced, literally; None if it would be too long.
+        """Return a text with every match replaced, literally; None if it would be too long.
 
-        A text that takes too many steps stays as it is.
+        A text whose search reaches its limit is returned unchanged.
         """
         octets = to_octets(text)
         parts: list[bytes] = []
@@ -167,10 +166,10 @@ class Regex:
         return from_octets(b"".join(parts))
 
     def _search(self, octets: bytes) -> pcre2.Match | None:
-        """The first match.
+        """Return the first match, or None.
 
         Raises:
-            pcre2.LibraryError, GivenUpError: it takes too many steps.
+            pcre2.LibraryError, GivenUpError: a limit is reached.
         """
         try:
             if self._is_at_once(octets):
@@ -204,10 +203,10 @@ class Regex:
         return self._long_texts.search(attempt, start)
 
     def _matches(self, octets: bytes) -> Iterator[pcre2.Match]:
-        """All matches, one after the other.
+        """Return an iterator over all matches.
 
         Raises:
-            pcre2.LibraryError, GivenUpError: too many searches took too many steps.
+            pcre2.LibraryError, GivenUpError: too many searches reached their limit.
         """
         at_once = self._is_at_once(octets)
         return self._matches_at_once(octets) if at_once else self._matches_in_long(octets)
@@ -284,7 +283,7 @@ def compile_pattern(pattern: Pattern, text: str = "", effort: Effort | None = No
         effort: counts long searches.
 
     Raises:
-        ExpressionError: PCRE2 does not accept the pattern, or it sets limits.
+        ExpressionError: PCRE2 does not accept the pattern, or the pattern sets limits.
     """
     try:
         if pattern.quoted:
@@ -297,15 +296,15 @@ def compile_pattern(pattern: Pattern, text: str = "", effort: Effort | None = No
 def compile_regex(
     pattern: str, steps: int = _THOROUGH_STEPS, effort: Effort | None = None
 ) -> Regex:
-    """Compile a regular expression, whoever it comes from, so that its searches end.
+    """Compile a regular expression from an untrusted source, so that its searches end.
 
     Args:
         pattern: the expression.
-        steps: how many a search may take.
+        steps: step limit of a thorough search.
         effort: counts long searches.
 
     Raises:
-        PatternRefused: PCRE2 does not accept it, or it sets limits.
+        PatternRefused: PCRE2 does not accept the expression, or the expression sets limits.
     """
     problem = limit_error(pattern)
     if problem is not None:
@@ -314,7 +313,7 @@ def compile_regex(
 
 
 def _quoted(text: str) -> bytes:
-    """The source of a pattern that matches a text as it stands."""
+    """Return the source of a pattern that matches a text literally."""
     return re.sub(rb"[^A-Za-z0-9_\x80-\xff]", lambda m: b"\\x%02x" % m[0][0], to_octets(text))
 
 
@@ -327,7 +326,7 @@ def _compile(source: bytes, steps: int = _THOROUGH_STEPS, effort: Effort | None 
 
 
 def searches(expr: Expr) -> int:
-    """How many patterns an expression has that are searched for, step by step."""
+    """Return the number of patterns of an expression that need the regular expression engine."""
     return sum(
         not (node.quoted or _LITERAL.fullmatch(node.text))
         for node in walk(expr)
@@ -336,11 +335,11 @@ def searches(expr: Expr) -> int:
 
 
 def matcher(pattern: Pattern, effort: Effort | None = None) -> Matcher:
-    """The test of LIKE: whether a pattern matches anywhere in a text, which is not empty.
+    """Return the test of LIKE: true if the pattern matches anywhere in a text, which is not empty.
 
     Args:
         pattern: the node.
-        effort: counts long searches; the test raises TooCostlyError beyond it.
+        effort: counts long searches; the test raises TooCostlyError when it is used up.
     """
     if pattern.quoted and pattern.text.isascii():
         return _contains(pattern.text)

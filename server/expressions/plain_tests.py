@@ -1,8 +1,8 @@
-"""Filters that are nothing but tests of fields against literals, all of which have to hold.
+"""Detects filters that consist only of tests of fields against literals, joined by AND.
 
-Such a filter can be decided where a body is read, by the bytes of its values, for those values of
-which the meaning leaves no doubt (server/message_types/bulk.py); which these are follows from
-`semantics`. A negated test is another one: NULL, for which that would not hold, passes neither.
+Such a filter can be decided while a body is read, by the bytes of its values, for values with an
+unambiguous meaning (server/message_types/bulk.py); `semantics` determines these values. A negated
+test becomes the opposite test: that would be wrong for NULL, but NULL passes neither.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NEGATED: Final = {
 
 
 def plain_tests(expr: Expr) -> Sequence[PlainTest] | None:
-    """The tests that a filter consists of; None if it consists of anything else."""
+    """Return the tests of a filter; None if it has any other term."""
     found: list[PlainTest] = []
     for term in conjuncts(expr):
         tests = _tests(term)
@@ -48,7 +48,7 @@ def plain_tests(expr: Expr) -> Sequence[PlainTest] | None:
 
 
 def _tests(term: Expr) -> list[PlainTest]:
-    """The tests that a term stands for; none if it is no such term."""
+    """Return the tests that a term is equivalent to; an empty list if it is no such term."""
     match term:
         case Comparison(operator, Literal() as left, Identifier() as right):
             tests = [_test(right, MIRRORED[operator], [left])]
@@ -66,7 +66,7 @@ def _tests(term: Expr) -> list[PlainTest]:
 
 
 def _test(field: Expr, operator: str, items: Sequence[Expr]) -> PlainTest | None:
-    """A test, if it is of a field and against literals of one kind."""
+    """Return a test of a field against literals of one kind; None for other operands."""
     if not isinstance(field, Identifier) or field.reference != Reference(field.path):
         return None
     literals = [item.value for item in items if isinstance(item, Literal)]

@@ -1,16 +1,15 @@
-"""Filters that clients send again and again, with other constants in them each time.
+"""A cache of parsed filters, like prepared statements: clients repeat filters with other constants.
 
-What a filter says is known from its *form*, the text without the numbers and strings in it, once a
+The tree of a filter follows from its *form*, the text without its numbers and strings, once a
 filter of the same form has been parsed: `/symbol = 'IBM'` differs from `/symbol = 'AAPL'` by a
-literal of the tree. Forms are kept if nothing but literals depends on the constants: patterns and
-the arguments of functions are looked at while they are parsed, so filters with those are only kept
-as they are.
+literal of the tree. A form is cached if only literals depend on the constants. The parser inspects
+patterns and the arguments of functions, so filters with those are cached as whole texts only.
 
-Constants are cut out by one regular expression, which reads strings right in texts without
-backslashes and double quotes: there a string ends at the next quote, whatever is in it. That they
-are constants, and not parts of a name or a pattern, is seen from the tree: its literals have to
-stand where they were cut out, and have their values. What is around them is the same for all texts
-of a form, and reads the same; integers, doubles and texts make different forms.
+One regular expression cuts out the constants. It reads strings correctly in texts without
+backslashes and double quotes: there a string ends at the next quote, with any characters in it. The
+tree proves that they are constants, and not parts of a name or a pattern: its literals must have
+their positions and values. The rest of the text is the same for all texts of a form, and parses the
+same way; integers, doubles and texts make different forms.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from server.expressions.tree import (
 )
 
 _LONGEST: Final = 256
-"""Characters of a filter that is worth keeping."""
+"""Maximum length of a cached filter, in characters."""
 _KEPT: Final = 2048
-"""Forms that are kept, and texts; some 10 MB at most."""
+"""Maximum number of cached forms, and of texts; some 10 MB at most."""
 
 _CONSTANT: Final = re.compile(
     r"('[^']*'|(?<![\w./:@\[\]-])-?[0-9]{1,15}(?:\.[0-9]{1,15})?(?![\w./:\[-]))"
@@ -51,15 +50,15 @@ _REPLACEABLE: Final = And | Or | Not | Comparison | Between | In | IsNull | Iden
 
 _Constant: TypeAlias = int | float | str
 _Build: TypeAlias = Callable[[Sequence[_Constant]], Expr]
-"""Makes a tree of the constants of its text."""
+"""Builds a tree from the constants of its text."""
 
 
 class FilterParser:
-    """Parses filters as `parse` does, and keeps what it has learnt.
+    """Parses filters as `parse` does, and caches forms and texts.
 
     Args:
         functions: the functions that filters may call.
-        limits: how large a filter may be. See `parse`.
+        limits: size limits of a filter. See `parse`.
 
     Attributes:
         limits: see above.
@@ -72,7 +71,7 @@ class FilterParser:
         self._parse: Final = lru_cache(maxsize=_KEPT)(self._parse_anew)
 
     def parse(self, text: str) -> Expr:
-        """Read a filter.
+        """Parse a filter, or build its tree from the cache.
 
         Raises:
             ExpressionError: the text is no filter.
@@ -81,7 +80,7 @@ class FilterParser:
             return self._parse_anew(text)
         if "\\" in text or '"' in text:
             return self._parse(text)
-        if text.count("'") == 2:  # if that is a text's only constant, it is cut out in this way
+        if text.count("'") == 2:  # fast path: the string may be the text's only constant
             before, string, after = text.split("'")
             build = self._forms.get((before, after, str))
             if build is not None:
@@ -107,14 +106,14 @@ class FilterParser:
 
 
 def _value(constant: str) -> _Constant:
-    """What a constant stands for."""
+    """Return the value of a constant."""
     if constant[0] == "'":
         return constant[1:-1]
     return float(constant) if "." in constant else int(constant)
 
 
 def _places(pieces: Sequence[str]) -> Mapping[int, int]:
-    """Which constant begins at which position of a text, of which every other piece is one."""
+    """Return constants by their positions in a text; every other piece is a constant."""
     places: dict[int, int] = {}
     position = 0
     for number, piece in enumerate(pieces):
@@ -127,7 +126,10 @@ def _places(pieces: Sequence[str]) -> Mapping[int, int]:
 def _literals_stand_at(
     places: Mapping[int, int], constants: Sequence[_Constant], expr: Expr
 ) -> bool:
-    """Whether a tree has each constant for a literal that stands there, and else nothing of it."""
+    """Return whether the tree has a literal for each constant, and depends on them in no other way.
+
+    The literal must have the position and the value of the constant.
+    """
     nodes = list(walk(expr))
     if not all(isinstance(node, _REPLACEABLE) for node in nodes):
         return False
@@ -138,7 +140,7 @@ def _literals_stand_at(
 
 
 def _builder(like: Expr, places: Mapping[int, int]) -> _Build:
-    """What makes trees like one, with other constants at some positions."""
+    """Return a function that builds trees like this one, with other constants at some positions."""
     match like:
         case Literal(position=position) if position in places:
             place = places[position]

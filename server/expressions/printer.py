@@ -1,4 +1,4 @@
-"""Trees to text: reading the text again gives the same tree."""
+"""Prints trees as text that parses to the same tree."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from server.expressions.tree import (
 from server.message_types.paths import Path
 
 _LONGEST_KEPT: Final = 64
-"""Characters of a name whose text is worth keeping: fields are asked about again and again."""
+"""Maximum length of a name whose text is cached, in characters: the same fields recur often."""
 
 _NEGATABLE: Final = (Between, In, Like, Affix, IsNull, IsNan)
 
@@ -84,7 +84,7 @@ _print_name: Final = lru_cache(maxsize=1024)(_print_any_name)
 
 
 def _print(expr: Expr) -> tuple[str, int]:
-    """The text of a node, and how tight its outermost operator binds."""
+    """Return the text of a node, and the binding power of its outermost operator."""
     match expr:
         case Literal(value):
             return _print_literal(value)
@@ -134,7 +134,7 @@ def _print_test(expr: Expr, negation: str) -> str:
 
 
 def _operand(expr: Expr, power: int) -> str:
-    """The text of an operand, in parentheses if it binds less tight than its place needs."""
+    """Return the text of an operand, in parentheses if it binds less tightly than required."""
     text, own = _print(expr)
     return text if own >= power else f"({text})"
 

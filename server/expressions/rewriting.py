@@ -1,4 +1,4 @@
-"""Expressions made from others, with some of their nodes replaced."""
+"""Rewrites expressions by replacing some of their nodes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def rewrite(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     """Replace nodes of an expression.
 
     Args:
-        expr: the expression. It has been parsed, so that it is not deep.
-        change: gives another node, which is taken as it is, or the same one: then this is asked of
-            the nodes in it.
+        expr: the expression. It has been parsed, so its depth is limited.
+        change: returns another node, which is not rewritten further, or the same node, whose
+            children are then rewritten.
 
     Returns:
-        The expression itself if nothing has been replaced.
+        The rewritten expression; the expression itself if nothing has been replaced.
     """
     changed = change(expr)
     if changed is not expr:
@@ -33,7 +33,7 @@ def rewrite(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 
 def _rewrite_in(value: object, change: Callable[[Expr], Expr]) -> object:
-    """The same for what a node has: an operand, several of them, or something else."""
+    """Rewrite the value of a node's field: an operand, a tuple of them, or something else."""
     if isinstance(value, Expr):
         return rewrite(value, change)
     if not isinstance(value, tuple):

@@ -1,21 +1,21 @@
-"""What values mean: NULL, NaN, truth, conversion, comparison, arithmetic. Every back end asks here.
+"""The semantics of values, for all back ends: NULL, NaN, truth, conversion, comparison, arithmetic.
 
-A value is what a message type hands out: NULL (None), a Boolean, an integer, a double, a text, or
-an array.
+A value, as message types return it, is NULL (None), a Boolean, an integer, a double, a text, or an
+array.
 
-NULL. A missing field, a null, an empty array and the empty text are NULL. Operators give NULL for
-NULL, except those that test for it. Logic is SQL-92's: three values, AND and OR commute.
+NULL. A missing field, a null, an empty array and the empty text are NULL. Operators return NULL for
+NULL, except those that test for it. Logic is that of SQL-92: three values, AND and OR commute.
 
 NaN. A text that is no number counts as NaN where a number is needed; so does a division by zero.
-NaN is carried through arithmetic, equals nothing, is neither less nor greater than anything, and
-differs from everything. In a condition it is as unknown as NULL.
+Arithmetic propagates NaN. It equals nothing, is neither less nor greater than anything, and differs
+from everything. In a condition it is as unknown as NULL.
 
 Comparison. Two texts compare as bytes, never as numbers. A text and a number compare as numbers if
 the text is one; if not, the text is the greater. Integers compare exactly; an integer and a double
 compare as doubles.
 
 Arrays. A comparison is true if it is true for any element (or any pair of elements), else NULL if
-it is NULL for any, else false. Everything else sees the first element only.
+it is NULL for any, else false. All other operators use the first element only.
 
 Sources: AMPS User Guide, AMPS Data Types; NULL, NaN and IS NULL; Comparison Operators;
 Arithmetic Operators; Working with Arrays.
@@ -45,14 +45,17 @@ EXACT_LIMIT: Final = 2**53
 
 
 def first(value: Value) -> bool | int | float | str | None:
-    """A value as all but comparisons see it: an array's first element, NULL for the empty text."""
+    """Return the scalar of a value: an array's first element, NULL for the empty text.
+
+    All operators except comparisons use it.
+    """
     while isinstance(value, list):
         value = value[0] if value else None
     return None if value == "" else value
 
 
 def number(value: Value) -> Number | None:
-    """A value as a number: None for NULL, NaN for a text that is no number."""
+    """Return a value as a number: None for NULL, NaN for a text that is no number."""
     if isinstance(value, float):
         return value
     if isinstance(value, int):
@@ -66,7 +69,7 @@ def number(value: Value) -> Number | None:
 
 
 def text(value: Value) -> str | None:
-    """A value as a text: None for NULL, `1` or `0` for Booleans, the fewest digits for doubles."""
+    """Return a value as text: None for NULL, `1` or `0` for Booleans, shortest form for doubles."""
     value = first(value)
     if value is None or isinstance(value, str):
         return value
@@ -76,13 +79,13 @@ def text(value: Value) -> str | None:
 
 
 def octets(value: Value) -> bytes | None:
-    """A value as the bytes of its text."""
+    """Return a value as the bytes of its text; None for NULL."""
     converted = text(value)
     return None if converted is None else to_octets(converted)
 
 
 def integer(value: Value) -> int | None:
-    """A value as a whole number, cut towards zero: None for NULL and for what is not finite."""
+    """Return a value as an integer, truncated; None for NULL, NaN and infinity."""
     converted = number(value)
     if converted is None or not math.isfinite(converted):
         return None
@@ -90,7 +93,7 @@ def integer(value: Value) -> int | None:
 
 
 def truth(value: Value) -> Truth:
-    """Whether a value counts as true in a condition: a number that is not 0."""
+    """Return the truth of a value in a condition: a number is true if it is not 0."""
     if value is True or value is False:
         return value
     converted = number(value)
@@ -103,12 +106,12 @@ def truth(value: Value) -> Truth:
 
 
 def is_null(value: Value) -> bool:
-    """IS NULL."""
+    """Return `value IS NULL`."""
     return first(value) is None
 
 
 def is_nan(value: Value) -> bool:
-    """IS NAN: also true for a text that is no number, for that is what it would count as."""
+    """Return `value IS NAN`; true also for a text that is no number, as it would count as NaN."""
     converted = number(value)
     return converted is not None and converted != converted
 
@@ -117,7 +120,7 @@ def is_nan(value: Value) -> bool:
 
 
 def all_true(truths: Iterable[Truth]) -> Truth:
-    """AND of any number of truths; stops at the first that is false."""
+    """Return the AND of any number of truths; stop at the first that is false."""
     result: Truth = True
     for item in truths:
         if item is False:
@@ -128,7 +131,7 @@ def all_true(truths: Iterable[Truth]) -> Truth:
 
 
 def any_true(truths: Iterable[Truth]) -> Truth:
-    """OR of any number of truths; stops at the first that is true."""
+    """Return the OR of any number of truths; stop at the first that is true."""
     result: Truth = False
     for item in truths:
         if item is True:
@@ -139,7 +142,7 @@ def any_true(truths: Iterable[Truth]) -> Truth:
 
 
 def negation(value: Truth) -> Truth:
-    """NOT."""
+    """Return `NOT value`."""
     return None if value is None else not value
 
 
@@ -149,7 +152,7 @@ Comparator: TypeAlias = Callable[[Value, Value], Truth]
 
 
 def _comparator(holds: Callable[[Any, Any], bool], name: str) -> Comparator:
-    """Make a comparison out of Python's operator for two numbers or two texts."""
+    """Return the comparison made from Python's operator for two numbers or two texts."""
 
     def compare(left: Value, right: Value) -> Truth:
         if isinstance(left, list) or isinstance(right, list):
@@ -179,7 +182,7 @@ def _comparator(holds: Callable[[Any, Any], bool], name: str) -> Comparator:
 
 
 def _numbers(word: str, value: Number) -> tuple[Number, Number]:
-    """Numbers that compare as a text and a number do: words are above all numbers."""
+    """Return two numbers that compare as the text and the number do: words exceed all numbers."""
     converted = numeral(word)
     if converted is not None:
         return converted, value
@@ -194,7 +197,7 @@ HOLDS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-"""What a comparison is between two numbers of one type, or the bytes of two texts."""
+"""The comparison of two numbers of one type, or of the bytes of two texts, by operator."""
 
 COMPARATORS: Final[dict[str, Comparator]] = {
     sign: _comparator(holds, sign) for sign, holds in HOLDS.items()
@@ -208,7 +211,7 @@ at_least: Final = COMPARATORS[">="]
 
 
 def _with_number(sign: str) -> Callable[[Value, Number], Truth]:
-    """A comparison with a number below 2^53, which Python compares exactly with any other."""
+    """Return a comparison with a number below 2^53, which Python compares exactly with others."""
     general, holds = COMPARATORS[sign], HOLDS[sign]
     if_a_word = general("a word", 0)
 
@@ -222,7 +225,7 @@ def _with_number(sign: str) -> Callable[[Value, Number], Truth]:
 
 
 def _with_numeral(sign: str) -> Callable[[Value, str, Number], Truth]:
-    """A comparison with a text that is a number, which is given as well."""
+    """Return a comparison with a text that is a number; the caller passes the number as well."""
     general = COMPARATORS[sign]
 
     def compare(value: Value, literal: str, number: Number) -> Truth:
@@ -235,21 +238,21 @@ def _with_numeral(sign: str) -> Callable[[Value, str, Number], Truth]:
 
 WITH_NUMBER: Final = {sign: _with_number(sign) for sign in HOLDS}
 WITH_NUMERAL: Final = {sign: _with_numeral(sign) for sign in HOLDS}
-"""Comparisons with a literal, of which it is known what it is; they give what `COMPARATORS` do."""
+"""Comparisons with a literal of known type, with the same results as `COMPARATORS`."""
 
 
 def between(value: Value, low: Value, high: Value) -> Truth:
-    """`value BETWEEN low AND high`: the same as `value >= low AND value <= high`."""
+    """Return `value BETWEEN low AND high`, the same as `value >= low AND value <= high`."""
     return all_true((at_least(value, low), at_most(value, high)))
 
 
 def is_in(value: Value, items: Iterable[Value]) -> Truth:
-    """`value IN (items)`: the same as comparisons with `=` joined by OR."""
+    """Return `value IN (items)`, the same as comparisons with `=` joined by OR."""
     return any_true(equal(value, item) for item in items)
 
 
 class Membership:
-    """`value IN (literals)` by hashing: gives what `is_in` gives.
+    """Evaluates `value IN (literals)` by hashing, with the same result as `is_in`.
 
     If none of the literals is large, these values are among them, and no others:
 
@@ -265,8 +268,8 @@ class Membership:
         numbers: the literals that are numbers.
         text_numbers: the numbers that texts among the literals stand for.
         large: literals of 2^53 and more. As doubles they may be equal without being equal exactly,
-            which hashing would not see; they are compared one by one.
-        has_null: NULL is among the literals, so that the result is NULL where it would be false.
+            which hashing would miss; they are compared one by one.
+        has_null: NULL is among the literals, so that the result is NULL instead of false.
     """
 
     __slots__ = ("has_null", "large", "numbers", "text_numbers", "texts")
@@ -300,16 +303,16 @@ class Membership:
 
     @property
     def only_texts(self) -> bool:
-        """Whether a text is among the literals exactly if it is in `texts`."""
+        """True if a text is among the literals exactly if it is in `texts`."""
         return not self.numbers and not self.large
 
     @property
     def only_numbers(self) -> bool:
-        """Whether a number is among the literals exactly if it is in `numbers`."""
+        """True if a number is among the literals exactly if it is in `numbers`."""
         return not self.texts and not self.large
 
     def contains(self, value: Value) -> Truth:
-        """Whether a value equals one of the literals."""
+        """Return whether a value equals one of the literals; None if NULL makes it unknown."""
         if isinstance(value, list):
             return any_true(self.contains(element) for element in elements(value))
         if value is None or value == "":
@@ -329,7 +332,7 @@ class Membership:
 
 
 def like(value: Value, matches: Callable[[str], bool | None]) -> Truth:
-    """`value LIKE pattern`."""
+    """Return `value LIKE pattern`."""
     if isinstance(value, list):
         return any_true(like(element, matches) for element in elements(value))
     converted = text(value)
@@ -337,14 +340,14 @@ def like(value: Value, matches: Callable[[str], bool | None]) -> Truth:
 
 
 def begins_with(value: Value, items: Iterable[Value]) -> Truth:
-    """`value BEGINS WITH (items)`: true if any item is how the value begins."""
+    """Return `value BEGINS WITH (items)`: true if the value begins with any item."""
     return any_true(
         _affix(element, item, bytes.startswith) for element in elements(value) for item in items
     )
 
 
 def ends_with(value: Value, items: Iterable[Value]) -> Truth:
-    """`value ENDS WITH (items)`: true if any item is how the value ends."""
+    """Return `value ENDS WITH (items)`: true if the value ends with any item."""
     return any_true(
         _affix(element, item, bytes.endswith) for element in elements(value) for item in items
     )
@@ -417,7 +420,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
 
 
 def negate(value: Value) -> Number | None:
-    """Unary minus."""
+    """Return `-value`."""
     converted = number(value)
     if isinstance(converted, int):
         return bounded(-converted)
@@ -428,12 +431,12 @@ def negate(value: Value) -> Number | None:
 
 
 def largest(values: Iterable[Value]) -> Value:
-    """The greatest of some values by `>`; NULLs are left out, NaN wins."""
+    """Return the greatest of the values by `>`; NULLs are left out, NaN wins."""
     return _extreme(values, greater)
 
 
 def smallest(values: Iterable[Value]) -> Value:
-    """The least of some values by `<`; NULLs are left out, NaN wins."""
+    """Return the least of the values by `<`; NULLs are left out, NaN wins."""
     return _extreme(values, less)
 
 
@@ -450,9 +453,9 @@ def _extreme(values: Iterable[Value], beats: Comparator) -> Value:
 
 
 def order_key(value: Value) -> tuple[int, Number | bytes]:
-    """A key that sorts values for OrderBy: NULL, then NaN, then numbers, then texts by their bytes.
+    """Return a sort key for OrderBy: NULL, then NaN, then numbers, then texts by their bytes.
 
-    Unlike `<` between a text and a number it is a total order: a text is not taken for a number.
+    Unlike `<` between a text and a number it is a total order: a text is never read as a number.
     """
     value = first(value)
     if value is None:
@@ -463,7 +466,7 @@ def order_key(value: Value) -> tuple[int, Number | bytes]:
 
 
 def inferred(value: Value) -> Value:
-    """What a value is that does not say so itself: a number, if it is the text of one.
+    """Return a value of an untyped message with its inferred type: a number if its text is one.
 
     Source: AMPS User Guide, AMPS Data Types.
     """
@@ -473,7 +476,10 @@ def inferred(value: Value) -> Value:
 
 
 def identity_key(value: Value) -> Number | str | None:
-    """What COUNT_DISTINCT compares: an array's first element; texts that are numbers as these."""
+    """Return the key that COUNT_DISTINCT compares: an array's first element, as a number if it can.
+
+    A text that is a number becomes that number.
+    """
     value = first(value)
     return _or_number(value) if isinstance(value, str) else value
 

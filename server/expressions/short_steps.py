@@ -1,12 +1,12 @@
-"""Forms of regular expressions that mean the same, and whose steps are short.
+"""Rewrites regular expressions to equivalent ones with short steps.
 
-PCRE2 limits the steps of a search, and takes `.*` for one step, however much of the text it goes
-through. In the form that is made here a repetition is one of blocks, each of which is a step:
+PCRE2 limits the steps of a search, and counts `.*` as one step for a text of any length. In the
+form that is made here a repetition consists of blocks, each of which is a step:
 
     .*       (?:.{64})*.{0,63}
     [ab]++   [ab](?:[ab]{64})*+[ab]{0,63}+
 
-Both take the same characters in the same order, also when they give some of them back.
+Both match the same characters in the same order, also when they backtrack.
 
 Source: pcre2pattern(3), Repetition.
 """
@@ -31,7 +31,7 @@ _PART: Final = re.compile(
 
 
 def with_short_steps(source: bytes) -> bytes | None:
-    """The form of an expression whose steps are short; None if it cannot be told.
+    """Return the form of an expression with short steps; None if it has unknown syntax.
 
     Args:
         source: an expression that PCRE2 accepts.

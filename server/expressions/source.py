@@ -1,8 +1,8 @@
-"""The Python source of one compiled expression while it is being written.
+"""Generates the Python source of one compiled expression.
 
-Constants are arguments of what the source is wrapped in. So expressions that differ by their
-constants have one source, which Python compiles once; each then takes a function and its constants,
-and no code.
+Constants are arguments of the function that wraps the source. So expressions that differ only by
+their constants have one source, which Python compiles once; each then takes the memory of a
+function and its constants, and none for code.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from server.expressions.tree import (
 )
 
 _INLINE_DEPTH: Final = 20
-"""How many levels of the tree one function holds: Python limits how deep parentheses nest."""
+"""Levels of the tree in one function: Python limits the nesting depth of parentheses."""
 
 _LONGEST_KEPT: Final = 2_000
-"""Characters of a source that is worth keeping, for expressions that differ by their constants."""
+"""Maximum length of a cached source, in characters, for expressions that differ by constants."""
 
 _LOGICAL: Final = (Comparison, Between, In, Like, Affix, IsNull, IsNan, Not, And, Or)
-"""Nodes whose value is a truth: true, false or None."""
+"""Nodes with a truth as their value: true, false or None."""
 
 
 class Writers(NamedTuple):
-    """How each kind of node is written, by the question that the source answers.
+    """The writers of each kind of node, by the question that the source answers.
 
     Attributes:
         true: is it true? By default, is the truth of its value true?
         false: is it false? By default, is the truth of its value false?
-        value: what is its value?
+        value: which value does it have?
     """
 
     true: Mapping[type[Expr], Writer]
@@ -59,11 +59,11 @@ class Writers(NamedTuple):
 
 
 class Source:
-    """Writes source text for nodes, and collects what it names, and helper functions.
+    """Writes source text for nodes, and collects the objects that it names, and helper functions.
 
     Attributes:
         functions: implementations of the functions that the expression calls.
-        effort: counts long searches; None if nobody does.
+        effort: counts long searches; None to leave them uncounted.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Source:
         self._depth = 0
 
     def compiled(self, body: str) -> Any:
-        """Compile a function of values `v` and context `m` that returns what `body` gives."""
+        """Compile a function of values `v` and context `m` that returns the value of `body`."""
         self._helpers.append(f" def expression(v, m={self.name(NO_CONTEXT)}): return {body}\n")
         names = ", ".join(map("k{}".format, range(len(self._constants))))
         source = f"def make({names}):\n{''.join(self._helpers)} return expression\n"
@@ -95,25 +95,25 @@ class Source:
         return make(source, tuple(self._shared))(*self._constants)
 
     def true(self, node: Expr) -> str:
-        """Source of a bool: whether the node is true."""
+        """Return source of a bool: is the node true?"""
         return self._write(self._writers.true, node, _value_is_true)
 
     def false(self, node: Expr) -> str:
-        """Source of a bool: whether the node is false."""
+        """Return source of a bool: is the node false?"""
         return self._write(self._writers.false, node, _value_is_false)
 
     def value(self, node: Expr) -> str:
-        """Source of the node's value."""
+        """Return source of the node's value."""
         return self._write(self._writers.value, node, None)
 
     def truth(self, node: Expr) -> str:
-        """Source of the node's truth: True, False or None."""
+        """Return source of the node's truth: True, False or None."""
         if isinstance(node, _LOGICAL):
             return self.value(node)
         return f"{self.name(semantics.truth)}({self.value(node)})"
 
     def scalar(self, node: Expr) -> str:
-        """Source of the node's value; of an array the first element, None for the empty text."""
+        """Return source of the node's scalar: an array's first element, None for the empty text."""
         if isinstance(node, _LOGICAL):
             return self.value(node)
         if isinstance(node, Literal):
@@ -121,21 +121,21 @@ class Source:
         return f"{self.name(semantics.first)}({self.value(node)})"
 
     def name(self, shared: Hashable) -> str:
-        """A name in the source for what any number of expressions have in common."""
+        """Return a name in the source for an object that expressions share."""
         return self._shared.setdefault(shared, f"s{len(self._shared)}")
 
     def constant(self, own: object) -> str:
-        """A name in the source for what this expression has there, and others do not."""
+        """Return a name in the source for a constant of this expression alone."""
         self._constants.append(own)
         return f"k{len(self._constants) - 1}"
 
     def slot(self, node: Identifier | Aggregate) -> str:
-        """Source that reads a field or the result of an aggregate."""
+        """Return source that reads a field or the result of an aggregate."""
         slot: Slot = node.reference if isinstance(node, Identifier) else node
         return f"v[{self._places[slot]}]"
 
     def local(self, node: Identifier) -> tuple[str, str]:
-        """Source that reads a field into a local variable, and the variable."""
+        """Return source that reads a field into a local variable, and the variable's name."""
         place = self._places[node.reference]
         return f"(x{place} := v[{place}])", f"x{place}"
 
@@ -162,11 +162,11 @@ class Source:
 
 
 def _make(source: str, shared: tuple[Hashable, ...]) -> Callable[..., Any]:
-    """What makes the function of a source, of its constants."""
+    """Return the factory that a source defines: it takes the constants and returns the function."""
     names: dict[str, Any] = {f"s{number}": thing for number, thing in enumerate(shared)}
-    # The source is made of our own templates alone; fields enter it as indexes.
+    # The source consists of our own templates only; fields enter it as indexes.
     exec(source, names)  # noqa: S102  # see above
-    made: Callable[..., Any] = names.pop("make")  # which does not keep itself, then
+    made: Callable[..., Any] = names.pop("make")  # else its globals would refer back to it: a cycle
     return made
 
 

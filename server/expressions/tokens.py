@@ -1,6 +1,6 @@
-"""Text to tokens.
+"""The tokenizer of expressions.
 
-Every token knows where it starts; paths and qualified paths are one token each.
+Every token has its position; paths and qualified paths are one token each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from server.message_types.paths import Path
 
 
 class Name(NamedTuple):
-    """A path with the topic it belongs to, as far as the text says."""
+    """A path with its message type and topic, if the text names them."""
 
     path: Path
     message_type: str | None
@@ -44,7 +44,7 @@ class Token(NamedTuple):
     Attributes:
         kind: "number", "string", "identifier", "word", "symbol", "list" or "end".
         text: the source text; words in upper case.
-        value: what a number, a string, a list or an identifier stands for.
+        value: the value of a number, a string, a list or an identifier.
         position: offset of its first character.
     """
 
@@ -68,9 +68,9 @@ _PLAIN: Final = r"(?:'[^'\\]*'|-?[0-9]{1,15}(?:\.[0-9]{1,15})?(?![\w.]))"
 _PLAIN_LIST: Final = re.compile(rf"\((?:\s*{_PLAIN}\s*,)+\s*{_PLAIN}\s*\)")
 _PLAIN_ITEM: Final = re.compile(_PLAIN)
 _LIST_WORDS: Final = ("IN", "WITH")
-"""What lists follow that are read in one go."""
+"""Words before lists that are read as one token."""
 _VALUES: Final = ("number", "string", "list")
-"""Kinds of tokens behind which, as behind a closing parenthesis, a slash divides: no path can begin
+"""Kinds of tokens after which, as after a closing parenthesis, a slash divides: no path can begin
 there."""
 _NUMERIC_ESCAPE: Final = re.compile(r"x([0-9a-fA-F]{2})|([0-7]{3})")
 
@@ -78,8 +78,8 @@ _NUMERIC_ESCAPE: Final = re.compile(r"x([0-9a-fA-F]{2})|([0-7]{3})")
 def tokenize(text: str) -> Iterator[Token]:
     """Split a text into tokens, the last of which is an "end".
 
-    Each is read when it is asked for: a text that is refused for what stands at its beginning, such
-    as a client's filter that is too deep, costs no more than that.
+    Tokens are read lazily: a text with an error near its beginning, such as a client's filter that
+    is too deep, costs no more than the part before the error.
 
     Raises:
         ExpressionError: a character, string, number or path that cannot be read, or a text that is
@@ -125,7 +125,7 @@ def _read(text: str, position: int) -> tuple[Token, int]:
 
 
 def _read_list(text: str, position: int) -> tuple[Token, int]:
-    """A whole list, if there are numbers and plain texts only in it; its parenthesis if not."""
+    """Read a whole list of only numbers and plain texts; of any other list, its parenthesis."""
     match = _PLAIN_LIST.match(text, position)
     if match is None:
         return _read(text, position)
@@ -178,7 +178,7 @@ def _closing_quote(text: str, position: int, quote: str) -> int:
 
 
 def _unescape(content: str) -> str:
-    """What a string stands for. Escapes are bytes: `\\xc3\\xa9` is the letter of these two."""
+    """Return the value of a string. Escapes are bytes: `\\xc3\\xa9` is the letter of these two."""
     if "\\" not in content:
         return content
     out = bytearray()
@@ -199,7 +199,7 @@ def _unescape(content: str) -> str:
 
 
 def _pattern_text(content: str) -> str:
-    """The text of a pattern: escapes are left to PCRE2, but an escaped quote is just that quote."""
+    """Return the text of a pattern: PCRE2 reads its escapes, except that of an escaped quote."""
     return re.sub(r"\\(.)", lambda m: m[1] if m[1] in "'\"" else m[0], content, flags=re.DOTALL)
 
 
@@ -227,7 +227,7 @@ def _read_identifier(text: str, position: int) -> tuple[Token, int]:
 
 
 def _read_path(text: str, position: int, steps: list[str | int]) -> tuple[Path, int]:
-    """The path of which `steps` are read and the rest begins at a position, and where it ends."""
+    """Read the rest of a path after `steps`, and return the path and its end."""
     while True:
         if match := _STEP.match(text, position):
             steps.append(match[1])
@@ -245,10 +245,10 @@ def _read_path(text: str, position: int, steps: list[str | int]) -> tuple[Path, 
 
 
 def plain(step: str) -> bool:
-    """Whether a step's name can be written without brackets."""
+    """Return whether a step's name can be written without brackets."""
     return _STEP.fullmatch(f"/{step}") is not None
 
 
 def is_word(text: str) -> bool:
-    """Whether a text is a word, as functions' names have to be."""
+    """Return whether a text is a word, as names of functions must be."""
     return _WORD.fullmatch(text) is not None

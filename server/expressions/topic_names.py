@@ -1,13 +1,13 @@
-"""Which topics a name in a command stands for.
+"""Topic selectors: the topics that a name in a command selects.
 
-A name with regular expression characters stands for every topic that it matches anywhere in the
-name (AMPS User Guide, Matching Multiple Topics With Regular Expressions); any other name stands for
-itself.
+A name with regular expression characters selects every topic that it matches anywhere in the name
+(AMPS User Guide, Matching Multiple Topics With Regular Expressions); any other name selects the
+topic of that name.
 
-The expression of one client is run inside the commands of others, whoever is the first to use a
-topic. So it is compiled and limited like the patterns of filters (server/expressions/patterns.py),
-and a name for which it takes too many steps is not meant. Equal expressions are compiled once, as
-long as somebody has one.
+The expression of one client is executed within the commands of other clients: of the first one to
+use a topic. So it is compiled and limited like the patterns of filters
+(server/expressions/patterns.py), and a name whose test reaches the limit is not selected. Equal
+expressions are compiled once, for as long as a selector uses one.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from server.expressions.patterns import BRIEF_STEPS, PatternRefused, Regex, comp
 _REGEX_CHARACTERS: Final = frozenset(".*+?[](){}^$|\\")
 
 _LONGEST_KEPT: Final = 256
-"""Characters of a name whose selector is kept for whoever is next."""
+"""Maximum length of a name whose selector is cached, in characters."""
 
 _compiled: Final = WeakValueDictionary[str, Regex]()
 
 AUDIT: Final = "/AMPS/Audit"
-"""The topic of the audit trail. AMPS does not have it, so that programs written for AMPS that
-subscribe to `.*` do not expect it: an expression means it only if it names /AMPS."""
+"""The topic of the audit trail. AMPS does not have it, so programs written for AMPS that subscribe
+to `.*` do not expect it: an expression selects it only if it contains /AMPS."""
 
 _OWN_TOPICS: Final = "/AMPS"
 
 
 class TopicError(ValueError):
-    """A topic name cannot be used where it stands. The text says why."""
+    """A topic name cannot be used in its place. The message states the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class TopicSelector:
     Attributes:
         text: the name or regular expression, as sent.
         pattern: the compiled regular expression, None for a literal name.
-        needle: what all names contain that it matches.
-        left_out: a name that is none of those meant, whatever the expression matches.
+        needle: a text that all names contain that the expression matches.
+        left_out: a name that is never selected, even if the expression matches it.
     """
 
     text: str
@@ -57,29 +57,29 @@ class TopicSelector:
 
     @property
     def is_regex(self) -> bool:
-        """Whether more than one topic may be meant."""
+        """True if more than one topic may be selected."""
         return self.pattern is not None
 
     def matches(self, topic: str) -> bool:
-        """Whether the topic is one of those meant; not, if it takes too many steps to tell."""
+        """Return whether the topic is selected; false if the step limit is reached."""
         return self.decide_alone(topic) is True
 
     def decide_alone(self, topic: str) -> bool | None:
-        """The same; None if it takes too many steps to tell."""
+        """Return whether the topic is selected; None if the step limit is reached."""
         try:
             return self.decide(topic, Allowance())
         except TooCostlyError:
             return None
 
     def decide(self, topic: str, effort: Effort) -> bool | None:
-        """The same; None if it takes too many steps to tell.
+        """Return whether the topic is selected; None if the step limit is reached.
 
         Args:
             topic: a name.
-            effort: counts the long searches that are done for this name, or for this expression.
+            effort: counts the long searches for this name, or for this expression.
 
         Raises:
-            TooCostlyError: there have been enough of them.
+            TooCostlyError: a long search is needed and the effort is used up.
         """
         if self.pattern is None:
             return self.text == topic
@@ -89,13 +89,13 @@ class TopicSelector:
 
 
 def has_regex_characters(name: str) -> bool:
-    """Whether a name would be taken for a regular expression in a subscription."""
+    """Return whether a subscription would read the name as a regular expression."""
     return not _REGEX_CHARACTERS.isdisjoint(name)
 
 
 @lru_cache(maxsize=4096)
 def _literal(text: str) -> TopicSelector:
-    """The selector of a name, one for all who have subscribed to it lately."""
+    """Return the selector of a name, shared by its recent subscribers."""
     return TopicSelector(text, None)
 
 
@@ -104,9 +104,9 @@ def select_topics(text: str, *, literal: bool = False, with_audit: bool = False)
 
     Args:
         text: the topic as sent.
-        literal: take the name as it stands, whatever its characters: the option `non_regex_topic`,
-            or an instance whose RegexTopicSupport is off.
-        with_audit: an expression may mean the audit trail without naming it, as in a permission.
+        literal: read the name literally, even with regular expression characters: the option
+            `non_regex_topic`, or an instance whose RegexTopicSupport is off.
+        with_audit: an expression may select the audit trail without naming it, as in a permission.
 
     Raises:
         TopicError: the text is empty, or is no valid regular expression.

@@ -1,9 +1,8 @@
-"""The tree of an expression: what the parser makes and every back end reads.
+"""The syntax tree of an expression, made by the parser and read by every back end.
 
-Nodes are immutable and hashable. Two trees are equal when they mean the same text, wherever that
-text stood: positions do not take part in comparison. Negated forms have no nodes of their own, `a
-NOT IN (1)` is `Not(In(a, (1,)))`; chains of AND and of OR are flat, so that their length does not
-make the tree deep.
+Nodes are immutable and hashable. Two trees are equal when they mean the same text; positions do not
+take part in comparison. Negated forms have no nodes of their own: `a NOT IN (1)` is
+`Not(In(a, (1,)))`. Chains of AND and of OR are flat, so that their length does not add depth.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from typing import NamedTuple, TypeAlias
 from server.message_types.paths import Path
 
 State: TypeAlias = OneOf["current", "previous"]
-"""Which state of a record an identifier reads: OF CURRENT or OF PREVIOUS."""
+"""The state of a record that an identifier reads: OF CURRENT or OF PREVIOUS."""
 
 Constant: TypeAlias = int | float | str | None
 
 
 class Reference(NamedTuple):
-    """A value that an expression reads: the path, and which message it is read from.
+    """A value that an expression reads: its path, and the message that it is read from.
 
     Back ends take one value per distinct reference. For expressions over a single message only
     `path` is set.
@@ -39,13 +38,13 @@ class Expr:
     """Any node.
 
     Attributes:
-        position: offset of the node in the text it was read from, in characters.
+        position: offset of the node in its text, in characters.
     """
 
     position: int = field(default=0, compare=False, repr=False, kw_only=True)
 
     def children(self) -> tuple[Expr, ...]:
-        """The operands and arguments, left to right."""
+        """Return the operands and arguments, left to right."""
         return ()
 
 
@@ -53,19 +52,19 @@ class Expr:
 class Literal(Expr):
     """NULL, a number or a text.
 
-    `1` and `1.0` are different literals, for they divide differently.
+    `1` and `1.0` are different literals, since they divide differently.
     """
 
     value: Constant
 
     def __eq__(self, other: object) -> bool:
-        """Equal in type and value."""
+        """Return whether type and value are equal."""
         if not isinstance(other, Literal):
             return NotImplemented
         return type(self.value) is type(other.value) and self.value == other.value
 
     def __hash__(self) -> int:
-        """Consistent with equality."""
+        """Return a hash that is consistent with equality."""
         return hash((type(self.value), self.value))
 
 
@@ -74,8 +73,8 @@ class Pattern(Expr):
     """A regular expression: the right side of LIKE, or the pattern argument of a function.
 
     Attributes:
-        text: the pattern as PCRE2 reads it, or the very characters to find when `quoted`.
-        quoted: it was a raw string, whose characters stand for themselves.
+        text: the pattern as PCRE2 reads it, or the literal characters to find when `quoted`.
+        quoted: the pattern was a raw string, whose characters stand for themselves.
     """
 
     text: str
@@ -87,7 +86,7 @@ class Identifier(Expr):
     """A field of a message.
 
     Attributes:
-        reference: what is read, without where the text says so.
+        reference: the value that is read, without the position in the text.
     """
 
     path: Path
@@ -97,22 +96,22 @@ class Identifier(Expr):
     reference: Reference = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Make what is asked for again and again."""
+        """Cache the reference, which is read very often."""
         reference = Reference(self.path, self.message_type, self.topic, self.state)
         object.__setattr__(self, "reference", reference)
 
 
 @dataclass(frozen=True, slots=True)
 class Inferred(Expr):
-    """A field whose values do not say what they are: a text that is a number stands for it.
+    """A field of untyped values: a text that is a number is read as that number.
 
-    No text is parsed into one; see `inference`.
+    The parser never makes this node; see `inference`.
     """
 
     operand: Identifier
 
     def children(self) -> tuple[Expr, ...]:
-        """The field."""
+        """Return the field."""
         return (self.operand,)
 
 
@@ -123,7 +122,7 @@ class Negate(Expr):
     operand: Expr
 
     def children(self) -> tuple[Expr, ...]:
-        """The operand."""
+        """Return the operand."""
         return (self.operand,)
 
 
@@ -136,7 +135,7 @@ class Arithmetic(Expr):
     right: Expr
 
     def children(self) -> tuple[Expr, ...]:
-        """Both operands."""
+        """Return both operands."""
         return (self.left, self.right)
 
 
@@ -149,7 +148,7 @@ class Comparison(Expr):
     right: Expr
 
     def children(self) -> tuple[Expr, ...]:
-        """Both operands."""
+        """Return both operands."""
         return (self.left, self.right)
 
 
@@ -162,7 +161,7 @@ class Between(Expr):
     high: Expr
 
     def children(self) -> tuple[Expr, ...]:
-        """The operand and both bounds."""
+        """Return the operand and both bounds."""
         return (self.operand, self.low, self.high)
 
 
@@ -174,7 +173,7 @@ class In(Expr):
     items: tuple[Expr, ...]
 
     def children(self) -> tuple[Expr, ...]:
-        """The operand, then the items."""
+        """Return the operand, then the items."""
         return (self.operand, *self.items)
 
 
@@ -186,7 +185,7 @@ class Like(Expr):
     pattern: Pattern
 
     def children(self) -> tuple[Expr, ...]:
-        """The operand and the pattern."""
+        """Return the operand and the pattern."""
         return (self.operand, self.pattern)
 
 
@@ -199,7 +198,7 @@ class Affix(Expr):
     items: tuple[Expr, ...]
 
     def children(self) -> tuple[Expr, ...]:
-        """The operand, then the items."""
+        """Return the operand, then the items."""
         return (self.operand, *self.items)
 
 
@@ -210,7 +209,7 @@ class IsNull(Expr):
     operand: Expr
 
     def children(self) -> tuple[Expr, ...]:
-        """The operand."""
+        """Return the operand."""
         return (self.operand,)
 
 
@@ -221,7 +220,7 @@ class IsNan(Expr):
     operand: Expr
 
     def children(self) -> tuple[Expr, ...]:
-        """The operand."""
+        """Return the operand."""
         return (self.operand,)
 
 
@@ -232,7 +231,7 @@ class Not(Expr):
     operand: Expr
 
     def children(self) -> tuple[Expr, ...]:
-        """The operand."""
+        """Return the operand."""
         return (self.operand,)
 
 
@@ -243,7 +242,7 @@ class And(Expr):
     operands: tuple[Expr, ...]
 
     def children(self) -> tuple[Expr, ...]:
-        """The operands."""
+        """Return the operands."""
         return self.operands
 
 
@@ -254,7 +253,7 @@ class Or(Expr):
     operands: tuple[Expr, ...]
 
     def children(self) -> tuple[Expr, ...]:
-        """The operands."""
+        """Return the operands."""
         return self.operands
 
 
@@ -266,7 +265,7 @@ class Call(Expr):
     arguments: tuple[Expr, ...]
 
     def children(self) -> tuple[Expr, ...]:
-        """The arguments."""
+        """Return the arguments."""
         return self.arguments
 
 
@@ -278,7 +277,7 @@ class Aggregate(Expr):
     arguments: tuple[Expr, ...]
 
     def children(self) -> tuple[Expr, ...]:
-        """The arguments."""
+        """Return the arguments."""
         return self.arguments
 
 
@@ -287,8 +286,8 @@ class Field:
     """A constructed field: `source AS destination HINT ...`.
 
     Attributes:
-        source: the expression whose value the field gets.
-        destination: where the value is written.
+        source: the expression that computes the value.
+        destination: the field that the value is written to.
         optional: HINT OPTIONAL, a NULL is left out instead of written.
         set_current: HINT SET_CURRENT, later fields of the same stage see the value.
     """
@@ -316,11 +315,11 @@ class Join:
 
 
 Slot: TypeAlias = Reference | Aggregate
-"""What one place in the tuple of values holds: a field, or the result of an aggregate."""
+"""The content of one place in the tuple of values: a field, or the result of an aggregate."""
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """Every node, parents before children, left to right. Does not recurse."""
+    """Yield every node, parents before children, left to right. Does not recurse."""
     pending = [expr]
     while pending:
         node = pending.pop()
@@ -329,7 +328,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def height(expr: Expr) -> int:
-    """The number of nodes on the longest way from the root to a leaf. Does not recurse."""
+    """Return the number of nodes on the longest path from the root to a leaf. Does not recurse."""
     deepest = 0
     pending = [(expr, 1)]
     while pending:
@@ -340,11 +339,11 @@ def height(expr: Expr) -> int:
 
 
 def references(expr: Expr) -> tuple[Reference, ...]:
-    """The distinct references, in order of first appearance.
+    """Return the distinct references, in order of first appearance.
 
     Compiled expressions take one value for each.
     """
-    if (  # as nearly all of those that come in great numbers
+    if (  # a fast path for the form of nearly all filters that are sent in great numbers
         isinstance(expr, Comparison)
         and isinstance(expr.left, Identifier)
         and isinstance(expr.right, Literal)
@@ -352,7 +351,7 @@ def references(expr: Expr) -> tuple[Reference, ...]:
         return (expr.left.reference,)
     found: dict[Reference, None] = {}
     pending = [expr]
-    while pending:  # as `walk`, which takes its time
+    while pending:  # inlined `walk`, which is slow here
         node = pending.pop()
         if isinstance(node, Identifier):
             found[node.reference] = None
@@ -364,14 +363,15 @@ def references(expr: Expr) -> tuple[Reference, ...]:
 
 
 def paths(expr: Expr) -> tuple[Path, ...]:
-    """The paths of `references(expr)`, in the same order: what an extractor is made for."""
+    """Return the paths of `references(expr)`, in the same order: the input of an extractor."""
     return tuple(reference.path for reference in references(expr))
 
 
 def slots(expr: Expr) -> tuple[Slot, ...]:
-    """What the compiled expression takes a value for, in order: references, and aggregates as such.
+    """Return the slots that the compiled expression takes values for, in order.
 
-    Without aggregates these are `references(expr)`. References within aggregates do not count.
+    These are references and whole aggregates; without aggregates, `references(expr)`. References
+    within aggregates do not count.
     """
     found: dict[Slot, None] = {}
     pending = [expr]
@@ -387,10 +387,10 @@ def slots(expr: Expr) -> tuple[Slot, ...]:
 
 
 def aggregates(expr: Expr) -> tuple[Aggregate, ...]:
-    """The distinct aggregate calls, in order of first appearance."""
+    """Return the distinct aggregate calls, in order of first appearance."""
     return tuple(dict.fromkeys(node for node in walk(expr) if isinstance(node, Aggregate)))
 
 
 def conjuncts(expr: Expr) -> tuple[Expr, ...]:
-    """The terms that all have to be true for the expression to be true."""
+    """Return the terms that must all be true for the expression to be true."""
     return expr.operands if isinstance(expr, And) else (expr,)

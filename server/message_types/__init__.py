@@ -1,1 +1,1 @@
-"""How bodies are read and written: one module per message type behind one interface."""
+"""Parsing and composition of message bodies: one module per message type behind one interface."""

@@ -1,8 +1,8 @@
-"""What every message type offers, whatever its format.
+"""The interface of message types.
 
-A message type turns a body (bytes) into values and values into a body. It knows nothing of topics,
-filters or sessions. Callers say once which paths they will need and get a function that reads
-exactly those, so that a type may parse only as far as it must.
+A message type converts a body (bytes) into values and values into a body. It knows nothing of
+topics, filters or sessions. A caller passes the paths that it needs once, and gets a function that
+reads exactly these, so that a type parses no more of a body than necessary.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ if TYPE_CHECKING:
     from server.message_types.selection import Selection
 
 Value: TypeAlias = Union[bool, int, float, str, list["Value"], None]  # noqa: UP007 - "X | Y" takes no forward reference
-"""What a path leads to: None for NULL (absent, null or a sub-document), a scalar, or an array of
+"""The value at a path: None for NULL (absent, null or a sub-document), a scalar, or an array of
 values.
 
 Text is decoded as UTF-8 with `surrogateescape`, so that any bytes survive a round trip.
 """
 
 Extractor: TypeAlias = Callable[[bytes], tuple[Value, ...]]
-"""Reads one value per path from a body. Never raises: what cannot be read is NULL."""
+"""Reads one value per path from a body. Never raises: an unreadable value is NULL."""
 
 Field: TypeAlias = tuple[Path, Value]
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a type supports (AMPS User Guide, Message Types)."""
+    """The features that a type supports (AMPS User Guide, Message Types)."""
 
     fields: bool = True
     """Paths can be read: content filters, SOW keys from fields, indexes."""
     delta: bool = True
-    """Delta publish merges, delta subscriptions send differences; else bodies go on as they are."""
+    """Delta publish merges, delta subscriptions send differences; else bodies stay unchanged."""
     build: bool = True
     """Bodies can be made from values: view target, aggregation, enrichment, event topics."""
     select: bool = True
     """Select lists apply."""
     typed: bool = True
-    """Values say what they are; else all are texts, and one that is a number is meant as one."""
+    """Values have types; else all are texts, and a text that is a number is meant as one."""
     events: bool = True
-    """Event topics (/AMPS/...) and stats acks can have such bodies, if they can be built at all."""
+    """Event topics (/AMPS/...) and stats acks can have such bodies, if `build` is supported."""
 
 
 class MessageTypeError(ValueError):
@@ -53,7 +53,7 @@ class MessageTypeError(ValueError):
     Attributes:
         option: the option at fault, as spelled in the configuration, or None for the type as a
             whole.
-        message: what is wrong and what was expected.
+        message: the error and the expected input.
     """
 
     def __init__(self, option: str | None, message: str) -> None:
@@ -71,11 +71,11 @@ class MessageType(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that transports, topics and logons use for it."""
+        """The name of the type in transports, topics and logons."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the type supports."""
+        """The features that the type supports."""
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
         """Compile a function that reads `paths`, in order, from a body.
@@ -96,15 +96,14 @@ class MessageType(Protocol):
         Args:
             stored: the body.
             delta: the delta.
-            nulls: whether NULLs replace as well, as they do in what `differ` gives.
+            nulls: NULLs replace as well, as they must in a body returned by `differ`.
 
         Raises:
             BodyError: one of the bodies cannot be parsed.
         """
 
     def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
-        """The body that a delta subscriber gets: the fields of `current` that differ, and those of
-        `keep`.
+        """Return the body for a delta subscriber: the fields of `current` that differ, and `keep`.
 
         Returns:
             None when no field outside `keep` differs.
@@ -114,14 +113,14 @@ class MessageType(Protocol):
         """
 
     def select(self, body: bytes, selection: Selection) -> bytes:
-        """Keep the fields that a select list lets through.
+        """Return the body with the fields that a select list includes.
 
         Raises:
             BodyError: the body cannot be parsed.
         """
 
     def update(self, body: bytes, fields: Sequence[Field]) -> bytes:
-        """Set fields of a body (None sets NULL or removes), leaving all others as they are.
+        """Set fields of a body (None sets NULL or removes), and keep all others unchanged.
 
         Raises:
             BodyError: the body cannot be parsed.

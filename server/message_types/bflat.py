@@ -2,9 +2,8 @@
 
 The reference's section is AMPS User Guide, BFlat Messages.
 Tags have no structure, so a path of several steps is the tag with a slash between them: `/a/b`
-names the tag `a/b`. A tag that occurs twice counts where it stands first, and reading stops as
-soon as everything is found. Values that are not changed keep their bytes; what we write is as
-compact as BFlat can be.
+names the tag `a/b`. Of equal tags the first counts, and reading stops as soon as all tags are
+found. Unchanged values keep their bytes; new values are written in the most compact form of BFlat.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _NULLS = ((Code.NULL, b""), (Code.STRING, b"\0"), (Code.BINARY, b"\0"))
 _INTEGERS = (Code.INT8, Code.INT16, Code.INT32, Code.INT64, Code.LEB128)
 
 _STRING = int(Code.STRING)
-"""A plain integer: comparing with a member of an enumeration costs the hot loop."""
+"""A plain integer: a comparison with a member of an enumeration is slow in the hot loop."""
 
 
 class BFlatType:
@@ -64,16 +63,16 @@ class BFlatType:
 
         def extract(body: bytes) -> tuple[Value, ...]:
             out = empty.copy()
-            try:  # noqa: SIM105 - contextlib.suppress costs a tenth of the whole reading
+            try:  # noqa: SIM105 - contextlib.suppress costs a tenth of the whole read
                 _read(body, wanted, out)
             except (BodyError, IndexError, struct.error):
-                pass  # damaged from here on: what has been read stays, the rest is NULL
+                pass  # damaged from here on: values read so far are kept, the rest is NULL
             return tuple(out)
 
         return extract
 
     def tree(self, body: bytes) -> Tree:
-        """The whole body, decoded (see `server.message_types.pretty`).
+        """Return the whole body, decoded (see `server.message_types.pretty`).
 
         Raises:
             BodyError: the body cannot be parsed.
@@ -96,7 +95,7 @@ class BFlatType:
         return _render(message)
 
     def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
-        """Find the difference for delta subscribers, see `MessageType.differ`."""
+        """Return the difference for delta subscribers, see `MessageType.differ`."""
         before = _parse(previous)
         kept = {_tag(path) for path in keep}
         difference = {
@@ -128,11 +127,11 @@ def _tag(path: Path) -> bytes:
 
 
 def _places(paths: Sequence[Path]) -> dict[bytes, Places]:
-    """Tag -> the slots of its values, each with the subscripts to apply."""
+    """Return tag -> the slots of its values, each with the subscripts to apply."""
     places: dict[bytes, Places] = {}
     for slot, path in enumerate(paths):
         names = [step for step in path if isinstance(step, str)]
-        if list(path[: len(names)]) == names:  # below an array there is nothing
+        if list(path[: len(names)]) == names:  # there are no names below an array
             tag = _tag(path)
             places[tag] = (*places.get(tag, ()), (slot, path[len(names) :]))
     return places
@@ -150,7 +149,7 @@ def _render(message: Message) -> bytes:
 
 
 def _same(one: Encoded | None, other: Encoded) -> bool:
-    """Whether two values are equal; integers may differ in width."""
+    """Return whether two values are equal; integers may differ in width."""
     if one == other:
         return True
     if one is None or one[0] not in _INTEGERS or other[0] not in _INTEGERS:
@@ -160,9 +159,9 @@ def _same(one: Encoded | None, other: Encoded) -> bool:
 
 
 def _read(body: bytes, wanted: Mapping[bytes, Places], out: list[Value]) -> None:
-    """Read the wanted tags; stop when all are found or the body goes wrong.
+    """Read the wanted tags; stop when all are found or the body is malformed.
 
-    This is the hot loop of the type: short tags and short values are passed over inline.
+    This is the hot loop of the type: the skipping of short tags and short values is inlined.
     """
     position = 0
     end = len(body)

@@ -1,4 +1,4 @@
-"""The fields of BFlat messages: where they end, what they mean, how to write them.
+"""The fields of BFlat messages: sizes, decoding and encoding.
 
 A message is tag/value pairs up to its end, everything little-endian:
 
@@ -60,20 +60,20 @@ WIDTHS = tuple(
     0 if code == Code.NULL else _FIXED[Code(code)].size if code in _FIXED else -1
     for code in range(32)
 )
-"""Type code -> size of its values, -1 where `value_end` has to look."""
+"""Type code -> size of its values, -1 if `value_end` must read it from the value."""
 
 _LEB128_END = re.compile(rb"[\x00-\x7f]")
 _LONGEST_LENGTH = 5
-"""Bytes of a length: 35 bits are more than any body has."""
+"""Maximum number of bytes of a length: 35 bits exceed the size of any body."""
 _LONGEST_INTEGER = 147
-"""Bytes of a LEB128 integer that is decoded: what fits into a float's range."""
+"""Maximum number of bytes of a LEB128 integer that is decoded: a float's range."""
 
 
 def unsigned(body: bytes, position: int) -> tuple[int, int]:
-    """Read a length or count, and the offset behind it.
+    """Read a length or count, and return it with the offset after it.
 
     Raises:
-        BodyError: it is cut short, or longer than any length.
+        BodyError: the number is truncated, or longer than any length.
     """
     number = 0
     for shift in range(0, 7 * _LONGEST_LENGTH, 7):
@@ -88,7 +88,7 @@ def unsigned(body: bytes, position: int) -> tuple[int, int]:
 
 
 def value_end(body: bytes, code: int, position: int) -> int:
-    """The offset behind a value; it may lie beyond the body's end.
+    """Return the offset after a value; it may be beyond the body's end.
 
     Raises:
         BodyError: the code is unknown, or the value is malformed.
@@ -120,13 +120,13 @@ def _array_end(body: bytes, element: int, position: int) -> int:
 
 
 def fields(body: bytes) -> Iterator[tuple[bytes, int, int, int]]:
-    """Walk the pairs of a message.
+    """Iterate over the pairs of a message.
 
     Yields:
-        Tag, type code, and the offsets where the value begins and ends.
+        Tag, type code, and the offsets of the value's begin and end.
 
     Raises:
-        BodyError: a pair is malformed or cut short.
+        BodyError: a pair is malformed or truncated.
     """
     position = 0
     while position < len(body):
@@ -171,7 +171,7 @@ def _decode_text(body: bytes, start: int, end: int) -> Scalar:
 
 
 def _decode_leb128(body: bytes, start: int, end: int) -> Scalar:
-    """A signed integer; as a float beyond 64 bits, and NULL beyond a float's range."""
+    """Return a signed integer; as a float beyond 64 bits, and NULL beyond a float's range."""
     digits = body[start:end]
     if len(digits) > _LONGEST_INTEGER:
         return None
@@ -204,8 +204,8 @@ _SCALARS: dict[int, Callable[[bytes, int, int], Scalar]] = {
 
 
 def encode(value: Value) -> tuple[int, bytes]:
-    """Encode a value as type code and bytes, as compactly as BFlat can. A Boolean, which BFlat does
-    not have, is 1 or 0."""
+    """Encode a value as type code and bytes, in the most compact form of BFlat. A Boolean, which
+    BFlat does not have, is 1 or 0."""
     match value:
         case None:
             return Code.NULL, b""
@@ -220,8 +220,9 @@ def encode(value: Value) -> tuple[int, bytes]:
 
 
 def _encode_array(values: list[Value]) -> tuple[int, bytes]:
-    """An array has one type for all: the integer type that holds them all, else double, else text.
-    Null elements and nested arrays cannot be written and are left out."""
+    """Encode an array. It has one type for all elements: the smallest integer type that can hold
+    them, else double, else text. Null elements and nested arrays cannot be written and are left
+    out."""
     present = [value for value in values if value is not None and not isinstance(value, list)]
     numbers = [value for value in present if not isinstance(value, str)]
     integers = [value for value in numbers if not isinstance(value, float)]
@@ -244,7 +245,7 @@ _INTEGER_CODES = ((Code.INT8, 8), (Code.INT16, 16), (Code.INT32, 32), (Code.INT6
 
 
 def _encode_integers(values: list[int]) -> tuple[int, bytes]:
-    """Encode whole numbers in the narrowest type that holds them all."""
+    """Encode integers in the narrowest type that can hold them all."""
     low, high = min(values), max(values)
     for code, bits in _INTEGER_CODES:
         if -(1 << bits - 1) <= low and high < 1 << bits - 1:

@@ -1,4 +1,4 @@
-"""The message type `binary`: bytes that mean nothing to the server."""
+"""The message type `binary`: bytes that the server does not interpret."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ class BinaryType(LiteralType):
         self.name = name
 
     def extractor(self, paths: Sequence[Path]) -> Extractor:
-        """Make a reader of nothing: every path is NULL."""
+        """Return a reader for which every path is NULL."""
         nothing = (None,) * len(paths)
         return lambda _body: nothing

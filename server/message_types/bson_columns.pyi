@@ -9,7 +9,7 @@ class BsonColumnReader(ColumnReader):
 
     Args:
         wanted: the columns, without PART.
-        unit: microseconds that a number counts which is a time; 0 if none is.
+        unit: unit of numbers that are times, in microseconds; 0 if no number is a time.
     """
 
     def __init__(self, wanted: Sequence[WantedColumn], unit: int) -> None: ...

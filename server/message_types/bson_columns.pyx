@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Reading the fields of many BSON documents into columns, in C; see columns.pyx.
+"""Reads the fields of many BSON documents into columns, in C; see columns.pyx.
 
-A document is read to its end, and what is in it has to be well-formed. Odd are a wanted name that
-occurs twice, and values that take a conversion, such as a number in the place of a text.
+A document is read to its end, and its contents must be well-formed. Odd are a wanted name that
+occurs twice, and values that need a conversion, such as a number in place of a text.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -33,7 +33,7 @@ cdef enum Element:
     DECIMAL = 0x13
 
 cdef enum:
-    DEEPEST = 64          # documents within each other that are passed over
+    DEEPEST = 64          # maximum nesting depth of documents that are skipped
 
 cdef const char *DIGITS = b"0123456789abcdef"
 
@@ -54,7 +54,7 @@ cdef class BsonColumnReader(ColumnReader):
     cdef bint _read_document(
         self, const char *at, const char *end, Level *level, Py_ssize_t row
     ) except -1:
-        """Read a document that ends where it is said to; whether it was plain."""
+        """Read a document that ends at its stated length; return whether it was plain."""
         cdef const char *name
         cdef const char *stop
         cdef Guess *guess
@@ -99,7 +99,7 @@ cdef class BsonColumnReader(ColumnReader):
     cdef bint _read_value(
         self, int element, const char *at, const char *stop, Column *column, Py_ssize_t row
     ) except -1:
-        """Read the value of a column; whether it was plain."""
+        """Read the value of a column; return whether it was plain."""
         cdef bint is_whole = element == INT32 or element == INT64 or element == DATE
         cdef int64_t whole = 0
         if column.kind == OBJECT:
@@ -168,7 +168,7 @@ cdef inline bint is_document(const char *at, const char *end) noexcept nogil:
 
 
 cdef const char *end_of(int element, const char *at, const char *end) noexcept nogil:
-    """Where a value ends; NULL if not within its document, or if it is of a rare kind."""
+    """Return the end of a value; NULL if not within its document, or if it is of a rare kind."""
     cdef Py_ssize_t size
     if element == UNDEFINED or element == NIL:
         size = 0
@@ -198,7 +198,7 @@ cdef const char *end_of(int element, const char *at, const char *end) noexcept n
 
 
 cdef bint is_well_formed(int element, const char *at, const char *stop, int depth) noexcept nogil:
-    """Whether what is in a value is well-formed, and not deep."""
+    """Return whether the contents of a value are well-formed, and not deep."""
     cdef const char *end
     if element != DOCUMENT and element != ARRAY:
         return True

@@ -1,12 +1,12 @@
-"""The elements of BSON documents (bsonspec.org): their length, their meaning, how to write them.
+"""The elements of BSON documents (bsonspec.org): sizes, decoding and encoding.
 
     document = int32 total length, elements, 0x00
     element  = kind, name, 0x00, value
 
 A value's length follows from its kind, from a length in front of it, or (regular expressions only)
-from two terminators, so a reader hops over what it does not want without decoding it.
+from two terminators, so a reader skips unwanted values without decoding them.
 
-The reference leaves open what values become; docs/message_types.md tells users:
+The reference does not define the conversion of values; docs/message_types.md documents ours:
 
     double -> float                             string, code, symbol -> text
     int32, int64, timestamp -> int              object id, pointer -> 24 hexadecimal digits
@@ -61,7 +61,7 @@ class Kind(IntEnum):
 
 
 LENGTH = struct.Struct("<I")
-"""Lengths are signed in BSON; read as unsigned, a negative one is just too long."""
+"""Lengths are signed in BSON; read as unsigned, a negative one is simply too long."""
 _INT32 = struct.Struct("<i")
 _INT64 = struct.Struct("<q")
 _UINT64 = struct.Struct("<Q")
@@ -92,7 +92,7 @@ _PREFIXED = {
     Kind.SYMBOL: 4,
     Kind.SCOPED_CODE: 0,
 }
-"""What a value takes beyond the length in front of it: the length itself where it does not count, a
+"""Bytes of a value beyond the length in front of it: the length itself where it is not included, a
 binary's subtype, a pointer's object id."""
 
 UNSIZED = -1000
@@ -110,8 +110,8 @@ UNSIZED needs `unsized`."""
 
 
 def unsized(body: bytes, kind: int, start: int, end: int) -> int:
-    """The size of a value that has no length, or more than the rest of the body for an unknown kind
-    or a missing terminator."""
+    """Return the size of a value that has no length. For an unknown kind or a missing terminator
+    it exceeds the rest of the body."""
     beyond = end - start + 1
     if kind != Kind.REGEX:
         return beyond
@@ -121,13 +121,13 @@ def unsized(body: bytes, kind: int, start: int, end: int) -> int:
 
 
 def elements(body: bytes, start: int, end: int) -> Iterator[tuple[int, bytes, int, int]]:
-    """Walk the elements between two offsets.
+    """Iterate over the elements between two offsets.
 
     Yields:
-        Kind, name, and the offsets where the value begins and ends.
+        Kind, name, and the offsets of the value's begin and end.
 
     Raises:
-        BodyError: an element is cut short, runs over the end or has an unknown kind.
+        BodyError: an element is truncated, exceeds the end or has an unknown kind.
     """
     while start < end:
         kind = body[start]
@@ -152,7 +152,7 @@ def elements(body: bytes, start: int, end: int) -> Iterator[tuple[int, bytes, in
 
 
 def document_bounds(body: bytes, start: int, after: int) -> tuple[int, int]:
-    """Where the elements of a document begin and end.
+    """Return the offsets of the begin and end of a document's elements.
 
     Raises:
         BodyError: the document's length or terminator is wrong.
@@ -208,7 +208,7 @@ _MAX_COEFFICIENT = 10**34 - 1
 
 
 def _decimal(body: bytes, start: int, _after: int) -> Scalar:
-    """IEEE 754-2008 decimal128 in its binary integer encoding, as BSON prescribes."""
+    """Decode IEEE 754-2008 decimal128 in its binary integer encoding, as BSON prescribes."""
     low: int
     high: int
     low, high = _UINT64_PAIR.unpack_from(body, start)
@@ -220,7 +220,7 @@ def _decimal(body: bytes, start: int, _after: int) -> Scalar:
         return float("-inf") if negative else float("inf")
     exponent = (high >> 49 & 0x3FFF) - _EXPONENT_BIAS
     coefficient = (high & 0x1_FFFF_FFFF_FFFF) << 64 | low
-    if combination >= 0x18 or coefficient > _MAX_COEFFICIENT:  # not canonical: stands for zero
+    if combination >= 0x18 or coefficient > _MAX_COEFFICIENT:  # not canonical: means zero
         exponent = coefficient = 0
     if negative:
         coefficient = -coefficient
@@ -283,10 +283,10 @@ def _encode_big(value: int) -> tuple[int, bytes]:
 
 
 def document(fields: Iterator[tuple[bytes, int, bytes]]) -> bytes:
-    """Put elements (name, kind, value's bytes) together.
+    """Encode a document from elements (name, kind, value's bytes).
 
     Raises:
-        BodyError: a name holds a zero byte, which BSON cannot write.
+        BodyError: a name contains a zero byte, which BSON cannot express.
     """
     parts = []
     for name, kind, value in fields:

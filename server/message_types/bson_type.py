@@ -1,7 +1,7 @@
-"""The message type `bson`: binary JSON, read without decoding what nobody asked for.
+"""The message type `bson`: binary JSON; only the requested fields are decoded.
 
-A name that occurs twice in a document counts where it stands first: reading stops as soon as
-everything is found. What can be read of a damaged body is read.
+Of equal names in a document the first counts: reading stops as soon as all fields are found. The
+readable part of a damaged body is read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _DOCUMENT = int(Kind.DOCUMENT)
 _ARRAY = int(Kind.ARRAY)
-"""Plain integers: comparing with a member of an enumeration costs the hot loop."""
+"""Plain integers: a comparison with a member of an enumeration is slow in the hot loop."""
 _NULLS = (bytes([Kind.NULL]), b"%c%b" % encode(""))
 """An empty string is NULL too (AMPS User Guide, AMPS Data Types)."""
 _WHOLE_NUMBERS = (Kind.INT32, Kind.INT64)
@@ -69,13 +69,13 @@ class BsonType(RawTreeType):
                 end = LENGTH.unpack_from(body)[0] - 1
                 _read(body, 4, min(end, len(body)), names, out)
             except (struct.error, IndexError, BodyError):
-                pass  # damaged from here on: what has been read stays, the rest is NULL
+                pass  # damaged from here on: values read so far are kept, the rest is NULL
             return tuple(out)
 
         return extract
 
     def tree(self, body: bytes) -> Tree:
-        """The whole body, decoded (see `server.message_types.pretty`).
+        """Return the whole body, decoded (see `server.message_types.pretty`).
 
         Raises:
             BodyError: the body cannot be parsed.
@@ -104,7 +104,7 @@ class BsonType(RawTreeType):
         return leaf in _NULLS
 
     def same(self, one: bytes, other: bytes) -> bool:
-        """See `RawTreeType.same`: whole numbers may differ in width."""
+        """See `RawTreeType.same`: integers may differ in width."""
         if one[0] not in _WHOLE_NUMBERS or other[0] not in _WHOLE_NUMBERS:
             return one == other
         return SCALARS[one[0]](one, 1, len(one)) == SCALARS[other[0]](other, 1, len(other))
@@ -158,9 +158,9 @@ def _node(body: bytes, kind: int, start: int, after: int, depth: int) -> RawNode
 def _read(
     body: bytes, position: int, end: int, names: Mapping[bytes, Wanted], out: list[Value]
 ) -> None:
-    """Read the wanted fields of one document; stop when all are found or the body goes wrong.
+    """Read the wanted fields of one document; stop when all are found or the body is malformed.
 
-    This is the hot loop of the type: everything but values that are wanted is inlined.
+    This is the hot loop of the type: everything except the wanted values is inlined.
     """
     find = body.find
     length = LENGTH.unpack_from

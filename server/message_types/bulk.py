@@ -1,10 +1,10 @@
-"""Many bodies at once: reading the same fields of them for columns, and deciding simple filters.
+"""Batch interfaces of message types: read fields of many bodies into columns, or decide filters.
 
-The fastest way makes no object of a body, nor of a value: bodies come joined, and become columns as
-they are laid out in memory. A type that can do that has a `column_reader`. One that reads many
-bodies faster than body by body has a `bulk_extractor`, and one that decides filters so has a
-`bulk_decider`. None of these is a part of `MessageType`, so that types from libraries need not have
-them. What they find is what follows from what the type's `extractor` reads, whatever the bodies.
+The fastest form creates no object for a body or a value: bodies are passed joined, and become
+columns in their memory layout. A type that supports it has a `column_reader`. A type that reads
+many bodies faster than one by one has a `bulk_extractor`, and one that decides filters in this way
+a `bulk_decider`. None of these is a part of `MessageType`, so that types from libraries need not
+have them. For any bodies, their results agree with the values that the type's `extractor` reads.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ BulkExtractor: TypeAlias = Callable[[Sequence[bytes]], Sequence[Sequence[Value]]
 
 
 class JoinedBodies(NamedTuple):
-    """Bodies one behind the other, each followed by a NUL.
+    """Concatenated bodies, each followed by a NUL.
 
     Attributes:
-        data: all of them.
-        ends: where each ends, which is where its NUL is.
+        data: all bodies.
+        ends: the end of each body, which is the offset of its NUL.
     """
 
     data: bytes
@@ -37,11 +37,12 @@ class RawColumn(NamedTuple):
     """The values of one field in many bodies.
 
     Attributes:
-        tags: for each row what its value is: 0 NULL, 1 an integer of 64 bits, 2 a double, 4 a text,
-            8 something else.
+        tags: for each row the kind of its value: 0 NULL, 1 an integer of 64 bits, 2 a double,
+            4 a text, 8 any other value.
         numbers: for each row an integer of 64 bits, or a double; 0 if it is neither.
-        offsets: 32 bits for each row: where its text begins, which ends where the next begins.
-        others: row -> value that is something else.
+        offsets: for each row, in 32 bits, the begin of its text, which ends at the begin of the
+            next.
+        others: row -> value of any other kind.
         text: all texts, encoded.
     """
 
@@ -53,7 +54,7 @@ class RawColumn(NamedTuple):
 
 
 ColumnReader: TypeAlias = Callable[[Iterable[JoinedBodies], int], Sequence[RawColumn]]
-"""Reads bodies, of which it is told how many there are: for each path a column.
+"""Reads bodies, given their number, and returns a column for each path.
 
 An empty body has no values.
 """
@@ -106,8 +107,8 @@ class PlainTest(NamedTuple):
 UNDECIDED: Final = -1
 
 Decider: TypeAlias = Callable[[Sequence[bytes]], Sequence[tuple[int, int, int]]]
-"""Decides filters for bodies: gives those in a row that the same filters match, as their begin,
-their end, and the filters as bits, the first one as the lowest; UNDECIDED where that is not known.
+"""Decides filters for bodies. Returns each run of bodies that match the same filters: its begin,
+its end, and the filters as bits, the first one as the lowest; UNDECIDED if that is not known.
 Bodies that no filter matches are left out. Never raises."""
 
 
@@ -116,7 +117,7 @@ class DecidesInBulk(Protocol):
     """A message type that decides filters for many bodies at once."""
 
     def bulk_decider(self, filters: Sequence[Sequence[PlainTest]]) -> Decider | None:
-        """Make what decides some filters, each of which demands that all its tests hold.
+        """Make a decider for filters, each of which is true if all its tests hold.
 
         Returns:
             None if bodies are better decided one by one.
@@ -124,4 +125,4 @@ class DecidesInBulk(Protocol):
 
 
 MOST_DECIDED: Final = 60
-"""Filters that can be decided together."""
+"""Maximum number of filters that are decided together."""

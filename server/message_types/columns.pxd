@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""What readers of columns share: the columns, and how single values get into them.
+"""The shared part of column readers: the columns, and the storage of single values.
 
-A value is kept only if it is exactly what its column holds, in the form that most publishers give
-it. What is not is for others, who read the body once more and know every form.
+A value is stored only if it has exactly the type of its column, in the form that most publishers
+use. For any other value the caller reads the body again, with a reader that knows every form.
 
-Memory: bodies lie in one bytes object, whose NUL no step over digits passes. That of a body may be
-followed by another one: what has been read counts if it ends before the body does.
+Memory: bodies are in one bytes object, and no step over digits passes its final NUL. Such a step
+may run into the next body: the value read is valid if it ends before its own body does.
 """
 
 from cpython.exc cimport PyErr_Clear
@@ -68,7 +68,7 @@ cpdef enum Kind:
     TEXT = 4
     MOMENT = 5            # a time, as microseconds since 1970
     DAY = 6               # a date, as days since 1970
-    PART = 7              # whatever there is, as it stands: where it begins and ends
+    PART = 7              # any value, verbatim: the offsets of its begin and end
     OBJECT = 8            # an object of which members are wanted
 
 
@@ -89,7 +89,7 @@ cdef struct Column:
 cdef struct Guess:
     const char *text      # the key that was at this place of the last object
     Py_ssize_t length
-    int number            # which column that is, -1 if none
+    int number            # index of the column, -1 if there is none
 
 
 cdef struct Level:
@@ -100,9 +100,9 @@ cdef struct Level:
 
 
 cdef enum:
-    GUESSED = 64          # places of an object that are remembered
+    GUESSED = 64          # places of an object with a cached key
     MOST_DIGITS = 18      # of an integer that certainly fits into 64 bits
-    NO_DAY = -10_000_000  # what no date is
+    NO_DAY = -10_000_000  # not a date
     FIRST_DAY = -719_162  # of the year 1
     LAST_DAY = 2_932_896  # of the year 9999
 
@@ -128,12 +128,12 @@ cdef class ColumnReader:
 
 
 cdef inline Guess *guess_at(Level *level, int place) noexcept nogil:
-    """What is remembered of a place of an object; NULL if it is too far behind."""
+    """Return the cached key of a place of an object; NULL if the place is beyond GUESSED."""
     return &level.guesses[place] if place < GUESSED else NULL
 
 
 cdef inline bint is_guess(const Guess *guess, const char *name, const char *end) noexcept nogil:
-    """Whether the key at `name` is the one remembered; the byte behind it is compared, too."""
+    """Return whether the key at `name` is the cached one; the byte after it is compared, too."""
     return (
         guess != NULL
         and guess.text != NULL
@@ -145,7 +145,7 @@ cdef inline bint is_guess(const Guess *guess, const char *name, const char *end)
 cdef inline int find_column(
     Level *level, const Name *names, Guess *guess, const char *name, Py_ssize_t length
 ) noexcept nogil:
-    """The column of a key, -1 if it is not wanted; it is remembered."""
+    """Look up the column of a key, -1 if it is not wanted, and cache it."""
     cdef int number = find_name(&level.table, names, name, length)
     if guess != NULL:
         guess.text, guess.length, guess.number = name, length, number
@@ -153,7 +153,7 @@ cdef inline int find_column(
 
 
 cdef inline const char *scan_whole(const char *at, long long *value) noexcept nogil:
-    """What follows an integer; NULL if there is none, or one with more than MOST_DIGITS."""
+    """Return the position after an integer; NULL if there is none, or it exceeds MOST_DIGITS."""
     cdef bint negative = at[0] == c'-'
     cdef const char *first
     cdef long long found = 0
@@ -169,7 +169,7 @@ cdef inline const char *scan_whole(const char *at, long long *value) noexcept no
 
 
 cdef inline bint keep_whole(long long value, Column *column, Py_ssize_t row) noexcept nogil:
-    """Keep an integer; False if it is too large."""
+    """Store an integer; return False if it is too large."""
     cdef long long limit
     if column.width < 8:
         limit = 1LL << (8 * column.width - 1)
@@ -187,7 +187,7 @@ cdef inline bint keep_whole(long long value, Column *column, Py_ssize_t row) noe
 
 
 cdef inline const char *scan_real(const char *at, double *value) except? NULL:
-    """What follows a number; NULL if there is none, or one beyond all that can be kept."""
+    """Return the position after a number; NULL if there is none, or it exceeds a double's range."""
     cdef const char *start = at
     cdef const char *first
     cdef char *behind
@@ -225,7 +225,7 @@ cdef inline const char *scan_real(const char *at, double *value) except? NULL:
         if at == first:
             return NULL
     if is_exact and count <= MOST_DIGITS and digits <= 1LL << 53 and decimals <= 22:
-        # Both are exact, so that there is one rounding only (Clinger).
+        # Both operands are exact, so there is only one rounding (Clinger).
         value[0] = digits / POWERS[decimals] if decimals else <double> digits
         if negative and (value[0] or at - start > 2):  # -0.0 has a sign, the integer -0 has none
             value[0] = -value[0]
@@ -242,7 +242,7 @@ cdef inline void keep_real(double value, Column *column, Py_ssize_t row) noexcep
 
 
 cdef inline bint is_text(const char *at, Py_ssize_t length, int found) except -1:
-    """Whether bytes are UTF-8, of which `look_through` has found something."""
+    """Return whether bytes are UTF-8. `found`: the result of `look_through` for them."""
     cdef PyObject *decoded
     if not found & 1:
         return True
@@ -255,7 +255,7 @@ cdef inline bint is_text(const char *at, Py_ssize_t length, int found) except -1
 
 
 cdef inline char *room_for(Column *column, Py_ssize_t length) except NULL:
-    """Where the next text of a column is put."""
+    """Return the position of the next text of a column; grow its buffer if necessary."""
     cdef char *grown
     if column.size + length >= column.room:
         if column.size + length > 0x7FFFFFFF:
@@ -269,7 +269,7 @@ cdef inline char *room_for(Column *column, Py_ssize_t length) except NULL:
 
 
 cdef inline bint keep_text(const char *at, Py_ssize_t length, Column *column) except -1:
-    """Append a text to its column; False if it is none."""
+    """Append a text to its column; return False if it is invalid."""
     if not is_text(at, length, look_through(at, length)):
         return False
     memcpy(room_for(column, length), at, length)
@@ -278,14 +278,14 @@ cdef inline bint keep_text(const char *at, Py_ssize_t length, Column *column) ex
 
 
 cdef inline int two_digits(const char *at) noexcept nogil:
-    """The number that two digits are, or one below zero."""
+    """Return the number of two digits, or one below zero."""
     if c'0' <= at[0] <= c'9' and c'0' <= at[1] <= c'9':
         return (at[0] - c'0') * 10 + (at[1] - c'0')
     return -10_000
 
 
 cdef inline int64_t days_since_1970(int year, int month, int day) noexcept nogil:
-    """Days from 1970 to a date; NO_DAY if there is none such."""
+    """Return the days from 1970 to a date; NO_DAY if the date does not exist."""
     cdef bint is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     if year < 1 or not 1 <= month <= 12 or not 1 <= day <= DAYS_OF[month] + (is_leap and month == 2):
         return NO_DAY
@@ -295,7 +295,7 @@ cdef inline int64_t days_since_1970(int year, int month, int day) noexcept nogil
 
 
 cdef inline int64_t day_of(const char *at) noexcept nogil:
-    """Days from 1970 to a date of ten characters; NO_DAY if that is none."""
+    """Return the days from 1970 to a date of ten characters; NO_DAY if it is no date."""
     if at[4] != c'-' or at[7] != c'-':
         return NO_DAY
     return days_since_1970(
@@ -306,10 +306,10 @@ cdef inline int64_t day_of(const char *at) noexcept nogil:
 cdef inline const char *scan_clock(
     const char *at, const char *stop, int64_t days, int64_t *moment
 ) noexcept nogil:
-    """What follows a time of day, microseconds at most; NULL if there is none.
+    """Return the position after a time of day, microseconds at most; NULL if there is none.
 
     Args:
-        moment: gets the microseconds from 1970 to that time of a day.
+        moment: set to the microseconds from 1970 to that time of the day.
     """
     cdef int hour, minute, second, digits = 0
     cdef int64_t micros = 0
@@ -337,17 +337,17 @@ cdef inline const char *scan_clock(
 
 
 cdef inline bint keep_day(int64_t days, Column *column, Py_ssize_t row) noexcept nogil:
-    """Keep a date; False if it is none."""
+    """Store a date; return False if it is invalid."""
     (<int32_t *> column.values)[row] = <int32_t> days
     return days != NO_DAY
 
 
 cdef inline bint keep_time(int64_t number, int64_t unit, Column *column, Py_ssize_t row) noexcept nogil:
-    """Keep a time, or its date; False if it is not between the years 1 and 9999.
+    """Store a time, or its date; return False if it is not between the years 1 and 9999.
 
     Args:
         number: counts since 1970.
-        unit: microseconds that it counts, 0 if numbers are no times.
+        unit: unit of the number in microseconds, 0 if numbers are no times.
     """
     cdef int64_t days
     if unit == 0 or not FIRST_DAY * (DAY_LONG // unit) <= number < (LAST_DAY + 1) * (DAY_LONG // unit):
@@ -362,14 +362,14 @@ cdef inline bint keep_time(int64_t number, int64_t unit, Column *column, Py_ssiz
 cdef inline bint read_day(
     const char *at, const char *stop, Column *column, Py_ssize_t row
 ) noexcept nogil:
-    """Read a date of RFC 3339; False if it is none."""
+    """Read a date of RFC 3339; return False if it is none."""
     return stop - at == 10 and keep_day(day_of(at), column, row)
 
 
 cdef inline bint read_moment(
     const char *at, const char *stop, Column *column, Py_ssize_t row
 ) noexcept nogil:
-    """Read a time of RFC 3339; False if it is none."""
+    """Read a time of RFC 3339; return False if it is none."""
     cdef int64_t days, moment
     cdef int hours, minutes
     if stop - at < 19 or at[10] != c'T':

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 class Kind(IntFlag):
-    """What a column holds."""
+    """The kind of a column's values."""
 
     WHOLE = 1
     REAL = 2
@@ -24,7 +24,7 @@ class WantedColumn(Protocol):
 
     Attributes:
         name: the key of its values, encoded.
-        kind: what it holds.
+        kind: the kind of its values.
         width: of a value, in bytes: 1, 2, 4 or 8 for WHOLE, 4 or 8 for REAL, 1 for TRUTH, 8 for
             MOMENT, 4 for DAY, 16 for PART; 0 for the others.
         members: the columns of an OBJECT.
@@ -40,7 +40,7 @@ class WantedColumn(Protocol):
     def members(self) -> Sequence[WantedColumn]: ...
 
 class ColumnReader:
-    """Reads columns; that of a message type inherits from it.
+    """Reads columns; the base class of the readers of message types.
 
     Args:
         wanted: the columns; names of one level differ.
@@ -53,18 +53,18 @@ class ColumnReader:
         """Read some bodies.
 
         Args:
-            data: bytes among which they are.
-            starts: where they begin.
-            ends: and end.
+            data: a buffer with the bodies.
+            starts: the offsets of their begins.
+            ends: the offsets of their ends.
 
         Returns:
-            For each column, breadth first: a byte for each row that says if it has a value; the
-            values, those of PART as two numbers of 64 bits that say where it begins and ends in the
-            data, those of texts one behind the other; and where texts begin, as numbers of 32 bits,
-            one more than there are rows. And the rows of bodies that were not plain: they are
-            without values, and it is for others to say which there are.
+            For each column, breadth first: a validity byte for each row; the values, those of PART
+            as two numbers of 64 bits, the offsets of begin and end in the data, those of texts
+            concatenated; and the offsets of texts, as numbers of 32 bits, one more than there are
+            rows. And the rows of bodies that were not plain: they have no values, and the caller
+            must read them in another way.
 
         Raises:
-            OverflowError: the texts of a column have more than 2 GB together.
-            ValueError: a body lies outside the data.
+            OverflowError: the texts of a column exceed 2 GB in total.
+            ValueError: a body is outside the data.
         """

@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Reading the fields of many bodies into columns, in C: a row for each body.
+"""Reads the fields of many bodies into columns, in C: a row for each body.
 
-A body is gone through once, from the front. What is wanted is checked to be exactly what its column
-holds; what is not wanted is passed over. A body that is not as plain as that is left to others: its
-row is without values, and named as odd.
+A body is read once, from the front. A wanted value must have exactly the type of its column;
+unwanted values are skipped. Any other body is left to the caller: its row has no values, and is
+reported as odd.
 
-Publishers write the same keys in the same order, mostly. So it is remembered which key came at which
-place of the last body; only where another one comes, it is looked up.
+Mostly, publishers write the same keys in the same order. So the key at each place of the last body
+is cached; a key is looked up only if it differs.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -22,7 +22,7 @@ cdef class ColumnReader:
 
     def __cinit__(self, wanted, *_given, **_named):
         cdef int number
-        levels = [(-1, wanted)]  # breadth first; the list grows while it is gone through
+        levels = [(-1, wanted)]  # breadth first; the list grows during the iteration
         plan = []
         for parent, level in levels:
             for one in level:
@@ -89,7 +89,7 @@ cdef class ColumnReader:
             column.values = PyByteArray_AS_STRING(values)
             column.size = column.seen = 0
             found.append([valid, values, offsets])
-        for number in range(self._level_count):  # they point into data that may be gone
+        for number in range(self._level_count):  # they point into data that may have been freed
             for row in range(GUESSED):
                 self._levels[number].guesses[row].text = NULL
         for row in range(count):
@@ -117,5 +117,5 @@ cdef class ColumnReader:
     cdef bint _read_body(
         self, const char *at, const char *end, Py_ssize_t row, const char *base
     ) except -1:
-        """Read a body; whether it was plain. It is for the readers of each type to say how."""
+        """Read a body; return whether it was plain. The reader of each type implements it."""
         raise NotImplementedError

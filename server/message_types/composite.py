@@ -3,9 +3,9 @@
     body = { part } payload
     part = length (4 bytes, big-endian) bytes
 
-There are as many parts as the configuration lists types for; a body that ends early has empty ones.
-What follows the last part is the unparsed payload, which is passed on and never looked at (AMPS
-User Guide, Composite Messages).
+The configuration lists a type for each part; a body that ends early has empty parts. The bytes
+after the last part are the unparsed payload, which is passed on without inspection (AMPS User
+Guide, Composite Messages).
 
 In `composite-local` the first step of a path is the number of a part: `/0/id`. In
 `composite-global` a path is looked up in every part, and more than one value makes an array.
@@ -46,10 +46,10 @@ def _children(options: Options, find: Find) -> list[MessageType]:
 
 
 def _split(body: bytes, count: int) -> _Parts:
-    """Take a body apart.
+    """Split a body into its parts.
 
     Raises:
-        BodyError: a part is said to be longer than the body.
+        BodyError: the length of a part exceeds the body.
     """
     parts, position = _leading_parts(body, count)
     if len(parts) < count and position < len(body):
@@ -59,7 +59,7 @@ def _split(body: bytes, count: int) -> _Parts:
 
 
 def _leading_parts(body: bytes, count: int) -> tuple[list[bytes], int]:
-    """The parts, `count` at most, up to one that is cut off; and the offset where they end."""
+    """Return the parts, at most `count`, up to a truncated one, and the offset of their end."""
     parts: list[bytes] = []
     position = 0
     while len(parts) < count and position + _LENGTH.size <= len(body):
@@ -77,7 +77,7 @@ def _join(parts: Iterable[bytes], payload: bytes) -> bytes:
 
 
 def _select_part(part: bytes, child: MessageType, selection: Selection) -> bytes:
-    """Apply a select list to one part; it goes or stays whole if the list names no field of it."""
+    """Apply a select list to one part; keep or remove it as a whole if no field of it is listed."""
     if not part or not selection.children or not child.capabilities.select:
         return part if selection.include else b""
     return child.select(part, selection)
@@ -168,7 +168,7 @@ class CompositeLocalType:
         return self._set([b""] * len(self._children), b"", fields)
 
     def merge(self, stored: bytes, delta: bytes, *, nulls: bool = False) -> bytes:
-        """Apply a delta part by part: an empty part leaves the stored one, as does no payload."""
+        """Apply a delta part by part: an empty part or payload leaves the stored one unchanged."""
         parts, payload = self._split(stored)
         changes, new_payload = self._split(delta)
         merged = [
@@ -178,7 +178,7 @@ class CompositeLocalType:
         return _join(merged, new_payload or payload)
 
     def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
-        """Find the difference part by part; an unchanged part is empty, and there is no payload."""
+        """Return the difference by parts; an unchanged part is empty, and there is no payload."""
         before, _ = self._split(previous)
         after, _ = self._split(current)
         differences = [
@@ -192,7 +192,7 @@ class CompositeLocalType:
         return _join([part for _, part in differences], b"")
 
     def select(self, body: bytes, selection: Selection) -> bytes:
-        """Apply a select list, see `MessageType.select`; what covers all covers the payload."""
+        """Apply a select list, see `MessageType.select`; `+/` and `-/` include the payload."""
         parts, payload = self._split(body)
         selected = []
         for number, (part, child) in enumerate(zip(parts, self._children, strict=True)):
@@ -228,7 +228,7 @@ class CompositeLocalType:
         return _split(body, len(self._children))
 
     def _part_of(self, path: Path) -> int | None:
-        """The part that a path leads into; None when there is no such part, or no field in it."""
+        """Return the part of a path; None if there is no such part, or the path names no field."""
         part, *field = path or (None,)
         return self._numbers.get(part) if field else None
 
@@ -239,7 +239,7 @@ class CompositeLocalType:
 def _differ_part(
     child: MessageType, previous: bytes, current: bytes, keep: Sequence[Path]
 ) -> tuple[bool, bytes]:
-    """Whether a part changed, and what of it goes out."""
+    """Return whether a part has changed, and the bytes of it to send."""
     if not current or current == previous or not child.capabilities.delta:
         changed = bool(current) and current != previous
         return changed, current if changed else _keys_of(child, current, keep)
@@ -252,7 +252,7 @@ def _differ_part(
 
 
 def _keys_of(child: MessageType, part: bytes, keep: Sequence[Path]) -> bytes:
-    """What a part without changes still sends: its fields among those to keep."""
+    """Return the bytes to send of an unchanged part: its fields among those to keep."""
     if not part or not keep:
         return b""
     return _select_part(part, child, selection_of(keep))

@@ -5,8 +5,8 @@ The library is the name of an importable module (`acme.feeds`) or the path of a 
 
     def create_message_type(name: str, options: Mapping[str, Sequence[str]]) -> MessageType
 
-which returns an object with everything that `server.message_types.base.MessageType` lists, and
-raises `MessageTypeError` for options that it does not understand.
+which returns an object with all members of `server.message_types.base.MessageType`, and raises
+`MessageTypeError` for invalid options.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _MEMBERS = tuple(member for member in vars(MessageType) if not member.startswith
 
 
 def load_custom(name: str, library: str, options: Mapping[str, Sequence[str]]) -> MessageType:
-    """Load a library and let it make the type.
+    """Load a library and make the type with it.
 
     Raises:
-        MessageTypeError: the library cannot be loaded, or what it makes is not a message type.
+        MessageTypeError: the library cannot be loaded, or its result is not a message type.
     """
     try:
         entry = load_entry_point(library, ENTRY_POINT, "name, options")
@@ -38,7 +38,7 @@ def load_custom(name: str, library: str, options: Mapping[str, Sequence[str]]) -
         made = entry(name, options)
     except MessageTypeError:
         raise
-    except Exception as error:  # the library is not ours, it may raise anything
+    except Exception as error:  # user code may raise anything
         raise MessageTypeError(
             "Library", f"{library}: {ENTRY_POINT} failed: {explain(error)}"
         ) from error

@@ -1,12 +1,12 @@
-"""The message types `fix` and `nvfix`: `tag=value` fields with a separator behind each.
+"""The message types `fix` and `nvfix`: `tag=value` fields, each followed by a separator.
 
-The two differ in what publishers use as tags, numbers or names; reading and writing are the same
+The two differ in the tags that publishers use, numbers or names; reading and writing are the same
 (AMPS User Guide, Default Message Types). Tags have no structure, so a path of several steps is the
 tag with a slash between them, as in `bflat`. A tag that occurs more than once is an array. All
-values are text; what looks like a number is one to expressions (see `expressions.inference`). An
+values are text; expressions read a text that is a number as one (see `expressions.inference`). An
 empty value is NULL.
 
-Rebuilding moves whole fields about and never touches a value. In a merged body the delta's fields
+A rebuilt body consists of whole fields with unchanged values. In a merged body the delta's fields
 come first, in the delta's order, then the stored ones that the delta lacks, in theirs.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from server.message_types.selection import Selection
 
     Fields: TypeAlias = dict[bytes, list[bytes]]
-    """Tag -> its values, in the order of the body; a tag stays where it occurs first."""
+    """Tag -> its values, in the order of the body; a tag has the place of its first occurrence."""
 
 _SOH = 1
 _GREATEST_SEPARATOR = 127
@@ -38,8 +38,8 @@ _MORE_SEPARATORS = ("HeaderSeparator", "MessageSeparator")
 class FixType:
     """`fix` and `nvfix`, with the options `FieldSeparator`, `HeaderSeparator`, `MessageSeparator`.
 
-    A header separator and a message separator, where the configuration names them, end a field
-    just as the field separator does: header and body are one set of fields.
+    A header separator and a message separator, if configured, end a field just as the field
+    separator does: header and body are one set of fields.
     """
 
     capabilities = Capabilities(typed=False)
@@ -103,7 +103,7 @@ class FixType:
         return self._render(merged, last_separator=self._ends_with_separator(stored))
 
     def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
-        """Find the difference for delta subscribers, see `MessageType.differ`."""
+        """Return the difference for delta subscribers, see `MessageType.differ`."""
         before = self._parse(previous)
         kept = {_tag(path) for path in keep}
         difference = {
@@ -130,7 +130,7 @@ class FixType:
         return self._render(updated, last_separator=self._ends_with_separator(body))
 
     def _parse(self, body: bytes) -> Fields:
-        """Take a body apart; what is no `tag=value` is left out."""
+        """Parse a body into its fields; parts that are no `tag=value` are left out."""
         fields: Fields = {}
         for text in self.translated(body).split(self._separator):
             tag, found, value = text.partition(b"=")
@@ -158,7 +158,7 @@ class FixType:
         return [self.translated(_text(value)).replace(self._separator, b" ")]
 
     def translated(self, body: bytes) -> bytes:
-        """A body, or several, with the field separator in the place of all others."""
+        """Return a body, or several, with all other separators replaced by the field separator."""
         return body.translate(self._one_separator) if self._others else body
 
     def _ends_with_separator(self, body: bytes) -> bool:
@@ -186,7 +186,7 @@ def _tag(path: Path) -> bytes:
 
 
 def _subscript(path: Path) -> tuple[int, ...]:
-    """The subscripts of a path: after a first one there is nothing but element 0."""
+    """Return the subscripts of a path: after a first one only element 0 exists."""
     return tuple(step for step in path if isinstance(step, int))
 
 

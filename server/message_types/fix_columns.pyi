@@ -10,7 +10,7 @@ class FixColumnReader(ColumnReader):
     Args:
         wanted: the columns, without OBJECT and PART; their names have neither `=` nor a separator.
         separator: the byte that ends a field.
-        fix_times: whether times may also be written as FIX does.
+        fix_times: times may also have the format of FIX.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Reading the fields of many bodies `tag=value` into columns, in C; see columns.pyx.
+"""Reads the fields of many bodies `tag=value` into columns, in C; see columns.pyx.
 
-What is no `tag=value` is passed over, and an empty value is NULL. A tag that occurs twice is an array:
-that is odd here, as is a number with anything around it.
+Parts that are no `tag=value` are skipped, and an empty value is NULL. A tag that occurs twice is an
+array: that is odd here, as is a number with other characters around it.
 """
 
 from libc.stdint cimport int64_t
@@ -72,7 +72,7 @@ cdef class FixColumnReader(ColumnReader):
     cdef bint _read_value(
         self, const char *at, const char *stop, Column *column, Py_ssize_t row
     ) except -1:
-        """Read the value of a column; whether it was plain."""
+        """Read the value of a column; return whether it was plain."""
         cdef char[MOST_LAST + 1] last
         cdef long long whole
         cdef double real
@@ -106,7 +106,7 @@ cdef class FixColumnReader(ColumnReader):
 cdef bint read_fix_time(
     const char *at, const char *stop, Column *column, Py_ssize_t row
 ) noexcept nogil:
-    """Read a UTCTimestamp or a UTCDateOnly; False if it is neither."""
+    """Read a UTCTimestamp or a UTCDateOnly; return False if it is neither."""
     cdef int64_t days, moment
     if stop - at < 8:
         return False

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Reading the fields of many JSON bodies into columns, in C; see columns.pyx.
+"""Reads the fields of many JSON bodies into columns, in C; see columns.pyx.
 
-A body is gone through to its last brace. What is not wanted is passed over by its quotes and
-brackets. Of equal keys, the first counts, as it does for filters.
+A body is read to its last brace. Unwanted values are skipped by their quotes and brackets. Of equal
+keys the first counts, as it does for filters.
 """
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
@@ -42,7 +42,7 @@ cdef class JsonColumnReader(ColumnReader):
     cdef bint _read_body(
         self, const char *at, const char *end, Py_ssize_t row, const char *base
     ) except -1:
-        """Read a body; whether it was plain."""
+        """Read a body; return whether it was plain."""
         if at == end:
             return True
         if end - at >= 3 and strncmp(at, BYTE_ORDER_MARK, 3) == 0:
@@ -56,7 +56,7 @@ cdef class JsonColumnReader(ColumnReader):
     cdef const char *_read_members(
         self, const char *at, const char *end, int number_of_level, Py_ssize_t row, const char *base
     ) except? NULL:
-        """Read an object from its brace on; what follows it, NULL if the body is odd."""
+        """Read an object from its brace on; return the position after it, NULL if it is odd."""
         cdef Level *level = &self._levels[number_of_level]
         cdef Guess *guess
         cdef const char *name
@@ -114,7 +114,7 @@ cdef class JsonColumnReader(ColumnReader):
     cdef const char *_read_value(
         self, const char *at, const char *end, Column *column, Py_ssize_t row, const char *base
     ) except? NULL:
-        """Read the value of a column; what follows it, NULL if it is odd."""
+        """Read the value of a column; return the position after it, NULL if it is odd."""
         cdef const char *stop
         cdef bint escapes
         if at[0] == c'n':
@@ -175,7 +175,7 @@ cdef const char *read_real(
 
 
 cdef bint keep_string(const char *at, const char *stop, bint escapes, Column *column) except -1:
-    """Append a text to its column; False if it is not well-formed."""
+    """Append a text to its column; return False if it is not well-formed."""
     cdef Py_ssize_t length = stop - at
     cdef int found = look_through(at, length)
     cdef char *room
@@ -191,7 +191,7 @@ cdef bint keep_string(const char *at, const char *stop, bint escapes, Column *co
 
 
 cdef bint are_plain(const char *at, const char *stop) noexcept:
-    """Whether all escapes of a text are those that JSON has, and characters that there are."""
+    """Return whether all escapes of a text are valid in JSON, and denote existing characters."""
     cdef int code
     while at < stop:
         if at[0] != c'\\':

@@ -1,4 +1,4 @@
-"""Reading a few fields of a JSON body, in C; the theory of it is in json_fields.pyx."""
+"""Reads a few fields of a JSON body, in C; json_fields.pyx describes the design."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -16,32 +16,32 @@ class WantedMember(Protocol):
 
     @property
     def slot(self) -> int:
-        """Of the path that ends here, -1 if none does."""
+        """The slot of the path that ends here, -1 if none does."""
 
     @property
     def below(self) -> Sequence[tuple[int, Path]]:
-        """Of all paths that come by: the slot, and what is left of the path."""
+        """The slot and the remaining steps of every path through this member."""
 
     @property
     def members(self) -> Sequence[WantedMember]:
-        """What is wanted of its members, if it is an object."""
+        """The wanted members of its value, if it is an object."""
 
     @property
     def by_parts(self) -> bool:
-        """Whether its value is always given to `part`."""
+        """True if `part` always reads its value."""
 
 class FieldReader:
     """Reads the wanted members of bodies; the first of equal names counts. Use one per thread.
 
     Args:
-        members: what is wanted of the outermost object.
-        slots: how many values a body gives.
+        members: the wanted members of the outermost object.
+        slots: number of values of a body.
         text: reads a text that has escapes or is no UTF-8, quotes included.
         number: reads a number that a double or 64 bits may not hold exactly.
-        part: reads an array, or what `by_parts` is true of: gives a value for each of `below`, or
-            None if it cannot.
+        part: reads an array, or a member with `by_parts`: returns a value for each of `below`, or
+            None if it cannot read them.
         scan: reads a body that is not plain.
-        octets: encodes a text, whatever it is.
+        octets: encodes any text.
     """
 
     def __init__(
@@ -55,18 +55,18 @@ class FieldReader:
         octets: Callable[[str], bytes],
     ) -> None: ...
     def read(self, body: bytes) -> tuple[Value, ...]:
-        """The values of one body, by slot. Never raises."""
+        """Return the values of one body, by slot. Never raises."""
 
     def read_all(self, bodies: Sequence[bytes]) -> list[tuple[Value, ...]]:
-        """For each slot the values of all bodies. Never raises."""
+        """Return for each slot the values of all bodies. Never raises."""
 
     def read_columns(self, joined: Iterable[JoinedBodies], count: int) -> Sequence[RawColumn]:
-        """For each slot the values of all bodies as a `RawColumn`.
+        """Return for each slot the values of all bodies as a `RawColumn`.
 
         Args:
             joined: the bodies.
-            count: how many these are altogether.
+            count: their total number.
 
         Raises:
-            ValueError: there are fewer or more, or one does not lie in its data.
+            ValueError: there are fewer or more bodies, or one is outside its data.
         """

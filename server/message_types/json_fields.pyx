@@ -1,14 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Reading a few fields of a JSON body, in C: where the first of equal keys counts.
+"""Reads a few fields of a JSON body, in C; the first of equal keys counts.
 
-json_members.pyx goes through a body; only what is wanted becomes an object. The meaning is that of
-`json_scan.scan`, which reads any body, however odd. Texts and numbers that are not plain are handed
-to Python one by one, and so are arrays. What this reader gives up at, so that the scan can have it,
-is an array in place of the body, and a malformed one that is wanted, of which the scan finds the
-part that can be read.
+json_members.pyx scans a body; only wanted values become objects. The semantics are those of
+`json_scan.scan`, which reads any body, even a malformed one. Python reads texts and numbers that
+are not plain, one by one, and arrays. This reader leaves two kinds of bodies to the scan: an array
+in place of the body, and a malformed wanted array, of which the scan finds the readable part.
 
-Many bodies become columns without an object for each value. What is not plain is read as ever, and
-filed by what it has become.
+Many bodies become columns without an object for each value. A value that is not plain is read by
+Python and stored by the type of the result.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -43,7 +42,7 @@ cdef enum Tag:
 
 
 cdef struct Column:
-    int8_t *tags          # what there is in each row
+    int8_t *tags          # the kind of value in each row
     int64_t *numbers      # or the bits of doubles
     int32_t *offsets      # of texts: where each begins
     char *text
@@ -219,7 +218,7 @@ cdef class FieldReader(MemberWalk):
             self._keep(slot, values[slot])
 
     cdef PyObject *_take(self, int slot) noexcept:
-        """The value of a slot, whose reference goes to whoever asks."""
+        """Return the value of a slot; its reference passes to the caller."""
         cdef PyObject *value = self._values[slot]
         if value == NULL:
             Py_INCREF(None)
@@ -228,11 +227,11 @@ cdef class FieldReader(MemberWalk):
         return value
 
     cdef bint _read(self, bytes body) except -1:
-        """Read a body; whether it was plain. If not, there are no values."""
+        """Read a body; return whether it was plain. If not, there are no values."""
         return self._read_at(PyBytes_AS_STRING(body), PyBytes_AS_STRING(body) + PyBytes_GET_SIZE(body))
 
     cdef bint _read_at(self, const char *start, const char *end) except -1:
-        """Read a body that has a NUL behind it; see `_read`."""
+        """Read a body that is followed by a NUL; see `_read`."""
         cdef int slot, outcome = ODD
         try:
             outcome = self._walk(start, end)
@@ -263,7 +262,7 @@ cdef class FieldReader(MemberWalk):
         return READ
 
     cdef int _read_part(self, const char *start, const char *stop, int number) except -1:
-        """Let Python read what is an array, or where a subscript leads into."""
+        """Read an array, or a value below a subscript, in Python."""
         values = self._part(PyBytes_FromStringAndSize(start, stop - start), self._below[number])
         if values is None:
             return ODD
@@ -272,7 +271,7 @@ cdef class FieldReader(MemberWalk):
         return READ
 
     cdef object _scalar(self, const char *start, const char *stop, bint escapes):
-        """A text, word or number."""
+        """Return a text, word or number."""
         cdef PyObject *text
         cdef Number number
         if start[0] == c'"':
@@ -306,7 +305,7 @@ cdef bint is_ascii(const char *text, Py_ssize_t length) noexcept nogil:
 
 
 cdef bint keep_text(Column *column, const char *text, Py_ssize_t length, Py_ssize_t row) except -1:
-    """Put a text behind those of a column; False if that has no room for more."""
+    """Append a text to those of a column; return False if it is full."""
     cdef char *moved
     if column.size + length > INT32_MAX:
         return False

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Going through the members of a JSON body, for other modules in C; see json_members.pyx."""
+"""The scan of the members of a JSON body, for other modules in C; see json_members.pyx."""
 
 from server.message_types.json_names cimport Name, NameTable
 
@@ -7,7 +7,7 @@ from server.message_types.json_names cimport Name, NameTable
 cdef struct Member:
     int slot              # of the value, -1 if no path ends here
     int level             # of the members below it, -1 if there are none
-    int by_parts          # Python reads whatever its value is
+    int by_parts          # Python reads its value, of any kind
 
 
 cdef struct Text:
@@ -18,9 +18,9 @@ cdef struct Text:
 
 cdef enum Outcome:
     FAILED = -1           # a Python exception is set
-    ODD = 0               # this is for the scan
+    ODD = 0               # `json_scan` must read the body
     READ = 1
-    STOPPED = 2           # all that was wanted has been found, or no more can be
+    STOPPED = 2           # all wanted members have been found, or no more can be
 
 
 cdef struct Number:
@@ -30,13 +30,13 @@ cdef struct Number:
 
 
 cdef enum:
-    LONGEST_GUESS = 27    # bytes of a name that is one, with the quote behind it
+    LONGEST_GUESS = 27    # maximum bytes of a cached name, with the quote after it
 
 
 cdef struct Guess:
     char text[LONGEST_GUESS]
     signed char length    # with the quote, 0 if there is no guess
-    int number            # which member that is, -1 if none
+    int number            # index of the member, -1 if it is not wanted
 
 
 cdef class MemberWalk:
@@ -46,7 +46,7 @@ cdef class MemberWalk:
     cdef char *_name        # room for a name without its escapes
     cdef Py_ssize_t _longest_name
     cdef NameTable *_levels
-    cdef Guess *_guesses    # of each level so many; NULL until they are asked for
+    cdef Guess *_guesses    # GUESSED for each level; NULL until `_guess_names`
     cdef int _member_count, _level_count, _outermost
     cdef list _encoded      # names of the members: `Name.text` points there
     cdef list _below        # of the members: `WantedMember.below`

@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Going through a JSON body for the members that paths lead to: where the first of equal names counts.
+"""Scans a JSON body for the members of paths; the first of equal names counts.
 
-A body is gone through once, from the front, until all wanted members have been found. What is not
-wanted is passed over by its quotes and brackets. Where a body is malformed, it stops with what has
-been found. The names of one level are in a hash table. What is done with a member says who inherits.
+A body is read once, from the front, until all wanted members have been found. Unwanted values are
+skipped by their quotes and brackets. At malformed bytes the scan stops with the members found so
+far. The names of one level are in a hash table. A subclass defines the processing of a member.
 
-Publishers write the same names in the same order, mostly: who reads many bodies has it remembered
-which name came at which place of the last one, and only where another comes, it is looked up.
+Mostly, publishers write the same names in the same order. A reader of many bodies therefore caches
+the name at each place of the last body, and looks up a name only if it differs.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -17,10 +17,10 @@ from server.message_types.json_names cimport Name, NameTable, find_name, make_ta
 from server.message_types.json_tokens cimport closing_quote, skip_space, skip_value, unescape
 
 cdef enum:
-    GUESSED = 64          # places of an object that are remembered
+    GUESSED = 64          # places of an object with a cached name
 
 cdef const char *BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-cdef int MOST_ESCAPED = 6           # bytes that stand for one of a name
+cdef int MOST_ESCAPED = 6           # maximum bytes of an escape for one byte of a name
 cdef int MOST_DIGITS = 18           # of an integer that certainly fits into 64 bits
 cdef long long MOST_EXACT = 1LL << 53
 cdef double[23] POWERS              # of ten, all that are exact
@@ -28,16 +28,16 @@ POWERS[:] = [10.0**exponent for exponent in range(23)]
 
 
 cdef class MemberWalk:
-    """Goes through bodies.
+    """Scans bodies.
 
     Args:
-        members: what is wanted of the outermost object; see `WantedMember` in json_fields.pyi.
+        members: the wanted members of the outermost object; see `WantedMember` in json_fields.pyi.
     """
 
     def __cinit__(self, members, *_):
         cdef int first, member
         self._encoded, self._below = [], []
-        levels = [members]  # breadth first; the list grows while it is gone through
+        levels = [members]  # breadth first; the list grows during the iteration
         plan = []
         for level in levels:
             for wanted in level:
@@ -81,7 +81,7 @@ cdef class MemberWalk:
         PyMem_Free(self._guesses)
 
     cdef int _guess_names(self) except -1:
-        """Remember from now on which names come where."""
+        """Enable the cache of the names at each place."""
         if self._guesses == NULL:
             self._guesses = <Guess *> PyMem_Calloc(self._level_count * GUESSED, sizeof(Guess))
             if self._guesses == NULL:
@@ -89,7 +89,7 @@ cdef class MemberWalk:
         return 0
 
     cdef int _walk(self, const char *start, const char *end) except -1:
-        """Go through a body, behind which there is a NUL byte; what has come of it."""
+        """Scan a body that is followed by a NUL byte; return the outcome."""
         cdef Text text
         text.position, text.end = start, end
         if strncmp(text.position, BYTE_ORDER_MARK, 3) == 0:
@@ -108,7 +108,7 @@ cdef class MemberWalk:
         return find_name(&self._levels[level], self._names, self._name, length)
 
     cdef int _read_members(self, Text *text, int level) except -1:
-        """Read an object from its brace on."""
+        """Read an object from its brace on; return the outcome."""
         cdef const char *at = skip_space(text.position + 1)
         cdef const char *end = text.end
         cdef const char *name
@@ -171,12 +171,12 @@ cdef class MemberWalk:
         return STOPPED
 
     cdef int _read_member(self, Text *text, Member *member, int number) except -1:
-        """Do what is to be done with the value of a wanted member, and go behind it."""
+        """Process the value of a wanted member, and advance after it; return the outcome."""
         raise NotImplementedError
 
 
 cdef bint read_number(const char *start, const char *stop, Number *number) noexcept nogil:
-    """Read a number; whether it is plain. If not, it is a word, or may not be exact."""
+    """Read a number; return whether it is plain. If not, it is a word, or may not be exact."""
     cdef const char *at = start
     cdef long long digits = 0
     cdef int count = 0, decimals = 0, exponent = 0, exponent_digits = 0
@@ -215,7 +215,7 @@ cdef bint read_number(const char *start, const char *stop, Number *number) noexc
     exponent = (-exponent if lowers else exponent) - decimals
     if digits > MOST_EXACT or not -22 <= exponent <= 22:
         return False
-    # Both are exact, so that there is one rounding only (Clinger).
+    # Both operands are exact, so there is only one rounding (Clinger).
     number.value = digits / POWERS[-exponent] if exponent < 0 else digits * POWERS[exponent]
     if negative:
         number.value = -number.value

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Hash tables of the names that are wanted of objects, by their length and some of their bytes.
+"""Hash tables of the wanted names of objects, by their length and some of their bytes.
 
-A body costs the same whether one field is wanted or a thousand.
+The cost of a body is the same for one wanted field and for a thousand.
 """
 
 from cpython.mem cimport PyMem_Calloc
@@ -9,7 +9,7 @@ from libc.string cimport memcmp
 
 
 cdef struct Name:
-    const char *text      # encoded, borrowed from whoever makes the table
+    const char *text      # encoded, borrowed from the caller of `make_table`
     Py_ssize_t length
     int following         # the next name in its place of the table, -1 if it is the last
 
@@ -31,7 +31,7 @@ cdef inline unsigned int place_of(const char *name, Py_ssize_t length) noexcept 
 
 
 cdef inline bint make_table(NameTable *table, Name *names, int first, int count) noexcept:
-    """Make a table of `count` names from the one with the number `first` on; False if there is no memory."""
+    """Make a table of `count` names, beginning with number `first`; return False without memory."""
     cdef int size = 4, number, place
     while size < 2 * count:
         size *= 2
@@ -51,7 +51,7 @@ cdef inline bint make_table(NameTable *table, Name *names, int first, int count)
 cdef inline int find_name(
     const NameTable *table, const Name *names, const char *text, Py_ssize_t length
 ) noexcept nogil:
-    """The number of a name, -1 if it is not wanted."""
+    """Return the number of a name, -1 if it is not wanted."""
     cdef int number = table.places[place_of(text, length) & table.mask]
     while number >= 0:
         if names[number].length == length and memcmp(names[number].text, text, length) == 0:

@@ -3,14 +3,14 @@
 With the early termination optimization the first of equal keys counts, without it the last (AMPS
 User Guide, Configuring Message Types: EarlyTerminationOptimization). Each has its parser:
 
-first   `json_fields`, compiled, stops when it has found all of them. What is in an array is taken
-        out of it by pysimdjson, which finds the first of equal keys, too.
+first   `json_fields`, compiled, stops when it has found all of them. pysimdjson reads values within
+        arrays; it, too, finds the first of equal keys.
 last    msgspec decodes a Struct type made for exactly the wanted fields; a later key overwrites.
 
-Both refuse some bodies that still hold readable fields: broken ones above all, or sub-documents
-where a value is expected. `json_scan` reads those, more slowly, with the same meaning.
+Both refuse some bodies that still have readable fields: mainly malformed ones, or sub-documents
+where a value is expected. `json_scan` reads those, more slowly, with the same semantics.
 
-An extractor keeps a parser with its buffers: use one per thread.
+An extractor owns a parser with its buffers: use one per thread.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ if TYPE_CHECKING:
     from server.message_types.trees import Tree
 
     _Rest: TypeAlias = tuple[int, Path]
-    # A path's slot, and what is left of the path.
+    # A path's slot, and the remaining steps of the path.
 
 _PLAIN = frozenset({bool, float, str, type(None)})
-"""Types of values that msgspec reads as they should be, see `_bounded` for the others."""
+"""Types of values that need no conversion after msgspec, see `_bounded` for the others."""
 
 _REFUSED = (ValueError, RuntimeError)
-"""What the parsers raise: ValueError for bad JSON and bad UTF-8 (msgspec's errors are ValueErrors),
+"""Errors of the parsers: ValueError for bad JSON and bad UTF-8 (msgspec's errors are ValueErrors),
 RuntimeError for limits (also RecursionError)."""
 
 KEPT_BUFFERS = 1 << 20
-"""Longest body, in bytes, for which a parser is used again: its buffers stay as they are."""
+"""Longest body, in bytes, for which a parser is reused: its buffers never shrink."""
 
 _MOST_SCANNED = 1 << 20
-"""Bytes of a body that is an array, or breaks off in a wanted one, that are read: scanning takes a
-microsecond for each element, in which nobody else is served."""
+"""Bytes that are read of a body that is an array, or that is truncated in a wanted one: a scan
+takes a microsecond per element, in which the server serves no other client."""
 
 _LEAST_INTEGER = -(2**63)
 _GREATEST_INTEGER = 2**64 - 1
 
 
 def scanning_extractor(paths: Sequence[Path], *, first_wins: bool) -> Extractor:
-    """Make an extractor that reads any body, however odd, in Python alone."""
+    """Make an extractor that reads any body, even a malformed one, in Python only."""
     names: Names = {}
     for path in paths:
         level = names
@@ -104,7 +104,7 @@ def last_wins_extractor(paths: Sequence[Path]) -> Extractor:
 
 
 def _bounded(value: Value) -> Value:
-    """Make a double of an integer of more than 64 bits, and NULL of an empty array."""
+    """Convert an integer of more than 64 bits to a double, and an empty array to NULL."""
     if isinstance(value, list):
         return [_bounded(element) for element in value] or None
     if isinstance(value, int) and not _LEAST_INTEGER <= value <= _GREATEST_INTEGER:
@@ -128,7 +128,7 @@ def first_wins_reader(paths: Sequence[Path]) -> FieldReader:
 
 
 def first_wins_tests(filters: Sequence[Sequence[PlainTest]]) -> FilterTests:
-    """Make what decides filters where the first of equal keys counts."""
+    """Make a decider of filters for which the first of equal keys counts."""
     paths = list(dict.fromkeys(test.path for tests in filters for test in tests))
     placed = [
         [_SlotTest(paths.index(test.path), test.operator, test.literals) for test in tests]
@@ -157,7 +157,7 @@ class _Wanted:
 
 
 def _want(paths: Sequence[_Rest], depth: int) -> Sequence[_Wanted]:
-    """What is wanted of the members of an object at a depth, from what is left of paths there."""
+    """Return the wanted members of an object at a depth, from the remaining steps of the paths."""
     if depth > MAX_DEPTH:
         return ()
     by_name: dict[str, list[_Rest]] = {}
@@ -177,7 +177,7 @@ def _member(name: bytes, below: Sequence[_Rest], depth: int) -> _Wanted:
 def _part_reader(
     paths: Sequence[Path],
 ) -> Callable[[bytes, Sequence[_Rest]], Sequence[Value] | None]:
-    """Make a reader of parts of a body; it cannot read what simdjson refuses."""
+    """Make a reader of parts of a body; it returns None for a part that simdjson refuses."""
     parse = simdjson.Parser().parse
 
     def read_part(text: bytes, below: Sequence[_Rest]) -> Sequence[Value] | None:
@@ -196,7 +196,7 @@ def _value_below(node: object, path: Path, depth: int) -> Value:
 
 
 def _prune(node: object, names: Sequence[str], depth: int) -> Tree:
-    """Turn what `names` lead to, from a node at a depth of the document, into dicts and lists."""
+    """Convert the nodes on the path `names`, from a node at a depth, into dicts and lists."""
     if isinstance(node, simdjson.Array):
         if depth >= MAX_DEPTH:
             return []

@@ -1,10 +1,10 @@
-"""Reading what can be read from JSON that is broken, or that the fast parsers refuse.
+"""A tolerant scanner for JSON that is malformed, or that the fast parsers refuse.
 
-The scanner goes through a body once, from the front, keeps the members that are wanted and skips
-the rest. It never fails: where the body is malformed it stops with what it has found. Unlike the
-parsers it takes bytes that are no UTF-8, half surrogate pairs (read as U+FFFD), numbers of any
-size, NaN and Infinity, and a byte order mark. What nests deeper than `MAX_DEPTH` is passed over;
-time is proportional to the length of the body.
+The scanner reads a body once, from the front, keeps the wanted members and skips the rest. It never
+fails: where the body is malformed it stops and keeps the values found so far. Unlike the parsers it
+accepts bytes that are no UTF-8, unpaired surrogates (read as U+FFFD), numbers of any size, NaN and
+Infinity, and a byte order mark. It skips values nested deeper than `MAX_DEPTH`; time is
+proportional to the length of the body.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _WORDS: dict[bytes, bool | float | None] = {
 
 
 class _MalformedError(ValueError):
-    """The scanner is at something that is not JSON."""
+    """The scanner has reached bytes that are not JSON."""
 
 
 class _AllFound(Exception):
@@ -63,10 +63,10 @@ def scan(body: bytes, names: Names, *, first_wins: bool) -> Tree:
     """Read the wanted members of a body.
 
     Args:
-        body: JSON, or what was meant to be.
+        body: JSON, perhaps malformed.
         names: the members to keep.
         first_wins: of members with one name keep the first, and stop as soon as all are found;
-            otherwise keep the last, and nothing at all of a body that is malformed anywhere.
+            otherwise keep the last, and no member of a body that is malformed anywhere.
 
     Returns:
         The body with no members but the wanted ones.
@@ -83,10 +83,10 @@ def scan(body: bytes, names: Names, *, first_wins: bool) -> Tree:
 
 
 def split_members(text: bytes, *, first_wins: bool) -> dict[str, bytes] | None:
-    """Take an object apart into names and texts of values; None if it is no whole object.
+    """Split an object into names and texts of values; return None if it is no complete object.
 
-    It takes what `scan` takes, and where the first of equal names counts, also a comma behind the
-    last member.
+    Accepts the same syntax as `scan`, and if the first of equal names counts, also a comma after
+    the last member.
     """
     try:
         return _Scanner(text, first_wins=first_wins).split()
@@ -95,7 +95,7 @@ def split_members(text: bytes, *, first_wins: bool) -> dict[str, bytes] | None:
 
 
 class _Scanner:
-    """One pass over one body; `root` is what has been read so far."""
+    """One pass over one body; `root` holds the values read so far."""
 
     def __init__(self, body: bytes, *, first_wins: bool) -> None:
         self._body = body
@@ -141,7 +141,7 @@ class _Scanner:
     def _value(self, token: bytes, names: Names, depth: int, put: Callable[[Tree], None]) -> None:
         """Read a value that begins with `token`.
 
-        A container is handed to `put` before it is filled: it stays if the body breaks off in it.
+        `put` gets a container before it is filled, so that it is kept if the body is truncated.
         """
         if token == b"{":
             members: dict[str, Tree] = {}
@@ -190,7 +190,7 @@ class _Scanner:
             token = self._after_comma(b"]")
 
     def _after_comma(self, end: bytes) -> bytes:
-        """Read what follows an element: a comma and the next token, or the container's end."""
+        """Read the comma after an element and return the next token, or the container's end."""
         token = self._token()
         if token == end:
             return token
@@ -202,7 +202,7 @@ class _Scanner:
         return token
 
     def _skip(self, token: bytes) -> None:
-        """Pass over the value that begins with `token`, looking only at brackets and quotes."""
+        """Skip the value that begins with `token`; inspect only brackets and quotes."""
         if token not in (b"{", b"["):
             _check_scalar(token)
             return
@@ -247,7 +247,7 @@ def read_scalar(token: bytes) -> bool | int | float | str | None:
 
 
 def read_text(token: bytes) -> str:
-    """Read a text, which stands in its quotes."""
+    """Read a text, which is enclosed in its quotes."""
     text = from_octets(token[1:-1])
     return _ESCAPE.sub(_unescape, text) if "\\" in text else text
 

@@ -1,4 +1,4 @@
-"""Deciding simple filters for many JSON bodies, in C; the theory of it is in json_tests.pyx."""
+"""Decides simple filters for many JSON bodies, in C; json_tests.pyx describes the design."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -18,28 +18,28 @@ class SlotTest(Protocol):
 
     @property
     def literals(self) -> Sequence[float | str]:
-        """What the value is compared with: numbers below 2^53, or texts, not empty, in ASCII."""
+        """The literals: numbers of a magnitude below 2^53, or texts, not empty, in ASCII."""
 
 class FilterTests:
     """Filters that are decided together. Use one per thread.
 
     Args:
-        members: what is wanted of the outermost object.
-        slots: how many values are wanted.
-        filters: of each filter, the tests that have to hold, at least one.
+        members: the wanted members of the outermost object.
+        slots: number of wanted values.
+        filters: for each filter, the tests that must hold, at least one.
 
     Raises:
-        ValueError: these are more filters than can be decided.
+        ValueError: there are more filters than can be decided together.
     """
 
     def __init__(
         self, members: Sequence[WantedMember], slots: int, filters: Sequence[Sequence[SlotTest]]
     ) -> None: ...
     def decide(self, bodies: Sequence[bytes]) -> list[tuple[int, int, int]]:
-        """Decide them for bodies.
+        """Decide the filters for bodies.
 
         Returns:
-            Bodies in a row that the same filters match, as their begin, their end, and the filters
-            as bits, the first filter as the lowest; `bulk.UNDECIDED` for these where it is not
-            known. Bodies that no filter matches are left out.
+            Each run of bodies that match the same filters, as its begin, its end, and the filters
+            as bits, the first filter as the lowest; `bulk.UNDECIDED` instead of the bits if they
+            are not known. Bodies that no filter matches are left out.
         """

@@ -1,15 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Deciding simple filters for many JSON bodies, in C: which match, without an object for any value.
+"""Decides simple filters for many JSON bodies, in C, without an object for any value.
 
-A filter here is some tests of members against literals, all of which have to hold. A test is
-decided by the bytes of a value where these leave no doubt: a plain number against numbers, a text
-without escapes against ASCII. A value that a test is not for, like a text where it has a number, an
-array or a Boolean, leaves the whole body undecided, for Python to match. NULL passes no test. As
-soon as no filter is left that could match, the rest of a body is not looked at.
+A filter here consists of tests of members against literals, all of which must hold. A test is
+decided by the bytes of a value if these are unambiguous: a plain number against numbers, a text
+without escapes against ASCII. A value of another kind, such as a text where a test has a number, an
+array or a Boolean, leaves the whole body undecided, and Python matches it. NULL passes no test. The
+scan of a body ends as soon as no filter can match any more.
 
-Literals are ASCII, so that texts compare with them as their bytes do: whatever a byte beyond ASCII
-stands for, it is above all of a literal. Numbers among the literals are below 2^53, so that a value
-of a magnitude beyond that is on the same side of them as the double nearest to it.
+Literals are ASCII, so that texts compare with them as their bytes do: a byte beyond ASCII is above
+all bytes of a literal. Numbers among the literals are below 2^53, so that a value of a magnitude
+beyond that is on the same side of them as the double nearest to it.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -25,7 +25,7 @@ from amperage.wire.places cimport Places
 cdef enum:
     LESS = 1
     EQUAL = 2
-    GREATER = 4            # which a value has to be than a literal, as sums
+    GREATER = 4            # relations of a value to a literal, as a bit set
     MOST_FILTERS = 60      # bulk.MOST_DECIDED; their numbers are bits of an outcome
     UNDECIDED = -1         # bulk.UNDECIDED
 
@@ -38,9 +38,9 @@ cdef struct Literal:
 
 cdef struct Test:
     int filter
-    int relation           # which a value has to have to the first literal
-    int first, literals    # of several literals: it has to be one of them
-    bint is_in             # or with others, none of them
+    int relation           # required relation of a value to the first literal; 0 for IN, NOT IN
+    int first, literals    # index and number of the literals
+    bint is_in             # the value must be one of the literals, else none of them
     int following          # the next test of the same slot, -1 if it is the last
 
 
@@ -50,8 +50,8 @@ cdef class FilterTests(MemberWalk):
     cdef Test *_tests
     cdef Literal *_literals
     cdef int *_by_slot        # the first test of each slot
-    cdef int *_wanted         # how many tests of each filter have to hold
-    cdef int *_passed         # of the body at hand; -1 if one has failed
+    cdef int *_wanted         # number of tests of each filter
+    cdef int *_passed         # tests passed by the current body; -1 if one has failed
     cdef int _filter_count, _left
     cdef list _texts          # of the literals: `Literal.text` points there
 
@@ -125,10 +125,10 @@ cdef class FilterTests(MemberWalk):
         return found
 
     cdef long long _decide(self, const char *start, const char *end) except -2:
-        """The filters that match a body, as bits; UNDECIDED if that is not known."""
+        """Return the filters that match a body, as bits; UNDECIDED if that is not known."""
         cdef long long outcome = 0
         cdef int which
-        if end[0] != 0:  # in the stream, only what comes before a very large frame
+        if end[0] != 0:  # in the stream, only a body before a very large frame
             return UNDECIDED
         memset(self._passed, 0, self._filter_count * sizeof(int))
         self._left = self._filter_count
@@ -140,7 +140,7 @@ cdef class FilterTests(MemberWalk):
         return outcome
 
     cdef int _read_member(self, Text *text, Member *member, int number) except -1:
-        """Do the tests of a member."""
+        """Execute the tests of a member."""
         cdef const char *start = text.position
         cdef const char *stop
         cdef bint escapes
@@ -164,7 +164,7 @@ cdef class FilterTests(MemberWalk):
         cdef Test *test
         cdef Literal *literal
         cdef bint holds
-        if size == 0:  # which is NULL
+        if size == 0:  # the empty text is NULL
             return READ
         while number >= 0:
             test = &self._tests[number]
@@ -213,7 +213,7 @@ cdef class FilterTests(MemberWalk):
         return READ
 
     cdef inline bint _note(self, Test *test, bint holds) noexcept:
-        """Take note of what a test has given; whether there is a filter left that could match."""
+        """Record the result of a test; return whether any filter can still match."""
         cdef int *passed = &self._passed[test.filter]
         if passed[0] >= 0:
             if holds:

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The tokens of JSON: passing over them, and taking the escapes out of a text.
+"""The tokens of JSON: skipping them, and decoding the escapes of a text.
 
-Memory: `end` is where the NUL byte stands that closes every bytes object. No step accepts a NUL, so
-what looks at one byte at a time needs no other bound; what takes strides is given `end`.
+Memory: `end` is the position of the NUL byte that ends every bytes object. No step accepts a NUL,
+so code that reads one byte at a time needs no other bound; code that reads several gets `end`.
 """
 
 from libc.string cimport strncmp
@@ -72,7 +72,7 @@ cdef extern from *:
 
 
 cdef inline const char *closing_quote(const char *at, const char *end, bint *escapes) noexcept nogil:
-    """The quote that closes a text, NULL if none does; and whether something in it is escaped."""
+    """Return the quote that closes a text, NULL if none does; set whether the text has escapes."""
     escapes[0] = False
     while True:
         at = quote_or_escape(at, end)
@@ -91,7 +91,7 @@ cdef inline const char *skip_digits(const char *at) noexcept nogil:
 
 
 cdef inline const char *skip_number(const char *at) noexcept nogil:
-    """What follows the number at `at`; NULL if that is none."""
+    """Return the position after the number at `at`; NULL if there is none."""
     cdef const char *start
     if at[0] == c'-':
         at += 1
@@ -116,7 +116,7 @@ cdef inline const char *skip_number(const char *at) noexcept nogil:
 
 
 cdef inline const char *skip_word(const char *at) noexcept nogil:
-    """What follows the word at `at`; NULL if that is none. Stops at a NUL, as strncmp does."""
+    """Return the position after the word at `at`; NULL if there is none. Stops at NUL (strncmp)."""
     if at[0] == c't' and strncmp(at, b"true", 4) == 0:
         return at + 4
     if at[0] == c'n' and strncmp(at, b"null", 4) == 0:
@@ -133,7 +133,7 @@ cdef inline const char *skip_word(const char *at) noexcept nogil:
 
 
 cdef inline const char *skip_container(const char *at, const char *end) noexcept nogil:
-    """What follows the object or array at `at`; NULL if it has no end."""
+    """Return the position after the object or array at `at`; NULL if it has no end."""
     cdef Py_ssize_t depth = 0
     cdef bint escapes
     while at < end:
@@ -152,7 +152,10 @@ cdef inline const char *skip_container(const char *at, const char *end) noexcept
 
 
 cdef inline const char *skip_value(const char *at, const char *end, bint *escapes) noexcept nogil:
-    """What follows the value at `at`, NULL if that is none; and if it is a text with escapes."""
+    """Return the position after the value at `at`, NULL if there is none.
+
+    Sets `escapes`: the value is a text with escapes.
+    """
     cdef const char *after
     escapes[0] = False
     if at[0] == c'"':
@@ -170,7 +173,7 @@ cdef inline const char *skip_value(const char *at, const char *end, bint *escape
 
 
 cdef inline int hexadecimal(const char *at, const char *end) noexcept nogil:
-    """The number that four digits stand for, -1 if they are none."""
+    """Return the number of four digits, -1 if they are no digits."""
     cdef int number = 0, place
     cdef char digit
     if end - at < 4:
@@ -187,7 +190,7 @@ cdef inline int hexadecimal(const char *at, const char *end) noexcept nogil:
 
 
 cdef inline int code_point(const char **position, const char *end) noexcept nogil:
-    """The character of an escape by number, behind its backslash; -1 if it is another escape."""
+    """Return the character of a numeric escape, after its backslash; -1 for any other escape."""
     cdef const char *at = position[0]
     cdef int code, low = -1
     code = hexadecimal(at + 1, end) if at[0] == c'u' else -1
@@ -218,7 +221,7 @@ cdef inline char unescaped(char character) noexcept nogil:
 
 
 cdef inline Py_ssize_t unescape(const char *at, const char *end, char *out) noexcept nogil:
-    """Write a text without its escapes, which never makes it longer; gives its length."""
+    """Write a text with its escapes decoded, which never makes it longer; return its length."""
     cdef char *to = out
     cdef int code, shift, first
     while at < end:

@@ -1,7 +1,7 @@
-"""The message type `json`: extractors from `json_read`; rebuilding by moving members about as text.
+"""The message type `json`: extractors from `json_read`; bodies are rebuilt from members as text.
 
 A rebuilt body keeps the digits of numbers, the escapes of strings and the order of members; only
-the white space between the members of an object goes.
+the white space between the members of an object is removed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class JsonType(RawTreeType):
         return lambda bodies: list(zip(*map(extract, bodies), strict=True))
 
     def bulk_decider(self, filters: Sequence[Sequence[PlainTest]]) -> Decider | None:
-        """Make what decides some filters, see `DecidesInBulk.bulk_decider`."""
+        """Make a decider for filters, see `DecidesInBulk.bulk_decider`."""
         return first_wins_tests(filters).decide if self._first_wins else None
 
     def column_reader(self, paths: Sequence[Path]) -> ColumnReader | None:
@@ -84,7 +84,7 @@ class JsonType(RawTreeType):
         return self._parse(body, 0)
 
     def build(self, fields: Sequence[Field]) -> bytes:
-        """Make a body from values, see `MessageType.build`; flat ones are encoded in one go."""
+        """Make a body from values, see `MessageType.build`; encode flat ones in one call."""
         if all(len(path) == 1 for path, _ in fields):
             try:
                 return msgspec.json.encode({path[0]: value for path, value in fields})
@@ -137,7 +137,7 @@ class JsonType(RawTreeType):
         return tree
 
     def _members(self, text: bytes) -> Mapping[str, bytes | msgspec.Raw]:
-        """Take an object apart, as leniently as extractors read it."""
+        """Split an object into its members, as tolerantly as extractors read it."""
         members: Mapping[str, bytes | msgspec.Raw] | None
         try:
             members = _decode_members(text)
@@ -162,7 +162,7 @@ def _decoded(decode: Callable[[bytes], _Decoded], text: bytes) -> _Decoded:
 
 
 def _count_members(text: bytes) -> int | None:
-    """Count an object's members, those of equal names too; None if simdjson refuses the object."""
+    """Count an object's members, including equal names; None if simdjson refuses the object."""
     parser = _PARSER if len(text) <= KEPT_BUFFERS else simdjson.Parser()
     try:
         return len(cast("simdjson.Object", parser.parse(text)))

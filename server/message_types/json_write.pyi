@@ -6,7 +6,7 @@ from enum import IntFlag
 from typing_extensions import Buffer
 
 class Form(IntFlag):
-    """What a column holds, and how it is written."""
+    """The kind of a column's values, and their format."""
 
     WHOLE = 1
     REAL = 2
@@ -21,16 +21,16 @@ class Form(IntFlag):
     ARRAY = 11
 
 class Source:
-    """A column, as Arrow has it.
+    """A column in the layout of Arrow.
 
     Args:
         name: its JSON text and a colon; empty for the elements of an array.
-        form: what it holds.
+        form: the kind of its values.
         width: of a value, in bytes, of WHOLE and REAL.
         offset: the place of its first value.
-        valid: a bit for each value that says if it is there; None if all are.
+        valid: a validity bit for each value; None if all are valid.
         values: the values; None for OBJECT and ARRAY.
-        places: of texts, bytes and arrays, where each begins, as numbers of 32 bits.
+        places: of texts, bytes and arrays, the offset of each, as numbers of 32 bits.
         members: of an OBJECT, with an offset of their own; of an ARRAY, one: its elements.
     """
 
@@ -54,10 +54,10 @@ class Writer:
 
         Args:
             sources: the columns.
-            rows: how many rows there are.
+            rows: number of rows.
 
         Returns:
-            The objects, one behind the other; and where each ends, as numbers of 64 bits.
+            The concatenated objects, and the end of each, as numbers of 64 bits.
 
         Raises:
             OverflowError: a time is not in the years 1 to 9999.

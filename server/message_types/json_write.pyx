@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Writing JSON bodies from columns, in C: an object for each row.
+"""Writes JSON bodies from columns, in C: an object for each row.
 
-Columns are as Arrow has them: a bit for each value that is there, values one behind the other, texts
-and lists by where they begin. A row's object has no members for what is NULL; objects and arrays
-within it have `null`. Numbers are written in the fewest digits that stand for them.
+Columns have the layout of Arrow: a validity bit for each value, contiguous values, and offsets of
+texts and lists. A row's object has no members for NULL values; objects and arrays within it have
+`null`. Numbers are written in the fewest digits that represent them.
 
-Memory: what a column consists of is kept by it as long as it is. That values are where it says is for
-whoever makes it to see.
+Memory: a column retains its buffers as long as it exists. Its creator must ensure that the buffers
+contain the values at the stated places.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -155,7 +155,7 @@ cdef class Writer:
         return self._put_all(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
 
     cdef int _put(self, Source source, Py_ssize_t row) except -1:
-        """Write a value that is there."""
+        """Write a value that is not NULL."""
         cdef Py_ssize_t place = source._offset + row
         cdef Py_ssize_t start, stop
         cdef int form = source._form
@@ -230,8 +230,8 @@ cdef class Writer:
     cdef int _put_real(self, double value) except -1:
         """Write the shortest decimal that is read as the value.
 
-        With no more than 15 digits, a decimal that is read as the value is the only one of so few
-        decimals, so that it is found by trying how many it takes.
+        With no more than 15 digits, a decimal that is read as the value is the only one with so few
+        decimals, so it is found by trying increasing numbers of decimals.
         """
         cdef double scaled
         cdef int decimals
@@ -271,7 +271,7 @@ cdef class Writer:
         return 0
 
     cdef int _put_long(self, double value) except -1:
-        """The same for any value: as Python writes it, but for exponents, `1e16` and not `1e+16`."""
+        """Write any value as Python does, except for exponents: `1e16`, not `1e+16`."""
         cdef char *text = PyOS_double_to_string(value, c'r', 0, Py_DTSF_ADD_DOT_0, NULL)
         cdef char *at = text
         cdef int exponent = 0
@@ -406,7 +406,7 @@ cdef inline int exponent_of(const char *digits) noexcept:
 
 
 cdef inline char *put_character(char *to, char byte) noexcept:
-    """Write a byte of a text, escaped if need be; gives what follows it."""
+    """Write a byte of a text, escaped if necessary; return the position after it."""
     cdef char letter = 0
     if <unsigned char> byte >= 0x20 and byte != c'"' and byte != c'\\':
         to[0] = byte

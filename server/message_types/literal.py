@@ -1,7 +1,7 @@
-"""Message types whose bodies the server passes on as they are.
+"""Message types whose bodies the server passes on unchanged.
 
-Where the reference says that a type does not support delta messages or select lists, commands that
-ask for them get whole, literal messages (AMPS User Guide, Incremental Message Updates; Receiving
+If a type does not support delta messages or select lists according to the reference, commands that
+request them get whole, literal messages (AMPS User Guide, Incremental Message Updates; Receiving
 Only Updated Fields).
 """
 
@@ -48,11 +48,11 @@ class LiteralType:
         current: bytes,
         keep: Sequence[Path],  # noqa: ARG002 - part of the contract
     ) -> bytes | None:
-        """Return the current body, which subscribers get whole."""
+        """Return the current body: subscribers get it whole."""
         return current
 
     def select(self, body: bytes, selection: Selection) -> bytes:  # noqa: ARG002 - as above
-        """Return the body, which subscribers get whole."""
+        """Return the body: subscribers get it whole."""
         return body
 
     def update(self, body: bytes, fields: Sequence[Field]) -> NoReturn:  # noqa: ARG002 - as above

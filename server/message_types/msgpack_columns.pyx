@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Reading the fields of many MessagePack bodies into columns, in C; see columns.pyx.
+"""Reads the fields of many MessagePack bodies into columns, in C; see columns.pyx.
 
-A body is a map whose keys are texts, read to its end. Odd are keys of other kinds, a wanted key that
-occurs twice, and values that take a conversion: `bin`, numbers in the place of texts, and the like.
+A body is a map with text keys, read to its end. Odd are keys of other kinds, a wanted key that
+occurs twice, and values that need a conversion: `bin`, numbers in place of texts, and the like.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -26,7 +26,7 @@ cdef struct Item:
 
 
 cdef enum:
-    DEEPEST = 64          # arrays and maps within each other that are passed over
+    DEEPEST = 64          # maximum nesting depth of arrays and maps that are skipped
     TIMESTAMP = 0xFF      # the type of the extension that is a time
 
 
@@ -50,7 +50,7 @@ cdef class MsgpackColumnReader(ColumnReader):
     cdef const char *_read_pairs(
         self, const char *at, const char *end, uint64_t count, Level *level, Py_ssize_t row
     ) except? NULL:
-        """Read the pairs of a map; what follows them, NULL if the body is odd."""
+        """Read the pairs of a map; return the position after them, NULL if the body is odd."""
         cdef Item item
         cdef Guess *guess
         cdef Column *column
@@ -88,7 +88,7 @@ cdef class MsgpackColumnReader(ColumnReader):
     cdef const char *_read_value(
         self, const char *at, const char *end, Column *column, Py_ssize_t row
     ) except? NULL:
-        """Read the value of a column; what follows it, NULL if it is odd."""
+        """Read the value of a column; return the position after it, NULL if it is odd."""
         cdef Item item
         cdef const char *stop
         at = read_head(at, end, &item)
@@ -107,7 +107,7 @@ cdef class MsgpackColumnReader(ColumnReader):
     cdef bint _keep(
         self, Item *item, const char *at, const char *stop, Column *column, Py_ssize_t row
     ) except -1:
-        """Keep a value that is neither array nor map; False if it is not what its column holds."""
+        """Store a value that is neither array nor map; return False if its type does not match."""
         if column.kind == TEXT:
             return item.family == STRING and keep_text(at, stop - at, column)
         if column.kind == WHOLE:
@@ -140,7 +140,7 @@ cdef inline uint64_t big_endian(const char *at, int width) noexcept nogil:
 
 
 cdef const char *read_head(const char *at, const char *end, Item *item) noexcept nogil:
-    """Read what an item begins with; its payload, NULL if it does not end within the body.
+    """Read an item's head; return its payload, NULL if it does not end within the body.
 
     A number is read, and has no payload.
     """
@@ -217,7 +217,7 @@ cdef inline double single(uint32_t word) noexcept nogil:
 
 
 cdef const char *skip_item(const char *at, const char *end, int depth) noexcept nogil:
-    """What follows an item; NULL if it is malformed, or deep."""
+    """Return the position after an item; NULL if it is malformed, or deep."""
     cdef Item item
     cdef uint64_t count, number
     at = read_head(at, end, &item)
@@ -238,7 +238,7 @@ cdef const char *skip_item(const char *at, const char *end, int depth) noexcept 
 cdef bint read_timestamp(
     const char *at, const char *stop, Column *column, Py_ssize_t row
 ) noexcept nogil:
-    """Read a timestamp from behind the length of an extension; False if it is none."""
+    """Read a timestamp after the length of an extension; return False if it is none."""
     cdef uint64_t found, nanos = 0
     cdef int64_t seconds
     if <uint8_t> at[0] != TIMESTAMP:

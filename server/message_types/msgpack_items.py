@@ -1,10 +1,10 @@
-"""The items of MessagePack (msgpack.org): their heads, what they mean, how to write them.
+"""The items of MessagePack (msgpack.org): heads, decoding and encoding.
 
 An item is a head (one byte, then perhaps a length) and its payload: bytes, or for arrays and maps
-the count of items that follow. The first byte says everything, so heads are a table of 256.
+the count of items that follow. The first byte determines the format, so heads are a table of 256.
 
-Values become what the reference prescribes (AMPS User Guide, MessagePack Messages): `bin` is text
-of its bytes, and so is `ext` (without its type byte).
+Values follow the reference (AMPS User Guide, MessagePack Messages): `bin` is text of its bytes, and
+so is `ext` (without its type byte).
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ LAST_FLAT = Kind.EXT
 
 
 def _heads() -> Iterator[Head]:
-    """For every first byte: kind, bytes of length that follow, and the length when there are none
-    (otherwise what has to be added to it: an ext's type byte)."""
+    """Yield for every first byte: kind, number of length bytes that follow, and the length if there
+    are none (otherwise the number to add to the length: 1 for an ext's type byte)."""
     yield from ((Kind.POSITIVE, 0, 0) for _ in range(0x80))
     yield from ((Kind.MAP, 0, count) for count in range(16))
     yield from ((Kind.ARRAY, 0, count) for count in range(16))
@@ -97,7 +97,7 @@ def head(body: bytes, position: int) -> Head:
 
 
 def skip(body: bytes, position: int) -> int:
-    """The offset behind an item, whatever it holds.
+    """Return the offset after an item of any kind.
 
     Raises:
         BodyError: the item is malformed.
@@ -116,12 +116,13 @@ def skip(body: bytes, position: int) -> int:
 
 
 def decode(body: bytes, position: int, depth: int = 0) -> tuple[Tree, int]:
-    """Decode the item at an offset, with all that it holds.
+    """Decode the item at an offset, with all items in it.
 
-    Of equal keys in a map the last counts; keys that are neither text nor integers name nothing.
+    Of equal keys in a map the last counts; entries whose keys are neither text nor integers are
+    ignored.
 
     Returns:
-        The value, and the offset behind the item.
+        The value, and the offset after the item.
 
     Raises:
         BodyError: the item is malformed or nests too deep.
@@ -148,10 +149,10 @@ def decode(body: bytes, position: int, depth: int = 0) -> tuple[Tree, int]:
 
 
 def key(body: bytes, position: int) -> tuple[str | None, int]:
-    """Read a map's key, and the offset behind it.
+    """Read a map's key, and return it with the offset after it.
 
     Returns:
-        Text as it is, an integer as its decimal text, None for anything else.
+        Text unchanged, an integer as its decimal text, None for any other key.
 
     Raises:
         BodyError: the key is malformed.
@@ -177,7 +178,7 @@ _FLOATS = {4: struct.Struct(">f"), 8: struct.Struct(">d")}
 
 
 def scalar(body: bytes, kind: Kind, start: int, size: int) -> None | bool | int | float | str:  # noqa: RUF036 - None is the first of the values, as in Value
-    """The value of an item that is neither array nor map, from what `head` returned."""
+    """Return the value of an item that is neither array nor map, from the result of `head`."""
     payload = body[start : start + size]
     match kind:
         case Kind.STR | Kind.BIN:
@@ -201,8 +202,8 @@ def scalar(body: bytes, kind: Kind, start: int, size: int) -> None | bool | int 
 
 
 def encode(value: Value) -> bytes:
-    """Encode a value in the shortest form. Text that is not UTF-8 becomes `bin`, which reads back
-    as the same text; an integer beyond 64 bits becomes a float."""
+    """Encode a value in the shortest form. Text that is not UTF-8 becomes `bin`, which decodes to
+    the same text; an integer beyond 64 bits becomes a float."""
     if isinstance(value, str):
         try:
             return msgspec.msgpack.encode(value)
@@ -221,12 +222,12 @@ def encode_key(name: str) -> bytes:
 
 
 def array(items: list[bytes]) -> bytes:
-    """Put encoded items together as an array."""
+    """Join encoded items to an array."""
     return _count(len(items), 0x90, 0xDC) + b"".join(items)
 
 
 def map_of(pairs: list[tuple[bytes, bytes]]) -> bytes:
-    """Put encoded keys and values together as a map."""
+    """Join encoded keys and values to a map."""
     return _count(len(pairs), 0x80, 0xDE) + b"".join(part for pair in pairs for part in pair)
 
 

@@ -1,10 +1,10 @@
-"""The message type `msgpack`, read two ways with one meaning.
+"""The message type `msgpack`, with two readers of the same semantics.
 
 Nearly always the wanted fields are scalars, or arrays of them, in a well-formed map with text keys.
-For those `msgspec` decodes just these fields and skips the rest, in C. Everything else it refuses:
-a damaged body, integer keys, subscripts inside a path, `bin` and `ext`, arrays of documents, text
-that is not UTF-8. Then a walk in Python reads what can be read. Both read to the end, and of equal
-keys in a map the last counts.
+Then `msgspec` decodes just these fields and skips the rest, in C. It refuses all other input: a
+damaged body, integer keys, subscripts inside a path, `bin` and `ext`, arrays of documents, text
+that is not UTF-8. Then a reader in Python reads the readable part. Both read to the end, and of
+equal keys in a map the last counts.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class MsgpackType(RawTreeType):
         return extract
 
     def tree(self, body: bytes) -> Tree:
-        """The whole body, decoded (see `server.message_types.pretty`).
+        """Return the whole body, decoded (see `server.message_types.pretty`).
 
         Raises:
             BodyError: the body cannot be parsed.
@@ -176,7 +176,7 @@ def _walker(paths: Sequence[Path]) -> Extractor:
             if kind == Kind.MAP:
                 _read(body, start, count, names, out)
         except (BodyError, IndexError):
-            pass  # damaged from here on: what has been read stays, the rest is NULL
+            pass  # damaged from here on: values read so far are kept, the rest is NULL
         return tuple(out)
 
     return extract
@@ -185,9 +185,9 @@ def _walker(paths: Sequence[Path]) -> Extractor:
 def _read(
     body: bytes, position: int, count: int, names: Mapping[bytes, Wanted], out: list[Value]
 ) -> int:
-    """Read the wanted fields of a map's `count` pairs; return the offset behind them.
+    """Read the wanted fields of a map's `count` pairs; return the offset after them.
 
-    Short keys and short values that are not wanted, the most there are, are passed over inline.
+    The skipping of unwanted short keys and values, the most frequent ones, is inlined.
     """
     for _ in range(count):
         first = body[position]

@@ -1,4 +1,4 @@
-"""The options of one `<MessageType>`: read by name, and none left unread."""
+"""The options of one `<MessageType>`, read by name; unread options are errors."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _VERSIONS = ("2", "4", "5")
 
 
 class Options:
-    """Reads options by name and reports those that nobody asked for.
+    """Reads options by name and reports the unread ones.
 
-    `AMPSVersionCompliance` belongs to every type: it says how event topics number their FIX fields,
-    which is the business of the event topics; here it is only checked (AMPS User Guide, Configuring
+    `AMPSVersionCompliance` belongs to every type: it selects the numbers of FIX fields in event
+    topics, which the event topics implement; here it is only checked (AMPS User Guide, Configuring
     Message Types).
     """
 
@@ -33,19 +33,19 @@ class Options:
             )
 
     def texts(self, name: str) -> Sequence[str]:
-        """All values of a repeatable option, in the order of the configuration."""
+        """Return all values of a repeatable option, in the order of the configuration."""
         self._known.add(name)
         return self._given.get(name, ())
 
     def text(self, name: str) -> str | None:
-        """The value of an option that may be given once, None when it is not given."""
+        """Return the value of an option that may be given once, None if it is not given."""
         values = self.texts(name)
         if len(values) > 1:
             raise MessageTypeError(name, f"given {len(values)} times, expected once")
         return values[0] if values else None
 
     def boolean(self, name: str, *, default: bool) -> bool:
-        """The value of a yes-or-no option."""
+        """Return the value of a yes-or-no option."""
         text = self.text(name)
         try:
             return default if text is None else parse_bool(text)
@@ -53,8 +53,7 @@ class Options:
             raise MessageTypeError(name, str(error)) from None
 
     def reject_unknown(self) -> None:
-        """Complain of the first option that no method was asked for; call it when all have been
-        read.
+        """Report the first option that was not read; call it after all options have been read.
 
         Raises:
             MessageTypeError: there is an option that this type does not have.

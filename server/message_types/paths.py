@@ -6,8 +6,8 @@ A path is an AMPS identifier without its topic (AMPS User Guide, Identifiers; Wo
     step      = "/" name [subscript]  |  "[" "/" any-name { "/" any-name } "]" [subscript]
     subscript = "[" digits "]"
 
-A plain name holds no white space, `/`, `[` or `]`; a bracketed one holds no `/` or `]`. Paths come
-from clients too, so their length is bounded: code that walks a path may recurse.
+A plain name contains no white space, `/`, `[` or `]`; a bracketed one no `/` or `]`. Clients send
+paths too, so their length is bounded: code that traverses a path may recurse.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Path: TypeAlias = tuple[str | int, ...]
 """Steps from the root of a body to a value: names, `@names` (XML attributes), array subscripts."""
 
 MAX_STEPS = 128
-"""Steps that a path may have."""
+"""Maximum number of steps of a path."""
 
 _PLAIN_STEP = re.compile(r"/([^\s/\[\]]+)")
 _BRACKETED = re.compile(r"\[((?:/[^/\]]+)+)\]")
@@ -30,8 +30,8 @@ class PathError(ValueError):
     """A text is not a path.
 
     Attributes:
-        message: what is wrong and what was expected.
-        position: offset of the fault in the text.
+        message: the error and the expected input.
+        position: offset of the error in the text.
     """
 
     def __init__(self, text: str, position: int, message: str) -> None:
@@ -41,7 +41,7 @@ class PathError(ValueError):
 
 
 def parse_path(text: str) -> Path:
-    """Read a path, for example `parse_path("/a/b[2]/@c") == ("a", "b", 2, "@c")`.
+    """Parse a path, for example `parse_path("/a/b[2]/@c") == ("a", "b", 2, "@c")`.
 
     Raises:
         PathError: the text is not a path.
@@ -66,7 +66,7 @@ def parse_path(text: str) -> Path:
 
 
 def _expected(text: str, position: int, *, after_step: bool) -> str:
-    """The sentence for a text that goes wrong at `position`."""
+    """Return the error message for a text that is invalid at `position`."""
     rest = text[position:]
     if rest.startswith("/"):
         return "expected a name after '/'"
@@ -80,10 +80,10 @@ def _expected(text: str, position: int, *, after_step: bool) -> str:
 
 
 def format_path(path: Path) -> str:
-    """Write a path so that `parse_path` reads it back.
+    """Format a path so that `parse_path` returns it.
 
     Raises:
-        ValueError: a name is empty or holds `/` or `]`, which no text can express.
+        ValueError: a name is empty or contains `/` or `]`, which no text can express.
     """
     return "".join(_format_step(step) for step in path)
 

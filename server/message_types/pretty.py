@@ -1,6 +1,6 @@
-"""Bodies of binary message types in a form that people can read: indented JSON.
+"""Prints bodies of binary message types in a readable form: indented JSON.
 
-For connections that ask for it at their logon (AMPS Command Reference, logon command, `pretty`).
+For connections that request it at logon (AMPS Command Reference, logon command, `pretty`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Readable(Protocol):
-    """A message type whose bodies people cannot read as they are."""
+    """A message type whose bodies are not readable text, and that can decode them."""
 
     def tree(self, body: bytes) -> Tree:
-        """The whole body, decoded.
+        """Return the whole body, decoded.
 
         Raises:
             BodyError: the body cannot be parsed.
@@ -31,7 +31,10 @@ class Readable(Protocol):
 
 
 def pretty_printer(message_type: MessageType) -> Callable[[bytes], bytes] | None:
-    """What makes bodies of a type readable; None if they are. A malformed body stays as it is."""
+    """Return the pretty-printer of a type; None if its bodies are text.
+
+    It returns a malformed body unchanged.
+    """
     if not isinstance(message_type, Readable):
         return None
     decode = message_type.tree

@@ -1,8 +1,9 @@
-"""`.proto` files of a configuration, compiled when it is loaded.
+"""Compiles the `.proto` files of a configuration when it is loaded.
 
-The compiler is Google's own `protoc`, as `grpcio-tools` packages it, run once per message type in
-a process of its own, since it writes its errors to the standard error stream. It maps a `ProtoPath`
-alias to a directory just as the reference describes, and names file, line and column of an error.
+The compiler is Google's own `protoc`, as packaged by `grpcio-tools`. It runs once per message type
+in a process of its own, since it writes its errors to the standard error stream. It maps a
+`ProtoPath` alias to a directory as the reference describes, and reports file, line and column of an
+error.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 _TIME_LIMIT = 60
-"""Seconds that the compiler may take."""
+"""Timeout of the compiler, in seconds."""
 
 _DESCRIPTOR_FILE = "google/protobuf/descriptor.proto"
 
@@ -35,13 +36,13 @@ _DESCRIPTOR_FILE = "google/protobuf/descriptor.proto"
 def compile_message(
     proto_paths: Sequence[str], proto_file: str, type_name: str
 ) -> tuple[type[Message], str]:
-    """Compile a file and all that it imports, and find a message in them.
+    """Compile a file and all its imports, and find a message in them.
 
     In the result, text fields are `bytes`: bodies may hold text that is not UTF-8.
 
     Args:
         proto_paths: `alias;directory`, or a directory alone, which has the empty alias.
-        proto_file: the file, beginning with the alias it is found by, if any.
+        proto_file: the file, with its alias, if any, as the first part of its path.
         type_name: the message with its package.
 
     Returns:
@@ -72,7 +73,7 @@ def compile_message(
 
 
 def source_files(proto_paths: Sequence[str], message: type[Message]) -> tuple[FilePath, ...]:
-    """The files that a message was compiled from: its own, and all that this imports.
+    """Return the source files of a message: its own, and all its imports.
 
     Args:
         proto_paths: see `compile_message`.
@@ -118,7 +119,7 @@ def _compile(directories: Sequence[tuple[str, FilePath]], proto_file: str) -> Fi
             *("--include_imports", f"--descriptor_set_out={output}", proto_file),
         ]
         try:
-            # The configuration's author runs this server: its paths are not input of strangers.
+            # The operator writes the configuration: its paths are trusted input.
             result = subprocess.run(  # noqa: S603 - see above; no shell is involved
                 command,
                 cwd=scratch,
@@ -140,7 +141,7 @@ def _compile(directories: Sequence[tuple[str, FilePath]], proto_file: str) -> Fi
 
 
 def _candidate(alias: str, directory: FilePath, proto_file: str) -> bool:
-    """Whether the file is where this alias would have it."""
+    """Return whether the file exists in the directory of this alias."""
     fits = not alias or proto_file.startswith(f"{alias}/")
     return fits and _inside(alias, directory, proto_file).is_file()
 
@@ -150,7 +151,7 @@ def _inside(alias: str, directory: FilePath, proto_file: str) -> FilePath:
 
 
 def _errors(output: str) -> str:
-    """What the compiler complained of, without its warnings: `file:line:column: error` each."""
+    """Return the errors of the compiler, without warnings, each as `file:line:column: error`."""
     lines = [
         line.strip()
         for line in output.splitlines()
@@ -180,7 +181,7 @@ def _nested_names(message: DescriptorProto, prefix: str) -> Iterator[str]:
 
 
 def _keep_bytes(message: DescriptorProto) -> None:
-    """Turn text fields into `bytes` ones, which look the same in a body; keys of maps cannot be."""
+    """Change text fields to `bytes`, which are encoded the same; keys of maps cannot be bytes."""
     for field in message.field:
         is_key = message.options.map_entry and field.number == 1
         if field.type == FieldDescriptorProto.TYPE_STRING and not is_key:
@@ -192,7 +193,7 @@ def _keep_bytes(message: DescriptorProto) -> None:
 
 
 def _escaped(default: str) -> str:
-    """A default of a text field, written the way defaults of `bytes` fields are."""
+    """Return the default of a text field in the syntax of defaults of `bytes` fields."""
     return "".join(
         chr(byte) if 0x20 <= byte < 0x7F and byte not in b"\\\"'" else f"\\{byte:03o}"
         for byte in default.encode()

@@ -1,10 +1,10 @@
 """The message type `protobuf`: bodies of one message of a `.proto` file.
 
-Bodies are parsed by the protobuf runtime, whose C parser takes all fields in less time than a walk
-in Python takes to pass over them. Paths are resolved against the definition beforehand, so that
-reading is a few attribute look-ups.
+The protobuf runtime parses bodies: its C parser reads all fields in less time than a loop in Python
+needs to skip them. Paths are resolved against the definition beforehand, so that a read is a few
+attribute look-ups.
 
-Meaning (AMPS User Guide, Protobuf Message Types):
+Semantics (AMPS User Guide, Protobuf Message Types):
 
 - A field that is not in the body is its default, if the definition gives one or the syntax is
   proto3 and the field has no presence of its own; otherwise NULL. So is a field of a `oneof` that
@@ -64,7 +64,7 @@ class ProtobufType(LiteralType):
         Type: the message, with its package.
 
     Attributes:
-        source_files: the files that it was made from.
+        source_files: the files of the definition.
     """
 
     def __init__(self, name: str, options: Options, _find: Find) -> None:
@@ -106,8 +106,8 @@ class ProtobufType(LiteralType):
         return message.SerializePartialToString(deterministic=True)
 
     def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
-        """Find the difference for delta subscribers, see `MessageType.differ`. Fields that the
-        definition does not know are left out."""
+        """Return the difference for delta subscribers, see `MessageType.differ`. Fields that are
+        not in the definition are left out."""
         if not self.capabilities.delta:
             return super().differ(previous, current, keep)
         message = self._parse(current)
@@ -116,7 +116,7 @@ class ProtobufType(LiteralType):
         return message.SerializePartialToString(deterministic=True) if changed else None
 
     def select(self, body: bytes, selection: Selection) -> bytes:
-        """Apply a select list, see `MessageType.select`. Fields that the definition does not know
+        """Apply a select list, see `MessageType.select`. Fields that are not in the definition
         follow `+/` and `-/`."""
         if not self.capabilities.select:
             return super().select(body, selection)
@@ -127,7 +127,7 @@ class ProtobufType(LiteralType):
         return message.SerializePartialToString(deterministic=True)
 
     def tree(self, body: bytes) -> Tree:
-        """The whole body, decoded (see `server.message_types.pretty`).
+        """Return the whole body, decoded (see `server.message_types.pretty`).
 
         Raises:
             BodyError: the body cannot be parsed.
@@ -165,7 +165,7 @@ def _reader(descriptor: Descriptor, path: Path) -> Reader:
         read = _scalar_reader(field)
         return read if not rest else lambda message: read_path(cast("Tree", read(message)), rest)
     name = field.name
-    while rest and rest[0] == 0:  # what is no array is its own element 0
+    while rest and rest[0] == 0:  # a value that is no array is its own element 0
         rest = rest[1:]
     if not rest:
         return lambda message: True if message.HasField(name) else None
@@ -195,14 +195,14 @@ def _is_text(field: FieldDescriptor) -> bool:
 
 
 def _is_always_there(field: FieldDescriptor) -> bool:
-    """Whether a field that is not in the body has a value."""
+    """Return whether a field that is not in the body has a value."""
     if field.has_presence:
         return field.has_default_value and field.containing_oneof is None
     return True
 
 
 def _tree(message: Message, field: FieldDescriptor, rest: Path) -> Tree:
-    """What `read_path` needs of a field to read `rest`: nothing beside the way is converted."""
+    """Convert a field for `read_path` to read `rest`: only the values on the path."""
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         return _map_tree(getattr(message, field.name), field.message_type, rest)
     if field.is_repeated:
@@ -230,7 +230,7 @@ _KEYS: dict[int, Callable[[str], object]] = {
 
 
 def _map_tree(entries: Any, entry: Descriptor, rest: Path) -> Tree:
-    """A map of a message; without presence in `read_path` unless `rest` begins with a key."""
+    """Convert a map of a message: the entry at `rest`, or no entry if `rest` begins with no key."""
     if not rest or not isinstance(rest[0], str):
         return {}
     try:
@@ -242,7 +242,7 @@ def _map_tree(entries: Any, entry: Descriptor, rest: Path) -> Tree:
     return {rest[0]: _value_tree(entries[key], entry.fields_by_name["value"], rest[1:])}
 
 
-# Rebuilding; a field here may also be an extension, which is no attribute of its message
+# Rebuild; a field here may also be an extension, which is no attribute of its message
 
 
 def _get(message: Any, field: FieldDescriptor) -> Any:
@@ -271,7 +271,7 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 def _clear_arrays(message: Message, update: Message) -> None:
-    """Empty the arrays of a message that an update brings anew; `MergeFrom` would append."""
+    """Clear the arrays of a message that an update replaces; `MergeFrom` would append."""
     for field, value in update.ListFields():
         if field.is_repeated:
             if not _is_map(field):
@@ -281,10 +281,10 @@ def _clear_arrays(message: Message, update: Message) -> None:
 
 
 def _clear_equal(message: Message, previous: Message, kept: Kept) -> bool:
-    """Remove the fields that are as before, but for those to keep and required ones.
+    """Remove unchanged fields, except kept and required ones.
 
     Returns:
-        Whether a field has changed.
+        True if a field has changed.
     """
     changed = False
     for field, value in message.ListFields():
@@ -315,7 +315,7 @@ def _clear_equal_entries(entries: Any, previous: Any) -> bool:
 
 
 def _select(message: Message, selection: Selection) -> None:
-    """Remove the fields that a selection does not let through."""
+    """Remove the fields that a selection excludes."""
     for field, value in message.ListFields():
         rule = selection.children.get(field.name)
         if rule is None:

@@ -1,9 +1,9 @@
-"""Rebuilding nested bodies without touching the values inside.
+"""Rebuilds nested bodies without decoding their values.
 
-A body becomes a tree: a document is a dict of its names in order, everything else is a leaf, the
-value's own bytes. Merging, comparing, selecting and setting fields only move leaves around, so that
-a number keeps its width and a date stays a date. A message type adds the ends: bytes to tree, tree
-to bytes, and what its leaves mean.
+A body becomes a tree: a document is a dict of its names in order, every other value is a leaf, the
+value's own bytes. Merge, difference, selection and update only move leaves, so that a number keeps
+its width and a date stays a date. A message type adds the conversions: bytes to tree, tree to
+bytes, and the interpretation of its leaves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RawTree: TypeAlias = dict[str, "RawNode"]
 RawNode: TypeAlias = Union[RawTree, bytes]  # noqa: UP007 - "X | Y" takes no forward reference
 Kept: TypeAlias = dict[str, "Kept"]
-"""Names of fields that a difference always holds; an empty dict stands for all below it."""
+"""Names of fields that a difference always has; an empty dict stands for all fields below."""
 
 
 class RawTreeType(ABC):
@@ -33,15 +33,15 @@ class RawTreeType(ABC):
 
     @abstractmethod
     def parse(self, body: bytes) -> RawTree:
-        """Take a body apart.
+        """Parse a body into a tree.
 
         Raises:
-            BodyError: it cannot be parsed, or nests deeper than `MAX_DEPTH`.
+            BodyError: the body cannot be parsed, or nests deeper than `MAX_DEPTH`.
         """
 
     @abstractmethod
     def render(self, tree: RawTree) -> bytes:
-        """Put a body together; the reverse of `parse`."""
+        """Encode a tree as a body; the reverse of `parse`."""
 
     @abstractmethod
     def leaf(self, value: Value) -> bytes:
@@ -49,15 +49,15 @@ class RawTreeType(ABC):
 
     @abstractmethod
     def is_null(self, leaf: bytes) -> bool:
-        """Whether a leaf is the format's null."""
+        """Return whether a leaf is the format's null."""
 
     @abstractmethod
     def same(self, one: bytes, other: bytes) -> bool:
-        """Whether two leaves hold the same value, perhaps in different widths."""
+        """Return whether two leaves have the same value, perhaps in different widths."""
 
     @abstractmethod
     def elements(self, leaf: bytes) -> list[RawNode] | None:
-        """Take an array apart; None when the leaf is no array.
+        """Return the elements of an array; None if the leaf is no array.
 
         Raises:
             BodyError: the array cannot be parsed.
@@ -65,7 +65,7 @@ class RawTreeType(ABC):
 
     @abstractmethod
     def array(self, elements: Iterable[RawNode]) -> bytes:
-        """Put an array together; the reverse of `elements`."""
+        """Encode an array; the reverse of `elements`."""
 
     def build(self, fields: Sequence[Field]) -> bytes:
         """Make a body from values, see `MessageType.build`."""
@@ -88,7 +88,7 @@ class RawTreeType(ABC):
         return self.render(tree)
 
     def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
-        """Find the difference for delta subscribers, see `MessageType.differ`."""
+        """Return the difference for delta subscribers, see `MessageType.differ`."""
         changed, tree = self._differ(self.parse(previous), self.parse(current), kept_names(keep))
         return self.render(tree) if changed else None
 
@@ -154,7 +154,7 @@ class RawTreeType(ABC):
         return selected
 
     def _select_node(self, node: RawNode, rule: Selection, depth: int) -> RawNode | None:
-        """What a rule leaves of one field or element; None for nothing."""
+        """Return the part of a field or element that a rule includes; None if there is none."""
         if depth > MAX_DEPTH:
             raise BodyError(f"documents and arrays nest deeper than {MAX_DEPTH}")
         if isinstance(node, dict):

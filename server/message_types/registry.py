@@ -1,9 +1,9 @@
-"""From the name of a module in the configuration to a message type.
+"""The registry of message types, by the name of their module in the configuration.
 
-What ships is `BUILT_IN`, an explicit list: an implementation is imported when a configuration first
-uses it, so that an instance without, say, protobuf never loads it. An implementation is a class
-called with the type's name, its `Options` and a function that finds other types by name (composite
-types have parts).
+`BUILT_IN` is an explicit list: an implementation is imported when a configuration first uses it, so
+that an instance without, say, protobuf never loads it. An implementation is a class; its arguments
+are the type's name, its `Options` and a function that finds other types by name (composite types
+have parts).
 
 Any other module is a custom one: a Python module that `<Library>` names, see `load_custom`.
 """
@@ -57,11 +57,11 @@ def create(
     """Make one message type.
 
     Args:
-        name: the name that the configuration gives it.
+        name: the type's name in the configuration.
         module: a key of `BUILT_IN` or of `libraries`.
-        options: the elements of the `<MessageType>` beside Name and Module, each with its values in
+        options: the elements of the `<MessageType>` except Name and Module, each with its values in
             order.
-        find: finds a type defined earlier, by name; only the declared types when not given.
+        find: finds a type defined earlier, by name; by default only the declared types.
         libraries: name -> `<Library>` of the configuration's modules, for custom types.
 
     Raises:
@@ -87,7 +87,7 @@ class MessageTypes:
         self._types: dict[str, MessageType] = {}
 
     def define(self, name: str, module: str, options: Mapping[str, Sequence[str]]) -> MessageType:
-        """Make a type that `get` then finds; a declared type may be defined anew with other
+        """Make a type and register it for `get`; a declared type may be redefined with other
         options.
 
         Raises:
@@ -101,7 +101,7 @@ class MessageTypes:
         """Find a type by its name.
 
         Raises:
-            MessageTypeError: there is none of that name.
+            MessageTypeError: there is no type of that name.
         """
         if name not in self._types and name in DECLARED:
             self.define(name, name, {})

@@ -1,11 +1,11 @@
-"""Select lists: which fields of a message a subscriber gets.
+"""Select lists: the fields of a message that a subscriber gets.
 
 A select list is a comma-separated list of directives, `+/path` to include and `-/path` to exclude
 (AMPS User Guide, Retrieving Part of a Message). The most specific directive that covers a field
 decides; of two for the same path the first one; a field that none covers is included. `+/` and `-/`
 cover everything.
 
-A selection is kept as a tree of names so that a message type walks it in step with the document.
+A selection is a tree of names, so that a message type traverses it in step with the document.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _DIRECTIVE = re.compile(r"(?:\[[^\]]*\]|[^,\[])*")
 
 
 class SelectionError(ValueError):
-    """A select list cannot be read; the text says which directive and why."""
+    """A select list is invalid; the message states the directive and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a select list says of one step of the document and of the steps below it.
+    """The rules of a select list for one step of the document and for the steps below it.
 
     Attributes:
-        include: whether the value at this step goes out, unless a step below says otherwise.
-        children: the names below this step that have a say of their own. A name that is not here
+        include: the value at this step is sent, unless a rule of a step below differs.
+        children: the names below this step that have rules of their own. A name that is not here
             follows `include`.
     """
 
@@ -44,7 +44,7 @@ class Selection:
     children: dict[str, Selection] = field(default_factory=dict)
 
     def includes(self, path: Path) -> bool:
-        """Whether the value at `path` (subscripts do not matter) goes out."""
+        """Return whether the value at `path` is sent; subscripts are ignored."""
         node = self
         for step in path:
             if isinstance(step, int):
@@ -56,7 +56,7 @@ class Selection:
         return node.include
 
     def shows(self, path: Path) -> bool:
-        """Whether the value at `path` goes out with all that is below it."""
+        """Return whether the value at `path` is sent with all fields below it."""
         node = self
         for step in path:
             if isinstance(step, int):
@@ -69,12 +69,12 @@ class Selection:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the value at this step goes out whole; MAX_STEPS bounds the recursion."""
+        """True if the whole value at this step is sent; MAX_STEPS bounds the recursion."""
         return self.include and all(child.is_whole for child in self.children.values())
 
 
 def parse_selection(text: str) -> Selection:
-    """Read a select list, without the brackets that enclose it in a command's options:
+    """Parse a select list, without the brackets that enclose it in a command's options:
     `-/,+/id,+/name`.
 
     Raises:
@@ -88,7 +88,7 @@ def parse_selection(text: str) -> Selection:
 
 
 def selection_of(paths: Iterable[Path]) -> Selection:
-    """Make the selection of exactly the fields at `paths`; subscripts do not matter."""
+    """Make the selection of exactly the fields at `paths`; subscripts are ignored."""
     named: dict[Path, bool] = {
         tuple(step for step in path if isinstance(step, str)): True for path in paths
     }
@@ -127,7 +127,7 @@ def _parse_directive(directive: str) -> tuple[bool, Path]:
 
 
 def _tree(decided: Mapping[Path, bool], *, default: bool) -> Selection:
-    """The tree of directives with paths relative to its root; MAX_STEPS bounds the recursion."""
+    """Build the tree of directives, with paths relative to its root; MAX_STEPS bounds recursion."""
     include = decided.get((), default)
     below: defaultdict[str, dict[Path, bool]] = defaultdict(dict)
     for path, said in decided.items():

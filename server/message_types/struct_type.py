@@ -1,9 +1,9 @@
-"""The message type `struct`: bodies laid out like a C struct, as the configuration describes it.
+"""The message type `struct`: bodies with the layout of a C struct, defined by the configuration.
 
 Each `<Field>` is `/name = [order][count]code`, in the order of the body, without alignment; codes
 and orders are those of Python's `struct` module, as far as `_CODES` has them (AMPS User Guide,
-Struct Message Types). What an extractor does not want is padding to it, so that a single
-`unpack_from` reads all it wants, or two if the configuration mixes byte orders.
+Struct Message Types). An extractor treats the fields that it does not read as padding, so that a
+single `unpack_from` reads all its fields, or two if the configuration mixes byte orders.
 
 Several fields of one name are an array, as everywhere in AMPS (AMPS User Guide, Compound Types).
 """
@@ -40,13 +40,13 @@ def _until_null(data: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    """What a data type specifier means.
+    """The meaning of a data type specifier.
 
     Attributes:
-        letter: the code that Python's `struct` has for it in standard sizes.
-        counted: whether a number of bytes may be given.
-        default: the number of bytes when none is given, None when it must be.
-        convert: makes text of the bytes read, None for numbers.
+        letter: the code of Python's `struct` for it in standard sizes.
+        counted: a number of bytes may be given.
+        default: the number of bytes if none is given, None if it is required.
+        convert: converts the bytes to text, None for numbers.
     """
 
     letter: str
@@ -72,7 +72,7 @@ _EXPECTED = "expected /name = [order][count]code, such as /price = d or /symbol 
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A field of the struct: where it is and how to read it alone."""
+    """A field of the struct: its offset and its format for reading it alone."""
 
     path: Path
     offset: int
@@ -85,7 +85,7 @@ class _Member:
         return self.offset + struct.calcsize(self.order + self.format)
 
     def read(self, body: bytes) -> Value:
-        """Read this field, None if the body ends before it does."""
+        """Read this field; return None if the body ends before the field does."""
         if self.end > len(body):
             return None
         value = struct.unpack_from(self.order + self.format, body, self.offset)[0]
@@ -107,7 +107,7 @@ class StructType(LiteralType):
         self.name = name
 
     def tree(self, body: bytes) -> Tree:
-        """The whole body, decoded; fields that a short body lacks are NULL."""
+        """Return the whole body, decoded; fields that a short body lacks are NULL."""
         read = _reader(self._members)
         named = zip(self._members, read(body), strict=True)
         return {format_path(member.path): cast("Tree", value) for member, value in named}
@@ -135,7 +135,7 @@ class StructType(LiteralType):
 
 
 def _members(texts: Sequence[str]) -> tuple[_Member, ...]:
-    """Lay out the fields of a configuration; padding is left out."""
+    """Compute the layout of the fields of a configuration; padding is left out."""
     if not texts:
         raise MessageTypeError("Field", f"at least one is required, {_EXPECTED}")
     members = []
@@ -200,7 +200,7 @@ def _reader(members: Sequence[_Member]) -> Reader:
 
 
 def _layout(members: Sequence[_Member]) -> str:
-    """The `struct` format that reads these fields of one byte order and pads over all others."""
+    """Return the `struct` format that reads these fields of one byte order and skips all others."""
     parts = []
     offset = 0
     for member in members:
@@ -210,7 +210,7 @@ def _layout(members: Sequence[_Member]) -> str:
 
 
 def _place(members: Sequence[_Member], path: Path) -> tuple[list[int], Path]:
-    """The fields that a path names, and the subscripts that follow the name."""
+    """Return the fields that a path names, and the subscripts that follow the name."""
     for length in range(len(path), 0, -1):
         found = [index for index, member in enumerate(members) if member.path == path[:length]]
         if found:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 def double_text(value: float) -> str:
-    """Write a double where everything is text, as AMPS does in views: NaN is 0.
+    """Format a double for a text format, as AMPS does in views: NaN is 0.
 
-    One that is a whole number has no decimal point: read again, it is an integer.
+    A whole number has no decimal point, so it is an integer when it is read again.
     """
     return "0" if value != value else repr(value).removesuffix(".0")

@@ -1,10 +1,10 @@
-"""Reading paths from a document that has been parsed into dicts and lists.
+"""Reads paths from a document that has been parsed into dicts and lists.
 
-Arrays are transparent: a name looks into every element, nested arrays count as one, and a path
-that leads through or to an array gives an array of all values there (AMPS User Guide, Compound
-Types in AMPS; Working With Arrays). A subscript picks one of the elements of the arrays there,
-which may be an array itself; what is no array is its own element 0. A sub-document has no value of
-its own, and an array without values is NULL.
+Arrays are transparent: a name is looked up in every element, nested arrays count as one, and a path
+through or to an array has as its value an array of all values there (AMPS User Guide, Compound
+Types in AMPS; Working With Arrays). A subscript selects one of the elements of the arrays there,
+which may be an array itself; a value that is no array is its own element 0. A sub-document has no
+value of its own, and an array without values is NULL.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SCALARS = frozenset({bool, int, float, str, type(None)})
 
 
 def read_path(tree: Tree, path: Sequence[str | int]) -> Value:
-    """Read the value of a path: a scalar, an array of scalars, or None."""
+    """Return the value of a path: a scalar, an array of scalars, or None."""
     node = tree
     for position, step in enumerate(path):
         if node.__class__ is not dict or step.__class__ is int:
@@ -39,7 +39,7 @@ def read_path(tree: Tree, path: Sequence[str | int]) -> Value:
 
 
 def _gather(node: Tree, path: Sequence[str | int]) -> Value:
-    """Read a path that starts at, or ends in, something else than a dict."""
+    """Read a path from a node that is no dict."""
     nodes = [node]
     plural = False
     for step in path:
@@ -59,12 +59,12 @@ def _gather(node: Tree, path: Sequence[str | int]) -> Value:
 
 
 def _elements(nodes: list[Tree]) -> list[Tree]:
-    """The elements of arrays, and what is no array."""
+    """Return the elements of arrays, and the nodes that are no arrays."""
     return [element for node in nodes for element in (node if isinstance(node, list) else (node,))]
 
 
 def flatten(nodes: list[Tree]) -> list[Tree]:
-    """The elements of an array with those of its nested arrays in their place, however deep."""
+    """Return the elements of an array, with nested arrays of any depth replaced by theirs."""
     if not any(node.__class__ is list for node in nodes):
         return nodes
     flat: list[Tree] = []

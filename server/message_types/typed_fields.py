@@ -1,4 +1,4 @@
-"""Struct types that make msgspec decode exactly the wanted fields and pass over the rest."""
+"""Struct types with which msgspec decodes exactly the wanted fields and skips the rest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Fields: TypeAlias = Union[dict[str, "_Fields"], None]  # noqa: UP007 - "X | Y" 
 
 
 class NotTypedError(ValueError):
-    """No Struct type can stand for the wanted paths."""
+    """No Struct type can represent the wanted paths."""
 
 
 def typed_fields(
@@ -33,8 +33,8 @@ def typed_fields(
     A value is a scalar or an array of scalars; decoding refuses anything else.
 
     Raises:
-        NotTypedError: no path at all, or one with a subscript, one that leads through another's
-            value, or a name that msgspec cannot look for.
+        NotTypedError: there is no path, a path has a subscript or extends another path, or msgspec
+            cannot express a name.
     """
     fields: dict[str, _Fields] = {}
     attributes = [_attribute(fields, path) for path in paths]
@@ -47,7 +47,7 @@ def typed_fields(
 
 
 def _attribute(fields: dict[str, _Fields], path: Path) -> str:
-    """Add a path to the fields, and return the dotted attributes that lead to it."""
+    """Add a path to the fields, and return its dotted attributes."""
     attributes = []
     for depth, step in enumerate(path, 1):
         if isinstance(step, int) or depth > MAX_DEPTH:

@@ -1,9 +1,9 @@
-"""Which fields a reader of nested binary documents has to stop at, and which it may skip.
+"""The fields that a reader of nested binary documents must read; it skips all others.
 
-The paths that an extractor was made for become a tree of encoded names. A reader walks a document
-in step with that tree: a name that is not in it is skipped by its length, undecoded. Only what lies
-below an array or behind a subscript is decoded and then read with `read_path`, so that arrays mean
-the same in every message type.
+The paths of an extractor become a tree of encoded names. A reader traverses a document in step with
+that tree: a name that is not in it is skipped by its length, undecoded. Only values below an array
+or a subscript are decoded and then read with `read_path`, so that arrays have the same semantics in
+every message type.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from server.message_types.paths import Path
 
 MAX_DEPTH = 100
-"""Documents and arrays inside each other that are read; MongoDB's own limit for BSON. What lies
-deeper is NULL to an extractor and an error where a body has to be rebuilt."""
+"""Maximum nesting depth of documents and arrays; MongoDB's own limit for BSON. A deeper value is
+NULL to an extractor and an error where a body has to be rebuilt."""
 
 
 class Wanted:
-    """What is wanted of the value at one step of a document, and below it.
+    """The paths to read at one step of a document, and below it.
 
     Attributes:
-        single: the slot of the one path that ends here, None when it is not that simple.
-        paths: slot and remaining steps of every path that comes by.
-        names: encoded name -> what is wanted of that field, for a value that is a document.
-        indexed: whether a path goes on with a subscript.
+        single: the slot if there is one path only and it ends here; otherwise None.
+        paths: slot and remaining steps of every path through this step.
+        names: encoded name -> the paths to read in that field, for a value that is a document.
+        indexed: a path continues with a subscript.
     """
 
     __slots__ = ("indexed", "names", "paths", "single")
@@ -47,15 +47,15 @@ class Wanted:
         self.names = {name: Wanted(rest) for name, rest in below.items()}
 
     def take(self, value: Tree, out: list[Value]) -> None:
-        """Put the values of all paths into their slots, from a value that is decoded."""
+        """Write the values of all paths into their slots, from a decoded value."""
         for slot, steps in self.paths:
             out[slot] = read_path(value, steps) if steps else _own_value(value)
 
 
 def want(paths: Sequence[Path]) -> Wanted:
-    """Plan the reading of `paths`; the value of path n goes to slot n.
+    """Build the tree for `paths`; the value of path n goes to slot n.
 
-    Paths with more than `MAX_DEPTH` steps lead deeper than any document is read and get nothing.
+    Paths with more than `MAX_DEPTH` steps are deeper than documents are read, and stay NULL.
     """
     return Wanted([(slot, path) for slot, path in enumerate(paths) if len(path) <= MAX_DEPTH])
 

@@ -1,9 +1,9 @@
-"""XML bodies as lxml trees: parsing that trusts nothing, names, values, and writing.
+"""XML bodies as lxml trees: safe parsing of untrusted input, names, values, and serialization.
 
-A body may have several elements at its top, as views build them (`/id` and `/qty` side by side),
-so every body is held under one root of ours. Document type declarations are refused, and with them
-entities and anything that would be fetched. Elements nest to `MAX_DEPTH` (AMPS User Guide, Default
-Message Types: 64).
+A body may have several top-level elements, as views build them (`/id` and `/qty` side by side), so
+every body gets a root element of our own. Document type declarations are refused, and with them
+entities and any resource that would be fetched. Elements nest to `MAX_DEPTH` (AMPS User Guide,
+Default Message Types: 64).
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _too_deep = etree.XPath("boolean(" + "/*" * (MAX_DEPTH + 2) + ")")
 
 
 def parse(body: bytes) -> etree._Element:
-    """Read a body that is to be rebuilt.
+    """Parse a body in order to rebuild it.
 
     Returns:
-        An element of ours with the body's elements in it.
+        Our root element with the body's elements in it.
 
     Raises:
-        BodyError: it is not XML, has a document type, or nests too deep.
+        BodyError: the body is not XML, has a document type, or nests too deep.
     """
     root = _parse(body, _STRICT)
     if _too_deep(root):
@@ -61,7 +61,7 @@ def parse(body: bytes) -> etree._Element:
 
 
 def parse_readable(body: bytes) -> etree._Element | None:
-    """Read what can be read of a body, as `parse` does; None if that is nothing at all."""
+    """Parse the readable part of a body, with the result of `parse`; None if there is none."""
     for parser in (_STRICT, _RECOVERING):
         try:
             return _parse(body, parser)
@@ -89,38 +89,38 @@ def _parse(body: bytes, parser: etree.XMLParser) -> etree._Element:
 
 
 def render(root: etree._Element) -> bytes:
-    """Write what stands under our root."""
+    """Serialize the elements under our root."""
     return b"".join([etree.tostring(element, encoding="utf-8") for element in root])
 
 
 def name_of(element: etree._Element) -> str:
-    """An element's name as it is written, with its prefix."""
+    """Return an element's name as written, with its prefix."""
     local = etree.QName(element).localname
     return f"{element.prefix}:{local}" if element.prefix else local
 
 
 def children(parent: etree._Element, name: str) -> list[etree._Element]:
-    """The elements of a name, as it is written, in an element."""
+    """Return the child elements of a name, as written."""
     prefix, tag = _prefix_and_tag(name)
     return [child for child in parent.iterchildren(tag) if child.prefix == prefix] if tag else []
 
 
 @lru_cache(maxsize=4096)
 def _prefix_and_tag(name: str) -> tuple[str | None, str | None]:
-    """What to look for: the prefix, and the tag in any namespace; no tag if it is no name."""
+    """Return the prefix, and the tag in any namespace, of a name; no tag if it is no XML name."""
     prefix, _, local = name.rpartition(":")
     return prefix or None, "{*}" + local if _LOCAL_NAME.fullmatch(local) else None
 
 
 def attribute_key(element: etree._Element, name: str) -> str:
-    """The key for `element.get` and `element.set` of an attribute as it is written."""
+    """Return the key for `element.get` and `element.set` of an attribute name as written."""
     prefix, _, local = name.rpartition(":")
     namespace = element.nsmap.get(prefix) if prefix else None
     return f"{{{namespace}}}{local}" if namespace else name
 
 
 def text_of(element: etree._Element) -> str | None:
-    """An element's own text; None for none, or mere white space between elements."""
+    """Return an element's own text; None if there is none, or only white space between elements."""
     if not len(element):
         return element.text or None
     text = (element.text or "") + "".join([child.tail or "" for child in element])
@@ -128,7 +128,7 @@ def text_of(element: etree._Element) -> str | None:
 
 
 def text_for(value: Value) -> str | None:
-    """The text of a scalar; what XML cannot express becomes U+FFFD."""
+    """Return the text of a scalar; characters that XML cannot express become U+FFFD."""
     if value is None:
         return None
     if isinstance(value, bool):

@@ -1,8 +1,8 @@
 """The message type `xml`: elements are fields, their attributes `@name`.
 
-Elements of one name beside each other are an array. All values are text, and an element without
-content is NULL. Rebuilding works on the parsed tree: elements that are not concerned keep their
-text; comments, processing instructions and the XML declaration are not kept.
+Sibling elements of one name are an array. All values are text, and an element without content is
+NULL. Bodies are rebuilt from the parsed tree: unaffected elements keep their text; comments,
+processing instructions and the XML declaration are not kept.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class XmlType:
         return render(root)
 
     def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
-        """Find the difference for delta subscribers, see `MessageType.differ`."""
+        """Return the difference for delta subscribers, see `MessageType.differ`."""
         changed, difference = _differ(parse(previous), parse(current), selection_of(keep))
         return render(difference) if changed else None
 
@@ -91,7 +91,7 @@ class XmlType:
         for path, value in fields:
             try:
                 _set(root, path, value)
-            except ValueError as error:  # names that are none in XML
+            except ValueError as error:  # a name that is invalid in XML
                 raise BodyError(f"XML: {error}") from None
         return render(root)
 
@@ -131,7 +131,7 @@ def _by_tag(parent: etree._Element) -> dict[str, list[etree._Element]]:
 
 
 def _merge(stored: etree._Element, delta: etree._Element, *, nulls: bool) -> None:
-    """Apply a delta to an element: one element merges into one, several replace all there are."""
+    """Apply a delta to an element: one element merges into one, several replace all of the name."""
     for name, value in delta.items():
         if nulls or value:
             stored.set(name, value)
@@ -154,7 +154,7 @@ def _is_null(element: etree._Element) -> bool:
 def _replace(
     parent: etree._Element, olds: Sequence[etree._Element], news: Sequence[etree._Element]
 ) -> None:
-    """Put elements where the first of the old ones was, or at the end."""
+    """Replace the old elements by new ones at the place of the first, or append them."""
     for new in news:
         new.tail = None
         if olds:
@@ -168,7 +168,7 @@ def _replace(
 def _differ(
     previous: etree._Element, current: etree._Element, keep: Selection
 ) -> tuple[bool, etree._Element]:
-    """Whether an element differs beyond what is kept anyway, and what of it goes out."""
+    """Return whether an element differs outside the kept fields, and the difference to send."""
     difference = etree.Element(current.tag, nsmap=current.nsmap)
     changed = False
     for name, value in current.items():
@@ -215,7 +215,7 @@ def _text(element: etree._Element) -> bytes:
 
 
 def _select(element: etree._Element, selection: Selection) -> None:
-    """Take away from an element what a selection does not let through."""
+    """Remove the parts of an element that a selection excludes."""
     for name in list(element.attrib):
         if not selection.includes((f"@{name}",)):
             del element.attrib[name]

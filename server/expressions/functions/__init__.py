@@ -1,1 +1,1 @@
-"""The functions that expressions call: the registry, what is built in, and what modules add."""
+"""The functions that expressions call: the registry, built-in functions, and those of modules."""

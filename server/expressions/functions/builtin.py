@@ -15,10 +15,10 @@ from server.expressions.functions.times import LEGACY_MODULE, Clock
 def built_in(
     clock: Clock = time.time, instance_name: str | None = None, group_name: str | None = None
 ) -> Functions:
-    """The functions that need no module.
+    """Return the functions that need no module.
 
     Args:
-        clock: gives the current time in seconds since 1970.
+        clock: returns the current time in seconds since 1970.
         instance_name: the result of AMPS_INSTANCE_NAME.
         group_name: the result of AMPS_GROUP_NAME.
     """

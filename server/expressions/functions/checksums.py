@@ -26,7 +26,7 @@ _TABLE_64: Final = _table_64()
 
 
 def _crc32(octets: bytes) -> int:
-    """CRC-32C without the final complement, as 60East's FAQ describes AMPS's CRC32."""
+    """Return CRC-32C without the final complement, AMPS's CRC32 as 60East's FAQ describes it."""
     return int(google_crc32c.value(octets)) ^ 0xFFFFFFFF
 
 
@@ -53,4 +53,4 @@ FUNCTIONS: Final = (
         (Parameter.TEXT,),
     ),
 )
-"""AMPS User Guide, CRC Functions. The reference does not say which CRC-64 is meant."""
+"""AMPS User Guide, CRC Functions. The reference does not specify the variant of CRC-64."""

@@ -29,11 +29,11 @@ class Lookup:
     """One declared lookup.
 
     Attributes:
-        name: what VALUE_LOOKUP's first argument calls it.
+        name: the lookup's name, the first argument of VALUE_LOOKUP.
         message_type: the message type of the topic.
-        topic: where records are looked up.
-        result: the field whose value is given.
-        keys: the fields that have to be equal to the values given, in order.
+        topic: the topic of the records.
+        result: the field whose value is the result.
+        keys: the fields that must equal the given values, in order.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Lookup:
 
 
 Find: TypeAlias = Callable[[Lookup, tuple[str, ...]], Value]
-"""Finds a record whose keys have the values given, as texts; gives the result field, or NULL."""
+"""Finds a record by the values of its keys, as texts; returns the result field, or NULL."""
 
 
 def parse_lookup(text: str) -> Lookup:
@@ -53,7 +53,7 @@ def parse_lookup(text: str) -> Lookup:
     `name;parameter count;message type;topic;return field;lookup field;...`
 
     Raises:
-        ValueError: a part is missing or is not what it should be; the message says which.
+        ValueError: a part is missing or invalid; the message names it.
     """
     parts = [part.strip() for part in text.split(";")]
     if len(parts) < 6 or not all(parts):
@@ -80,18 +80,18 @@ def _path(text: str) -> Path:
 
 
 def declared_lookups(modules: Iterable[ModuleSpec]) -> list[Lookup]:
-    """The lookups that the modules of a configuration declare; those that are wrong left out."""
+    """Return the lookups that the modules of a configuration declare, without invalid ones."""
     found: list[Lookup] = []
     for module in modules:
         if module.library_name == EXPERIMENTAL_MODULE:
             for text in module.options.all(LOOKUP_OPTION):
-                with contextlib.suppress(ValueError):  # the check of the configuration says so
+                with contextlib.suppress(ValueError):  # the check of the configuration reports it
                     found.append(parse_lookup(text))
     return found
 
 
 def found_nowhere(_lookup: Lookup, _keys: tuple[str, ...]) -> Value:
-    """Find nothing: for expressions that are only checked."""
+    """Return NULL: for expressions that are only checked."""
     return None
 
 
@@ -99,8 +99,8 @@ def value_lookup(lookups: Iterable[Lookup], find: Find) -> Function:
     """Make VALUE_LOOKUP.
 
     Args:
-        lookups: what the module's options declare.
-        find: looks a record up.
+        lookups: the lookups that the module's options declare.
+        find: looks up a record.
     """
     by_name: Mapping[str, Lookup] = {lookup.name: lookup for lookup in lookups}
 

@@ -1,4 +1,4 @@
-"""Functions that tell about the message at hand and about who sent it.
+"""Functions of the current message and of the client that published it.
 
 They have no implementation of their own: compiled code reads the attribute named here from the
 message context.
@@ -64,5 +64,5 @@ FUNCTIONS: Final = (
 )
 """AMPS User Guide: Message Functions, Client Functions.
 
-NULL for what the message or the client does not have.
+NULL for a property that the message or the client does not have.
 """

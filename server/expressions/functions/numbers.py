@@ -1,4 +1,4 @@
-"""Functions of numbers. Where C's library gives NaN or an infinity, so do these; nothing raises."""
+"""Functions of numbers. They return NaN or an infinity where C's library does, and never raise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EARTH_RADIUS: Final = 6_371_000.0
 
 
 def _double(function: Callable[[float], float]) -> Callable[[Number], float]:
-    """A function of doubles that gives what C gives at the edges of its domain."""
+    """Return a function of doubles with the results of C at the edges of its domain."""
 
     def apply(value: Number) -> float:
         try:
@@ -41,7 +41,7 @@ _natural = _logarithm(math.log)
 
 
 def _log(value: Number, argument: Number | None = None) -> float:
-    """LOG(number) or LOG(base, number)."""
+    """Return LOG(number) or LOG(base, number)."""
     if argument is None:
         return _natural(value)
     result = semantics.divide(_natural(argument), _natural(value))
@@ -62,7 +62,7 @@ def _absolute(value: Number) -> Number:
 
 
 def _whole(function: Callable[[float], int]) -> Callable[[Number], Number]:
-    """A rounding that leaves integers, NaN and infinities alone and gives doubles for doubles."""
+    """Return a rounding function that keeps integers, NaN, infinities, and the type double."""
 
     def apply(value: Number) -> Number:
         if isinstance(value, int) or not math.isfinite(value):
@@ -73,7 +73,7 @@ def _whole(function: Callable[[float], int]) -> Callable[[Number], Number]:
 
 
 def _round(value: Number, places: int = 0) -> Number:
-    """Halves go away from zero, in decimal digits, so that 2.675 to two places is 2.68."""
+    """Round half away from zero, in decimal digits, so that 2.675 to two places is 2.68."""
     if not math.isfinite(value) or places > 330 or (isinstance(value, int) and places >= 0):
         return value
     if places < -330:

@@ -31,7 +31,7 @@ expression. Arguments in brackets may be left out, `...` stands for any number o
 
 
 def functions_part() -> str:
-    """The generated part of the page, in Markdown."""
+    """Return the generated part of the page, in Markdown."""
     functions = [*BUILTINS.values(), *legacy(lambda: 0.0), value_lookup((), lambda *_: None)]
     sections = dict.fromkeys(function.section for function in functions)
     parts = [HEADING, _INTRODUCTION]

@@ -1,8 +1,8 @@
-"""What functions there are: names, parameters, determinism and implementation.
+"""The registry of functions: names, parameters, determinism and implementation.
 
-A registry is a value: adding functions gives a new one. Names are looked up in upper case. An
-implementation is called with its arguments already converted as its parameters say, so it deals
-with one kind of value only; a NULL for a parameter that converts makes the result NULL without a
+A registry is immutable: adding functions returns a new one. Names are looked up in upper case. An
+implementation is called with its arguments already converted to the kinds of its parameters, so it
+handles one kind of value only; a NULL for a parameter that converts makes the result NULL without a
 call.
 """
 
@@ -21,14 +21,14 @@ from server.message_types.base import Value
 
 
 class Parameter(Enum):
-    """How an argument reaches the implementation."""
+    """The conversion of an argument before the call of the implementation."""
 
     TEXT = "text"
     """As the bytes of its text."""
     NUMBER = "number"
     """As an integer or a double, NaN for a text that is no number."""
     INTEGER = "integer"
-    """As an integer, cut towards zero; NULL for NaN and infinity."""
+    """As an integer, truncated towards zero; NULL for NaN and infinity."""
     ANY = "any value"
     """As it is, NULL included; an array as its first element."""
     ARRAY = "array"
@@ -42,7 +42,7 @@ _CONVERSIONS: Final[dict[Parameter, Callable[[Value], Any]]] = {
     Parameter.NUMBER: semantics.number,
     Parameter.INTEGER: semantics.integer,
 }
-"""Those that turn NULL into None, which ends the call. The others are the compilers' business."""
+"""Conversions that turn NULL into None, which ends the call. The compilers handle the others."""
 
 Implementation = Callable[..., Value]
 
@@ -53,17 +53,17 @@ class Function:
 
     Attributes:
         name: in upper case.
-        parameters: the parameters that have to be given.
+        parameters: the required parameters.
         optional: further ones that may be left out, from the right.
         rest: the parameter that may follow any number of times, if any.
-        implementation: takes the converted arguments, gives a value; None where `reads` is set.
+        implementation: takes the converted arguments, returns a value; None where `reads` is set.
         reads: the attribute of the message context that is the result.
         summary: one line for the reference.
-        section: the heading it is documented under.
-        deterministic: whether it gives the same value for the same message.
-        lookup: it reads other records, which only preprocessing and enrichment may do.
-        refuse: says what is wrong with the arguments of a call, beyond their number; None if that
-            is all there is to check.
+        section: the heading of its documentation.
+        deterministic: the function returns the same value for the same message.
+        lookup: the function reads other records, which only preprocessing and enrichment may do.
+        refuse: returns the error in the arguments of a call, or None; None if only the number of
+            arguments is checked.
     """
 
     name: str
@@ -80,24 +80,24 @@ class Function:
 
     @property
     def minimum(self) -> int:
-        """The least number of arguments."""
+        """The minimum number of arguments."""
         return len(self.parameters)
 
     @property
     def maximum(self) -> int | None:
-        """The greatest number of arguments; None where there is no limit."""
+        """The maximum number of arguments; None if there is no limit."""
         return None if self.rest else len(self.parameters) + len(self.optional)
 
     def parameter(self, index: int) -> Parameter | None:
-        """How the argument at an index, from 0, is converted; None beyond the last."""
+        """Return the parameter at an index, from 0; None beyond the last."""
         given = self.parameters + self.optional
         return given[index] if index < len(given) else self.rest
 
     def bind(self, count: int) -> Implementation:
-        """The implementation for a number of arguments, converting them.
+        """Return the implementation for a number of arguments, with their conversions.
 
         Args:
-            count: how many arguments the call has, within `minimum` and `maximum`.
+            count: the number of arguments of the call, within `minimum` and `maximum`.
 
         Returns:
             A function of `count` arguments: values, arrays where the parameter takes them, compiled
@@ -168,7 +168,7 @@ AGGREGATES: Final[Mapping[str, AggregateFunction]] = MappingProxyType(
 ALIASES: Final[Mapping[str, str]] = MappingProxyType(
     {"STREQ_I": "STREQUAL_I", "DATE.UTC": "DATE_UTC", "TODAY.UTC": "TODAY_UTC"}
 )
-"""Spellings of AMPS 5.2 and what they are called now."""
+"""Spellings of AMPS 5.2 and their present names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,24 +183,24 @@ class Functions(Mapping[str, Function]):
     absent: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Function:
-        """The function of a name in upper case; older spellings are known too."""
+        """Return the function of a name in upper case, or of an older spelling."""
         found = self.by_name.get(name)
         return self.by_name[ALIASES.get(name, name)] if found is None else found
 
     def __iter__(self) -> Iterator[str]:
-        """The names, without older spellings."""
+        """Return an iterator over the names, without older spellings."""
         return iter(self.by_name)
 
     def __len__(self) -> int:
-        """How many functions there are."""
+        """Return the number of functions."""
         return len(self.by_name)
 
     def adding(self, functions: Iterable[Function]) -> Functions:
-        """This registry with more functions; one of a known name takes the place of the other."""
+        """Return this registry with more functions; one of a known name replaces the other."""
         more = {function.name: function for function in functions}
         absent = {name: module for name, module in self.absent.items() if name not in more}
         return Functions(MappingProxyType({**self.by_name, **more}), MappingProxyType(absent))
 
     def expecting(self, absent: Mapping[str, str]) -> Functions:
-        """This registry, knowing which modules have functions that it has not: names to modules."""
+        """Return this registry with the modules of functions that it lacks: names to modules."""
         return Functions(self.by_name, MappingProxyType({**self.absent, **absent}))

@@ -193,5 +193,5 @@ FUNCTIONS: Final = (
 )
 """AMPS User Guide: String Comparison Functions, Concatenating Strings, Managing String Case,
 Replacing Text in Strings, Extracting Matching Text in Strings, String Manipulation Functions, Typed
-Value Creation. The reference names STREQUAL, LEFT, RIGHT, TRIM, LTRIM, RTRIM and LENGTH without
-saying what they do; they do what their namesakes in SQL do."""
+Value Creation. The reference names STREQUAL, LEFT, RIGHT, TRIM, LTRIM, RTRIM and LENGTH without a
+description; they work as the functions of the same names in SQL do."""

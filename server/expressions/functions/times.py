@@ -14,13 +14,13 @@ from server.expressions.functions.registry import Function, Parameter
 from server.message_types.base import Value
 
 Clock: TypeAlias = Callable[[], float]
-"""Gives the current time as a timestamp."""
+"""Returns the current time as a timestamp."""
 
 LEGACY_MODULE: Final = "libamps_udf_legacy_compatibility.so"
 
 _TEXT, _NUMBER = Parameter.TEXT, Parameter.NUMBER
 _LONGEST: Final = 128
-"""How many bytes STRFTIME gives at most."""
+"""Maximum length of a result of STRFTIME, in bytes."""
 _FRACTION: Final = re.compile(r"%(%|f|03f)")
 _ABBREVIATED: Final = {
     "%T": "%H:%M:%S",
@@ -33,12 +33,12 @@ _ABBREVIATED: Final = {
     "%t": " ",
     "%03f": "%f",
 }
-"""What C's strptime knows beyond Python's; %03f is AMPS's own."""
+"""Conversions of C's strptime that Python's lacks; %03f is AMPS's own."""
 _CONVERSION: Final = re.compile(r"%(?:03f|.)", re.DOTALL)
 
 
 def _utc(timestamp: float) -> datetime.datetime | None:
-    """The moment of a timestamp, cut to microseconds; None where there is no such year."""
+    """Return a timestamp as a datetime, truncated to microseconds; None if its year is invalid."""
     if not math.isfinite(timestamp):
         return None
     try:
@@ -73,10 +73,10 @@ def _strptime(text: bytes, pattern: bytes) -> float | None:
 
 
 def built_in(clock: Clock) -> tuple[Function, ...]:
-    """The functions of time that are always there.
+    """Return the functions of time that need no module.
 
     Args:
-        clock: what UNIX_TIMESTAMP reads.
+        clock: the clock of UNIX_TIMESTAMP.
 
     AMPS User Guide, Date and Time Functions. Times are UTC.
     """
@@ -131,10 +131,10 @@ def _day_local(timestamp: float) -> Value:
 
 
 def legacy(clock: Clock) -> tuple[Function, ...]:
-    """The functions of the legacy compatibility module.
+    """Return the functions of the legacy compatibility module.
 
     Args:
-        clock: what TODAY and its like read.
+        clock: the clock of TODAY, TODAY_UTC and TIMEZONEOFFSET.
 
     AMPS User Guide, Legacy Messaging Compatibility Functions.
     """

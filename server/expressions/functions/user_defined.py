@@ -1,8 +1,8 @@
 """User-defined functions: symbols of Python modules that a configuration names.
 
-Source: AMPS Configuration Guide, UserDefinedFunctions. What is a shared object there is a Python
-module here. A function gets its arguments as values (NULL is None, an array its first element) and
-gives one; with an attribute `deterministic` that is false it counts as non-deterministic.
+Source: AMPS Configuration Guide, UserDefinedFunctions. A shared object in AMPS is a Python module
+here. A function takes its arguments as values (NULL is None, an array its first element) and
+returns one; with an attribute `deterministic` that is false it counts as non-deterministic.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from server.expressions.tokens import is_word
 from server.message_types.base import Value
 
 OnFailure: TypeAlias = Callable[[str, str], None]
-"""Told the name of a function that failed, and why. Must not raise."""
+"""Receives the name of a function that failed, and the reason. Must not raise."""
 
 
 class UserFunctionError(ValueError):
-    """A declared function cannot be had; the message says why."""
+    """A declared function cannot be loaded; the message states the reason."""
 
 
 def load_function(
@@ -31,17 +31,17 @@ def load_function(
     parameter_count: int | None,
     on_failure: OnFailure,
 ) -> Function:
-    """Make a function of the language out of a function of a module.
+    """Make a function of the language from a function of a module.
 
     Args:
-        name: what expressions call it, in any case.
+        name: its name in expressions, in any case.
         module: the loaded module.
-        symbol: the function's name there.
-        parameter_count: how many arguments it takes, None for any number.
-        on_failure: told when a call fails or gives what is no value; the result then is NULL.
+        symbol: the function's name in the module.
+        parameter_count: the number of arguments, None for any number.
+        on_failure: called when a call fails or returns no value; the result then is NULL.
 
     Raises:
-        UserFunctionError: there is no such function, or it cannot have that name.
+        UserFunctionError: there is no such function, or the name is not allowed.
     """
     spelled = name.upper()
     if not is_word(spelled) or spelled in WORDS or spelled in AGGREGATES:
@@ -67,12 +67,12 @@ def load_function(
 def _guarded(
     name: str, target: Callable[..., object], on_failure: OnFailure
 ) -> Callable[..., Value]:
-    """A call that always gives a value: foreign code must not stop the message path."""
+    """Return a wrapper that always returns a value: foreign code must not stop the message path."""
 
     def call(*arguments: Value) -> Value:
         try:
             result = target(*arguments)
-        except Exception as error:  # the function is not ours, it may raise anything
+        except Exception as error:  # user code may raise anything
             on_failure(name, f"{type(error).__name__}: {error}")
             return None
         if _is_value(result):
