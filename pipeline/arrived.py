@@ -1,4 +1,4 @@
-"""Messages that have arrived, as Arrow columns of their headers, and their bodies."""
+"""Messages that have arrived: their headers as Arrow columns, and their bodies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST: Final = 2**63 - 1
 _COMPACT: Final = "YYYYMMDDThhmmss.ffffffZ"
 _EXTENDED: Final = "YYYY-MM-DDThh:mm:ss.ffffffZ"
 _PLACES: Final = [place for place, one in enumerate(_EXTENDED) if one not in "-:"]
-"""Where the characters of the former are in the latter."""
+"""The indexes in `_EXTENDED` of the characters of `_COMPACT`."""
 
 
 class Arrived:
@@ -53,14 +53,14 @@ class Arrived:
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> Self:
-        """Messages that came one by one."""
+        """Return columns of messages that arrived one by one."""
         return cls([block_of(messages)])
 
     def __len__(self) -> int:
         return len(self.bodies)
 
     def header(self, name: str) -> pa.Array:
-        """A field of the headers, as texts."""
+        """Return a header field as a column of texts."""
         column = self._headers.get(name)
         if column is None:
             column = pa.concat_arrays([_header(block, name) for block in self._blocks])
@@ -69,7 +69,7 @@ class Arrived:
 
     @cached_property
     def timestamps(self) -> pa.Array:
-        """When the server took them."""
+        """The times when the server received the messages."""
         texts = self.header("timestamp")
         moments = _moments(texts.drop_null())
         if not texts.null_count:
@@ -79,14 +79,14 @@ class Arrived:
 
     @cached_property
     def lengths(self) -> pa.Array:
-        """Bytes of the bodies."""
+        """The sizes of the bodies in bytes."""
         return pa.array(self.bodies.ends - self.bodies.starts)
 
     @cached_property
     def publishers(self) -> pa.StructArray:
-        """Who published, and as which of its messages: what bookmarks say.
+        """The publisher of each message and its sequence number, from the bookmarks.
 
-        A number beyond those of 64 bits with a sign is NULL, as in journals.
+        A sequence number above signed 64 bits is NULL, as in journals.
         """
         parts = pc.extract_regex(self.header("bookmark"), _BOOKMARK)
         numbers = pc.struct_field(parts, "sequence").cast(pa.uint64())
@@ -97,11 +97,11 @@ class Arrived:
 
 
 def gathered(arriving: Iterable[Sequence[Block]], rows: int) -> Iterator[Arrived]:
-    """Put what arrives together, until it is worth to be made rows of.
+    """Collect arriving blocks, until there are enough messages to convert them to rows.
 
     Args:
-        arriving: blocks, as many at a time as have arrived.
-        rows: how many are enough.
+        arriving: blocks, in batches as they arrive.
+        rows: the number of messages that is enough.
     """
     waiting: list[Block] = []
     count = size = 0
@@ -129,7 +129,7 @@ def _header(block: Block, name: str) -> pa.Array:
 
 
 def _moments(texts: pa.Array) -> pa.Array:
-    """The moments that some texts are, of which none is NULL."""
+    """Return the timestamps in some texts, of which none is NULL."""
     made = _compact_moments(texts)
     if made is None:
         made = pa.array([datetime.fromisoformat(text.as_py()) for text in texts], TIMESTAMP)
@@ -137,7 +137,7 @@ def _moments(texts: pa.Array) -> pa.Array:
 
 
 def _compact_moments(texts: pa.Array) -> pa.Array | None:
-    """The same of texts as servers write them; None if one is not."""
+    """Return the timestamps of texts in the form that servers write; None if one is not."""
     size, (_, offsets, data) = len(_COMPACT), texts.buffers()
     borders = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     if not len(texts) or (np.diff(borders) != size).any():

@@ -1,7 +1,7 @@
-"""Values as Arrow columns, by what a schema says of them.
+"""Converts values to Arrow columns, by a schema.
 
-Spark takes a column of a source at its word: a NULL where the schema says NOT NULL is an exception
-deep in its Java code, or a row that a filter has passed over. So it is looked for here.
+Spark does not check the columns of a source: a NULL where the schema says NOT NULL causes an
+exception deep in its Java code, or a row that a filter skips. So it is checked here.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pipeline.errors import PipelineError
 
 
 def check_names(schema: StructType) -> None:
-    """Refuse a schema with two columns of one name.
+    """Refuse a schema with two columns of the same name.
 
     Raises:
-        PipelineError: there are.
+        PipelineError: there are two.
     """
     name, times = Counter(schema.names).most_common(1)[0] if schema.names else ("", 1)
     if times > 1:
@@ -28,10 +28,10 @@ def check_names(schema: StructType) -> None:
 
 
 def column_of(values: Iterable[Any], field: pa.Field) -> pa.Array:
-    """Make a column.
+    """Return a column of values.
 
     Args:
-        values: its values; None is NULL.
+        values: the values; None is NULL.
         field: its name and type.
 
     Raises:
@@ -50,10 +50,10 @@ def require_values(column: pa.Array, field: pa.Field) -> None:
 
     Args:
         column: the values.
-        field: the column's name and type, with those of what is in it.
+        field: the column's name and type, including nested ones.
 
     Raises:
-        PipelineError: there is one.
+        PipelineError: there is a NULL.
     """
     missing = _missing(column, field, field.name)
     if missing is not None:
@@ -64,7 +64,7 @@ def require_values(column: pa.Array, field: pa.Field) -> None:
 
 
 def _missing(column: pa.Array, field: pa.Field, path: str) -> str | None:
-    """Where a value is missing; None if nowhere."""
+    """Return the path of a missing value; None if there is none."""
     if column.null_count and not field.nullable:
         return path
     if pa.types.is_struct(field.type):

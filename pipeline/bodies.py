@@ -1,15 +1,15 @@
-"""Rows as messages: what a DataFrame's columns become when it is published.
+"""Rows as messages: converts the columns of a DataFrame to publish it.
 
 A schema has one of the two forms that `pipeline.rows` describes.
 
 bodies    `body` is the message. `topic`, `sow_key`, `correlation_id` and `expiration` (seconds) go
-          into its header; `bookmark` and `timestamp`, which the server gives, are passed over, so
-          that what was read can be written.
-fields    the columns become a JSON object, without those that are NULL. Those named `_topic` and so
-          on go into the header.
+          into its header; `bookmark` and `timestamp`, which the server assigns, are ignored, so
+          that rows that were read can be written.
+fields    the columns become a JSON object, without NULL ones. Columns named `_topic` and so on go
+          into the header.
 
-A deletion needs no message where there are keys: columns that are `sow_key` and others that stand
-beside a body are of the first form, without one.
+A deletion with keys needs no message: if the columns are only `sow_key` and other metadata columns,
+they are of the first form, without a body.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _WHOLE_NUMBERS: Final = ("tinyint", "smallint", "int", "bigint")
 
 
 class Outgoing(NamedTuple):
-    """Messages of a batch of rows.
+    """The messages for a batch of rows.
 
     Attributes:
-        bodies: their bodies.
-        headers: what goes into their headers, by the client's names; only what the columns have.
+        bodies: the bodies.
+        headers: the values of their headers, by the client's names, as far as there are columns.
     """
 
     bodies: list[bytes]
@@ -43,19 +43,19 @@ class Outgoing(NamedTuple):
 
 
 class MessageFormat:
-    """Makes messages of rows.
+    """Converts rows to messages.
 
     Args:
         schema: the columns.
-        message_type: of the messages, None if it is not known.
-        deletes: whether they are to delete records.
+        message_type: the message type, None if unknown.
+        deletes: whether the messages are to delete records.
 
     Attributes:
-        headers: the names of the headers that rows bring with them.
-        has_bodies: whether rows bring a body, or fields to make one of.
+        headers: the names of the headers that rows have.
+        has_bodies: whether rows have a body, or fields to make one of.
 
     Raises:
-        PipelineError: such columns make no messages of that type.
+        PipelineError: such columns cannot be converted to messages of that type.
     """
 
     def __init__(
@@ -96,10 +96,10 @@ class MessageFormat:
             field_type(field.dataType, field.name)
 
     def messages(self, batch: pa.RecordBatch) -> Outgoing:
-        """The messages of a batch of rows, in their order.
+        """Return the messages for a batch of rows, in their order.
 
         Raises:
-            PipelineError: a row has no body, no topic, or a lifetime below 0.
+            PipelineError: a row has no body, no topic, or a negative lifetime.
         """
         headers = {
             header: batch.column(column).to_pylist() for header, column in self._columns.items()

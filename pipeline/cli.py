@@ -1,7 +1,6 @@
-"""`amps-pipeline`: jobs over journals and topics, at the command line.
+"""`amps-pipeline`: command line of the jobs over journals and topics.
 
-Exit status: 0 done, 1 it could not be done, 2 the command line is wrong, 130 interrupted, 143
-terminated.
+Exit status: 0 success, 1 failure, 2 invalid command line, 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ JOBS: Final[Mapping[str, str]] = {
     name: f"pipeline.jobs.{name}"
     for name in ("export", "replay", "rebuild", "history", "stats", "view", "check")
 }
-"""The jobs, by name, and their modules."""
+"""The modules of the jobs, by name."""
 
 _ENDINGS: Final = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
 _OF_JAVA: Final = re.compile(r": (?:[a-z]\w*\.)+\w+: ")
-"""How Py4J goes on below its first line, before what the exception says."""
+"""The prefix of Py4J's second line, before the message of the exception."""
 
 _OURS: Final = re.compile(r"(?:^|\s)pipeline\.(?:\w+\.)+\w+Error: ")
-"""What stands before the text of an error of the pipeline's where another language tells of it."""
+"""The prefix of an error of the pipeline in an error text of another language."""
 
 _OF_SPARK: Final = ("pyspark", "py4j", "pandas")
 """Modules that only the extra `pipeline` installs."""
 
 
 class Job(Protocol):
-    """What a job's module has."""
+    """The interface of a job's module."""
 
     HELP: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
@@ -54,10 +53,10 @@ class Job(Protocol):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do a job.
+    """Run a job.
 
     Args:
-        arguments: the command line without the program's name; that of the process if None.
+        arguments: the command line without the program's name; the one of the process if None.
 
     Returns:
         The exit status.
@@ -80,16 +79,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _ended(signal.SIGINT)
     except _EndedError as ending:
         return _ended(ending.number)
-    except Exception as error:  # Spark wraps what goes wrong in a task in errors of its own
+    except Exception as error:  # Spark wraps the errors of tasks in its own
         return _failed(_cause(error))
     return 0
 
 
 class _EndedError(BaseException):
-    """The process is to end. It is nobody's to deal with but `main`'s.
+    """Ends the process; only `main` handles it.
 
-    A KeyboardInterrupt would be one too, but for the libraries between Spark and Python, which
-    print where it reached them.
+    A KeyboardInterrupt would do the same, but the libraries between Spark and Python print a
+    traceback of it.
     """
 
     def __init__(self, number: int) -> None:
@@ -99,12 +98,12 @@ class _EndedError(BaseException):
 
 @contextmanager
 def _ending() -> Iterator[None]:
-    """Has what ends the process clear away half-made files, and Spark's."""
-    if current_thread() is not main_thread():  # only that one is told
+    """Raise an exception on a signal, so that partial files, and Spark's, are removed."""
+    if current_thread() is not main_thread():  # signals are delivered to the main thread only
         yield
         return
 
-    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - handlers get it
+    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signature of handlers
         raise _EndedError(number)
 
     before = {number: signal.signal(number, end) for number in _ENDINGS}
@@ -126,7 +125,7 @@ def _failed(text: str) -> int:
 
 
 def _lacking(error: ModuleNotFoundError) -> str:
-    """What to do about a module that is not installed: Spark's come with an extra."""
+    """Return advice about a module that is not installed: Spark's modules come with an extra."""
     name = (error.name or "").partition(".")[0]
     if name not in _OF_SPARK:
         return _cause(error)
@@ -137,7 +136,7 @@ def _lacking(error: ModuleNotFoundError) -> str:
 
 
 def _cause(error: Exception) -> str:
-    """What went wrong, without Spark's account of where that was."""
+    """Return the cause of an error, without Spark's traces."""
     lines = str(error).splitlines() or [type(error).__name__]
     told = [line[found.end() :] for line in lines if (found := _OURS.search(line))]
     told += [_OF_JAVA.sub("", line) for line in lines[1:2] if _OF_JAVA.match(line)]
@@ -145,7 +144,7 @@ def _cause(error: Exception) -> str:
 
 
 def _hide_passwords(words: Sequence[str]) -> None:
-    """Show the command line without passwords to whoever lists processes from now on."""
+    """Hide passwords in the command line from process listings, from now on."""
     shown = list(map(without_passwords, words))
     if shown != list(words):
         setproctitle(shlex.join(["amps-pipeline", *shown]))
@@ -173,11 +172,12 @@ def _parser() -> Parser:
 
 
 def _add_general(to: argparse._ActionsContainer, conf: str = "conf") -> None:
-    """Add what all jobs take, which may stand before the job's name and behind it.
+    """Add the arguments of all jobs, which are accepted before and after the job's name.
 
     Args:
         to: the parser.
-        conf: where to put settings; a list that is given in both places would lose one of them.
+        conf: the attribute for settings; with the same one for both places, one of two lists would
+            be lost.
     """
     to.add_argument(
         "--master", default=argparse.SUPPRESS, help="where Spark runs; local[*] if left out"

@@ -1,9 +1,9 @@
-"""Puts the small files of a table together, without changing what anybody reads there.
+"""Compacts the small files of a table, without changing its rows for readers.
 
-A table that is kept in step with a topic gets a file every few seconds. Whenever some files of
-about the same size lie in one folder, they become one: so that there are never many files, and each
-row is written only a few times. A new folder is made of the large file and of links to those that
-stay as they are, and takes the place of the old one at once (`pipeline.files`).
+A table that follows a topic gets a file every few seconds. When enough files of about the same size
+are in one folder, they are merged into one. So there are never many files, and each row is written
+only a few times. A new folder is built of the merged file and of links to the other files, and
+replaces the old folder atomically (`pipeline.files`).
 """
 
 from __future__ import annotations
@@ -23,28 +23,27 @@ from pipeline.exchanging import can_exchange
 from pipeline.files import FOLDER, State, Target
 
 TOGETHER: Final = 8
-"""Files of about the same size that become one; sizes within this factor are about the same."""
+"""Files of similar size that are merged into one; sizes within this factor are similar."""
 LARGE: Final = 128 << 20
-"""Bytes from which on a file stays as it is."""
+"""Size in bytes from which a file is not merged any more."""
 _GROUP: Final = 64 << 20
-"""Bytes in memory that become one row group."""
+"""Bytes in memory per row group."""
 
 
 class Table(Target):
-    """A directory of files in folders, which stay few; see `Target`."""
+    """A directory of files in folders, which are compacted; see `Target`."""
 
     def compact(self, state: State) -> int:
-        """Put small files together, wherever there are enough of them.
+        """Merge small files, wherever there are enough of them.
 
         Args:
-            state: what is remembered of the table.
+            state: the state of the table.
 
         Returns:
-            How many files have become part of others; 0 where the file system cannot exchange
-            folders.
+            The number of files merged into others; 0 where the file system cannot exchange folders.
 
         Raises:
-            PipelineError: a file is not what it should be. Everything is as it was.
+            PipelineError: a file is not valid. Nothing has changed.
         """
         gone = 0
         for folder in list(_folders(self.path)):
@@ -56,7 +55,7 @@ class Table(Target):
 
 
 def _folders(path: Path) -> Iterator[Path]:
-    """The folders with files of a table."""
+    """Yield the folders that contain files of a table."""
     for directory, folders, files in os.walk(path):
         folders[:] = [name for name in folders if name != FOLDER]
         if any(name.endswith(".parquet") for name in files):
@@ -64,7 +63,7 @@ def _folders(path: Path) -> Iterator[Path]:
 
 
 def _due(folder: Path) -> list[Path]:
-    """Files that should become one; none if there are not enough."""
+    """Return files to merge; none if there are not enough."""
     by_size: dict[int, list[Path]] = defaultdict(list)
     for path in sorted(folder.glob("*.parquet")):
         size = path.stat().st_size
@@ -93,16 +92,16 @@ def _magnitude(size: int) -> int:
 
 
 def _has_old_times(path: Path) -> bool:
-    """Whether times are in the form that Arrow reads as something else (INT96)."""
+    """Return whether a file has times in a form that Arrow reads as another type (INT96)."""
     schema = pq.read_metadata(path).schema
     return any(schema.column(number).physical_type == "INT96" for number in range(len(schema)))
 
 
 def _made_again(folder: Path, group: Sequence[Path], work: Path) -> Path:
-    """Make a folder like another one, but with some files in one; gives that.
+    """Build a copy of a folder in which some files are merged; return the merged file.
 
     Raises:
-        PipelineError: not all rows are there.
+        PipelineError: rows are missing.
     """
     made = work / uuid.uuid4().hex
     made.mkdir(parents=True)
@@ -120,7 +119,7 @@ def _made_again(folder: Path, group: Sequence[Path], work: Path) -> Path:
 
 
 def _join(files: Sequence[Path], together: Path) -> None:
-    """Write the rows of files into one, on stable storage."""
+    """Merge files into one, and sync it."""
     schema = pq.read_schema(files[0])
     with pq.ParquetWriter(together, schema) as writer:
         for table in _large(_batches(files), schema):
@@ -136,7 +135,7 @@ def _batches(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
 
 
 def _large(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The same rows in pieces that are worth a row group."""
+    """Yield the same rows in tables of the size of a row group."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:

@@ -1,4 +1,4 @@
-"""Configurations of instances, read by the pipeline as the server reads them."""
+"""Configurations of instances, read in the same way as by the server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read_configuration(path: str) -> InstanceSpec:
         path: the file.
 
     Raises:
-        PipelineError: it cannot be used; has all problems, each with its file and line.
+        PipelineError: it cannot be used; the text has all problems, each with its file and line.
     """
     problems = Problems()
     document = load(path, defines={}, environ=os.environ, problems=problems)

@@ -1,9 +1,8 @@
-"""A Delta table that a job keeps: the files of `pipeline.files`, with a log that says which count.
+"""A Delta table that a job maintains: the files of `pipeline.files`, with a transaction log.
 
-What a run has made is noted down before it is added to the table, as it is for plain files. The
-table's log has the number of that run, in the same commit as its rows (Delta's transaction
-identifiers): a run that died in between is completed by the next one, and one that had got that far
-is not added again.
+As with plain files, a run stores a commit record before adding its rows to the table. The table's
+log has the number of that run, in the same commit as its rows (Delta's transaction identifiers). So
+the next run completes one that died in between, and does not add rows again that had been added.
 
 Source: the Delta transaction log protocol, Transaction Identifiers.
 """
@@ -34,7 +33,7 @@ except ImportError:
     ) from None
 
 LOG: Final = "_delta_log"
-"""The folder of a table's log."""
+"""The folder of the table's log."""
 
 
 class DeltaTarget(Target):
@@ -42,11 +41,11 @@ class DeltaTarget(Target):
 
     Args:
         path: the directory.
-        folders: the columns that the table divides its rows by.
+        folders: the columns that the table is partitioned by.
     """
 
     format = "delta"
-    has_folders = False  # the table sees to that
+    has_folders = False  # the table partitions its rows itself
 
     def __init__(self, path: Path, folders: list[str]) -> None:
         super().__init__(path)
@@ -57,11 +56,11 @@ class DeltaTarget(Target):
         return super().is_used() or (self.path / LOG).exists()
 
     def finish(self, state: State) -> int:
-        """See `Target.finish`; files are those of the run, before the table divides them."""
+        """See `Target.finish`; counts the files of the run, before the table partitions them."""
         return self._add(state, "append")
 
     def replace(self, state: State) -> int:
-        """See `Target.replace`. What was there stays in the table's history."""
+        """See `Target.replace`. The previous rows stay in the table's history."""
         return self._add(state, "overwrite")
 
     def _add(self, state: State, mode: Literal["append", "overwrite"]) -> int:
@@ -100,12 +99,12 @@ class DeltaTarget(Target):
         self._put_on_stable_storage()
 
     def _last_run(self, state: State) -> int:
-        """The number of the last run whose rows the table has; 0 if there is none."""
+        """Return the number of the last run with rows in the table; 0 if there is none."""
         table = self._table()
         return 0 if table is None else table.transaction_version(_application(state)) or 0
 
     def _put_on_stable_storage(self) -> None:
-        """See to the last commit and its files, which the library leaves to the system."""
+        """Sync the last commit and its files, which the library does not do."""
         entry = self.path / LOG / f"{deltalake.DeltaTable(self.path).version():020}.json"
         folders = {entry.parent, self.path}
         for line in entry.read_bytes().splitlines():
@@ -119,13 +118,13 @@ class DeltaTarget(Target):
             sync(folder)
 
     def compact(self, state: State) -> None:  # noqa: ARG002 - the table has its own log
-        """Put small files together, and remove files that have been out of use for a week.
+        """Merge small files, and remove files that have been unused for a week.
 
         Args:
-            state: what is remembered of the table.
+            state: the state of the table.
 
         Raises:
-            PipelineError: it cannot be done. Everything is as it was.
+            PipelineError: that failed. Nothing has changed.
         """
         table = self._table()
         if table is None:
@@ -142,7 +141,7 @@ class DeltaTarget(Target):
             raise PipelineError(f"{self.path}: cannot be compacted: {problem}") from problem
 
     def _table(self) -> deltalake.DeltaTable | None:
-        """The table; None if there is none yet.
+        """Return the table; None if there is none yet.
 
         Raises:
             PipelineError: it cannot be read.
@@ -156,5 +155,5 @@ class DeltaTarget(Target):
 
 
 def _application(state: State) -> str:
-    """What an export is called in the table's log."""
+    """Return the application id of an export in the table's log."""
     return f"amps-pipeline-{state.id}"

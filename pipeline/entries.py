@@ -1,4 +1,4 @@
-"""Entries as DataFrames: of journals, or of what the job `export` made of them."""
+"""Entries as DataFrames, from journals or from the files of the job `export`."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SHOWN: Final = 5
-"""Topics that are named where one is missing."""
+"""The number of topics named in an error about a missing one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What entries to read.
+    """A selection of entries to read.
 
     Attributes:
         path: a directory of journals, or of an export.
-        archive: where other journals have been moved to.
+        archive: the directory of archived journals.
         topic: a topic or a regular expression; empty for all.
-        bookmark: where to begin, or a range; empty for all.
+        bookmark: the beginning, or a range; empty for all.
         filter: a content filter; empty for none.
         message_type: only topics of this type; empty for all.
-        instance: whose entries; empty for all.
+        instance: the instance of the entries; empty for all.
     """
 
     path: Path
@@ -54,14 +54,14 @@ class Source:
 
     @property
     def is_export(self) -> bool:
-        """Whether these are Parquet files."""
+        """True if the source is Parquet files of an export."""
         return (self.path / FOLDER).is_dir() and not instances_with_journals(self.path)
 
     def require(self, bookmark: str) -> None:
-        """Make sure that journals have a point.
+        """Check that a journal has a bookmark or time.
 
         Raises:
-            PipelineError: none of them has.
+            PipelineError: no journal has it.
         """
         problem: PipelineError | None = None
         for log in snapshot(self.path, self.archive):
@@ -75,7 +75,7 @@ class Source:
             raise problem
 
     def require_topic(self) -> None:
-        """Make sure that there are entries of the topic, or of one that the expression matches.
+        """Check that there are entries of the topic, or of one that the expression matches.
 
         Raises:
             PipelineError: there are none, or the journals cannot be read.
@@ -99,18 +99,18 @@ class Source:
     def _topics(self) -> Iterator[str]:
         if not self.is_export:
             return topics_of(self.path, self.archive)
-        # Both Spark and Delta name folders so.
+        # Both Spark and Delta use these folder names.
         return (unquote(one.name.removeprefix("topic=")) for one in self.path.glob("topic=*"))
 
     def entries(self, spark: SparkSession, *names: str) -> DataFrame:
-        """The entries, deletes included.
+        """Return the entries, including deletions.
 
         Args:
-            spark: reads them.
-            names: the columns wanted; all if none is named.
+            spark: the Spark session.
+            names: the columns; all if none is named.
 
         Raises:
-            PipelineError: an export cannot be read like that.
+            PipelineError: an export cannot be read in this way.
         """
         return self._export(spark, names) if self.is_export else self._journals(spark, names)
 
@@ -172,7 +172,7 @@ class Source:
 
 
 def _similar(topic: str, known: Set[str]) -> str:
-    """Which topics there are that somebody may have meant; else some that there are."""
+    """Return advice with similar topics, or else with some of the existing ones."""
     if not known:
         return "it has none at all"
     by_form = {name.lower(): name for name in sorted(known)}
@@ -185,12 +185,13 @@ def _similar(topic: str, known: Set[str]) -> str:
 
 
 def state_of(spark: SparkSession, source: Source, moment: datetime | None = None) -> DataFrame:
-    """The records that topics had after some entries.
+    """Return the records that topics had after some entries.
 
     Args:
-        spark: reads the entries.
+        spark: the Spark session.
         source: the entries, from the first on.
-        moment: at which lifetimes have ended or not; that of the last entry of any topic if None.
+        moment: the time at which lifetimes are checked; the time of the last entry of any topic if
+            None.
 
     Returns:
         Columns topic, message_type, sow_key, body, bookmark, txid, timestamp, correlation_id,
@@ -199,7 +200,7 @@ def state_of(spark: SparkSession, source: Source, moment: datetime | None = None
     keys_of = ("topic", "message_type", "sow_key")
     others = ("body", "bookmark", "txid", "timestamp", "correlation_id", "expiration")
 
-    def entries() -> DataFrame:  # anew for each use: each has filters of its own
+    def entries() -> DataFrame:  # a new frame for each use, because each has other filters
         return source.entries(spark, *keys_of, *others, "command")
 
     is_delete = F.col("command") == "sow_delete"

@@ -1,4 +1,4 @@
-"""What goes wrong in the pipeline, told by the option that is to blame."""
+"""Errors of the pipeline, which name the option at fault."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final
 _OF_TABLES: Final = frozenset(
     {"provider", "owner", "comment", "collation", "external", "is_managed_location", "location"}
 )
-"""What Spark says of a table, among the options of its source."""
+"""Properties of a table that Spark adds to the options of its source."""
 
 _REPEATED: Final = "option."
-"""What the names of a table's options begin with where Spark says them a second time."""
+"""The prefix under which Spark repeats the options of a table."""
 
 INSTEAD_OF_TABLES: Final = (
     "in SQL, use CREATE TEMPORARY VIEW name USING format OPTIONS (...), or SELECT ... FROM name"
@@ -19,15 +19,15 @@ INSTEAD_OF_TABLES: Final = (
 
 
 class PipelineError(Exception):
-    """A read or a write that cannot be done; the text says which option is to blame, and why."""
+    """A failed read or write; the text names the option at fault and the reason."""
 
 
 class UnfitError(PipelineError):
     """A message that does not fit the schema.
 
     Args:
-        text: what is wrong with it.
-        number: which it is, of those that were to be read.
+        text: the problem.
+        number: its index among the messages to be read.
     """
 
     def __init__(self, text: str, number: int) -> None:
@@ -36,20 +36,20 @@ class UnfitError(PipelineError):
 
 
 def is_asked(name: str) -> bool:
-    """Whether an option is somebody's, and not what Spark adds where a table is made.
+    """Return whether an option comes from the user, and not from Spark's table properties.
 
     Args:
-        name: in lower case.
+        name: the name in lower case.
     """
     return name not in _OF_TABLES and not name.startswith(_REPEATED)
 
 
 def option_error(option: str, value: object, problem: str) -> PipelineError:
-    """Make the error for an option.
+    """Return the error for an option.
 
     Args:
-        option: its name.
-        value: what it was given.
-        problem: what is wrong with that.
+        option: the name.
+        value: the given value.
+        problem: the reason why it is not valid.
     """
     return PipelineError(f"option {option}={str(value)!r}: {problem}")

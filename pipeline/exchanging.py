@@ -1,4 +1,4 @@
-"""Folders that take each other's place at once, where the file system can do that (renameat2)."""
+"""Atomic exchange of two folders, where the file system supports it (renameat2)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _HERE: Final = -100
 _EXCHANGE: Final = 2
 """RENAME_EXCHANGE."""
 _CANNOT: Final = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
-"""What systems say that cannot do it."""
+"""Errors of systems that do not support it."""
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Have two folders take each other's place.
+    """Exchange two folders atomically.
 
     Returns:
-        Whether they have; if not, the file system cannot do that.
+        Whether they were exchanged; if not, the file system does not support it.
 
     Raises:
-        OSError: one is not there, or they are not on one file system.
+        OSError: a folder is missing, or they are on different file systems.
     """
     if not hasattr(_libc, "renameat2"):
         return False
@@ -39,10 +39,10 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def can_exchange(directory: Path) -> bool:
-    """Whether folders in a directory can take each other's place.
+    """Return whether folders in a directory can be exchanged.
 
     Args:
-        directory: made if it is not there.
+        directory: the directory; created if missing.
     """
     one, other = (directory / uuid.uuid4().hex for _ in range(2))
     for folder in (one, other):
@@ -55,16 +55,16 @@ def can_exchange(directory: Path) -> bool:
 
 
 def take_place(made: Path, place: Path) -> None:
-    """Put a folder into a place, where another one may be.
+    """Put a folder into a place that another one may have.
 
-    Where the file system cannot exchange them, there is none for a moment.
+    Where the file system cannot exchange them, the place is empty for a moment.
 
     Args:
-        made: the folder; if there is another one, that is here afterwards, or beside it.
-        place: where it belongs.
+        made: the folder; the other one, if any, is here afterwards, or beside it.
+        place: the place.
 
     Raises:
-        OSError: it cannot be done.
+        OSError: that failed.
     """
     if not place.exists():
         made.rename(place)

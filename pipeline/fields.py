@@ -1,9 +1,10 @@
 """Fields of bodies as columns, strictly by the columns' types.
 
-Bodies of the type `json` are read by compiled code (`pipeline.json_columns`), and so is what is
-plain of fix, nvfix, msgpack and bson (`pipeline.plain_columns`). Other fields come from the readers
-that the server's filters use, and are converted: there, everything may be a text. What does not fit
-is looked at a second time: whole numbers may be written like `5.0`.
+Bodies of the type `json` are read by compiled code (`pipeline.json_columns`), and so are plain
+columns of fix, nvfix, msgpack and bson (`pipeline.plain_columns`). Other fields are read by the
+readers that the server's filters use, and then converted, because these may return any value as a
+text. A value that does not fit is converted again leniently: whole numbers may be written like
+`5.0`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from pipeline.expressions.environment import Environment
 
 READABLE: Final = ("json", "fix", "nvfix", "xml", "bson", "msgpack", "bflat")
-"""Message types whose fields can be read without knowing the server's configuration."""
+"""Message types with fields that are readable without the server's configuration."""
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -57,17 +58,17 @@ def read_fields(
     timestamps: str | None = None,
     environment: Environment | None = None,
 ) -> FieldReader:
-    """Make a reader of fields.
+    """Return a reader of fields.
 
     Args:
         schema: the fields.
-        message_type: of the bodies, None if it is not known.
-        advice: what else to do if they cannot be read of such bodies.
-        timestamps: what is a time, one of `times.TIMESTAMPS`; None goes by the message type.
-        environment: has the message types of a configuration; None where there is none.
+        message_type: the message type of the bodies, None if unknown.
+        advice: the advice for an error, if the fields cannot be read from such bodies.
+        timestamps: the form of times, one of `times.TIMESTAMPS`; None for the message type's.
+        environment: the message types of a configuration; None without one.
 
     Raises:
-        PipelineError: there is no way to read such fields of such bodies.
+        PipelineError: such fields cannot be read from such bodies.
     """
     module = message_type
     if environment is not None and message_type is not None:
@@ -86,7 +87,7 @@ def read_fields(
 
 
 def _message_type(name: str, environment: Environment | None) -> MessageType | None:
-    """What reads bodies of a type; None if they have no fields that can be read."""
+    """Return the message type with a name; None if its fields cannot be read."""
     if environment is None:
         return MessageTypes().get(name) if name in READABLE else None
     kind = environment.message_type(name)
@@ -94,16 +95,16 @@ def _message_type(name: str, environment: Environment | None) -> MessageType | N
 
 
 class ValueReader:
-    """Single values by their paths; columns that are structs are put together from them.
+    """Reads single values by their paths; builds columns that are structs from them.
 
     Args:
         schema: the columns.
-        kind: of the bodies.
-        module: what its bodies are like.
-        timestamps: what is a time; None goes by the message type.
+        kind: the message type of the bodies.
+        module: the module of the message type.
+        timestamps: the form of times; None for the message type's.
 
     Raises:
-        PipelineError: there is no way to read such a column of such bodies.
+        PipelineError: such a column cannot be read from such bodies.
     """
 
     def __init__(
@@ -132,12 +133,12 @@ class ValueReader:
 
 
 class _Converter:
-    """Makes columns of the values that a message type reads.
+    """Converts the values that a message type reads to columns.
 
     Args:
-        kind: of the bodies.
-        module: what its bodies are like.
-        timestamps: what is a time; None goes by the message type.
+        kind: the message type of the bodies.
+        module: the module of the message type.
+        timestamps: the form of times; None for the message type's.
     """
 
     def __init__(self, kind: MessageType, module: str, timestamps: str | None) -> None:
@@ -146,13 +147,13 @@ class _Converter:
         self._hook = hook(time_rule(module, timestamps), from_text=True)
         self._paths: list[tuple[str, ...]] = []
         self._times: list[int] = []
-        """Which of the values are times."""
+        """The indexes of the values that are times."""
         self._structs: list[Members] = []
         self._tree: Callable[[bytes], Any] | None = None
-        """What decodes whole bodies, where a column takes that; their last value then."""
+        """Decodes whole bodies, if a column needs that; the body is the last value then."""
 
     def extractor(self) -> Callable[[bytes], Sequence[Any]]:
-        """What reads the values that the columns are made of."""
+        """Return the function that reads the values for the columns from a body."""
         extract: Callable[[bytes], Sequence[Any]] = self._kind.extractor(self._paths)
         if self._module == "msgpack" and self._times:
             extract = _with_extensions(extract, {slot: self._paths[slot] for slot in self._times})
@@ -161,11 +162,11 @@ class _Converter:
         return extract if self._tree is None else _with_tree(extract, self._tree)
 
     def column(self, kind: DataType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
-        """What gives a column, or a member of one, of the values.
+        """Return the function that builds a column, or a member of one, from the values.
 
         Args:
-            kind: its type.
-            path: where it is.
+            kind: the type.
+            path: the path in the body.
         """
         if is_time(kind) and self._module == "protobuf":
             return self._protobuf_time(kind, path)
@@ -174,7 +175,7 @@ class _Converter:
         return self._value(kind, path)
 
     def _struct(self, kind: StructType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
-        """What gives a struct, of its members."""
+        """Return the function that builds a struct from its members."""
         begin = len(self._paths)
         members = {one.name: self.column(one.dataType, (*path, one.name)) for one in kind}
         number = len(self._structs)
@@ -194,7 +195,7 @@ class _Converter:
         return struct
 
     def _value(self, kind: DataType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
-        """What gives a single value, or an array of them."""
+        """Return the function that converts a single value, or an array of them."""
         name = ".".join(path)
         innermost = kind
         while isinstance(innermost, ArrayType):
@@ -216,7 +217,7 @@ class _Converter:
         return lambda values: self._converted(values[slot], wanted, lenient, name)
 
     def _document(self, kind: DataType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
-        """What gives a map, or an array with structs or maps."""
+        """Return the function that builds a map, or an array with structs or maps."""
         name = ".".join(path)
         if not isinstance(self._kind, Readable):
             raise PipelineError(
@@ -243,13 +244,13 @@ class _Converter:
     def _protobuf_time(
         self, kind: DataType, path: tuple[str, ...]
     ) -> Callable[[Sequence[Value]], Any]:
-        """What gives a time: in a text or a number, or a message `google.protobuf.Timestamp`."""
+        """Return the function for a time: a text, a number, or a `google.protobuf.Timestamp`."""
         plain = self._value(kind, path)
         at = len(self._paths) - 1
         self._paths += [(*path, "seconds"), (*path, "nanos")]
 
         def moment(values: Sequence[Value]) -> Any:
-            if values[at] is not True:  # which a message is
+            if values[at] is not True:  # True stands for a message
                 return plain(values)
             seconds, nanos = values[at + 1], values[at + 2]
             if not isinstance(seconds, int) or not isinstance(nanos, int):
@@ -296,18 +297,18 @@ def _has_bytes(kind: DataType) -> bool:
 def _with_tree(
     extract: Callable[[bytes], Sequence[Any]], tree: Callable[[bytes], Any]
 ) -> Callable[[bytes], Sequence[Any]]:
-    """Has the whole body behind the values; PipelineError: it cannot be decoded."""
+    """Append the decoded body to the values; PipelineError: it cannot be decoded."""
     return lambda body: [*extract(body), decoded(tree, body)]
 
 
 def _with_extensions(
     extract: Callable[[bytes], Sequence[Any]], times: Mapping[int, tuple[str, ...]]
 ) -> Callable[[bytes], Sequence[Any]]:
-    """Has MessagePack's timestamps among the values, which are bytes to the server.
+    """Include MessagePack's timestamps, which the server reads as bytes, in the values.
 
     Args:
-        extract: gives the values.
-        times: the paths of those that may be such timestamps, by their places.
+        extract: reads the values.
+        times: the paths of possible timestamps, by their indexes.
     """
 
     def extended(body: bytes) -> Sequence[Any]:
@@ -334,7 +335,7 @@ def _has_moments(value: object) -> bool:
 
 
 def _as_bytes(value: Any, column: str) -> Any:
-    """What stands in the message, which may be no text."""
+    """Return the bytes of a value in the message, which may not be valid text."""
     if isinstance(value, list):
         return [_as_bytes(one, column) for one in value]
     if isinstance(value, dict):
@@ -343,7 +344,7 @@ def _as_bytes(value: Any, column: str) -> Any:
 
 
 def _as_number(value: Any, column: str) -> Any:
-    """A value as it is; PipelineError: it is a text, and no number."""
+    """Return a value unchanged; PipelineError: it is a text, but not a number."""
     if isinstance(value, list):
         return [_as_number(one, column) for one in value]
     if isinstance(value, str) and numeral(value) is None:

@@ -1,11 +1,10 @@
-"""Files that a job leaves behind: complete, or not there.
+"""Output files of a job: complete, or absent.
 
-A job writes what it makes into a folder beside the target, so that nobody who looks for files below
-the target, however that is done, finds one that is half-made. Then it stores a list of what has to
-be moved where, and moves it. If it dies in between, the next run finds the list and moves the rest.
-
-A new file comes into its place at once. Where files replace others, the whole folder that they are
-in changes places with one that has been made: whoever lists it sees the one or the other.
+A job writes its files into a folder beside the target, so that no reader of the target, by whatever
+method, finds a partial file. Then it stores a list of the moves to make, and makes them. If it dies
+in between, the next run finds the list and makes the remaining moves. A new file appears in its
+place atomically. Where files replace others, their whole folder is exchanged for a new one: a
+reader that lists it sees either the old or the new one.
 """
 
 from __future__ import annotations
@@ -25,26 +24,26 @@ from pipeline.errors import PipelineError
 from pipeline.exchanging import take_place
 
 FOLDER: Final = "_amps_pipeline"
-"""The folder in the target that is the job's own: what it remembers. Others hold data."""
+"""The folder in the target with the job's own state. Other folders hold data."""
 
 _VERSION: Final = 1
 
 
 class State(msgspec.Struct):
-    """What a job remembers from run to run.
+    """The state of a job that is kept between runs.
 
     Attributes:
-        version: of this format.
-        job: the job that it belongs to.
-        id: of the work that the runs continue.
-        source: what the job reads.
-        reached: for each instance the last txid that has been dealt with.
-        marks: for each instance a mark of that entry, if it is known; see `pipeline.journal.marks`.
-        runs: how many have left files behind.
-        batch: the last micro-batch of the stream that has been dealt with, if there is one.
+        version: the version of this format.
+        job: the job that the state belongs to.
+        id: the id of the work that the runs continue.
+        source: the source of the job.
+        reached: for each instance the last txid that has been processed.
+        marks: for each instance a mark of that entry, if known; see `pipeline.journal.marks`.
+        runs: the number of runs that wrote files.
+        batch: the last micro-batch of the stream that has been processed, if there is one.
         columns: the fields of messages that the files have; empty if they have whole messages.
-        partition_by: the field that the files are divided by, beside topic and date; empty if none.
-        format: what the files are part of; empty for nothing.
+        partition_by: the field that partitions the files, besides topic and date; empty if none.
+        format: the table format of the files; empty for plain files.
     """
 
     job: str
@@ -61,12 +60,12 @@ class State(msgspec.Struct):
 
 
 class Swap(msgspec.Struct):
-    """A folder that takes the place of another one.
+    """A folder that replaces another one.
 
     Attributes:
-        made: the new one, relative to the target.
-        place: where it belongs, relative to the target.
-        mark: a file that is in the new one, and never was in the other.
+        made: the new folder, relative to the target.
+        place: its place, relative to the target.
+        mark: a file that is in the new folder, and never was in the old one.
     """
 
     made: str
@@ -75,15 +74,15 @@ class Swap(msgspec.Struct):
 
 
 class Commit(msgspec.Struct):
-    """What has to be done to make a run's results visible.
+    """The steps that make a run's results visible.
 
     Attributes:
-        moves: files, from the staging folder, to where they belong; both relative to the target.
-        removals: files and folders that go, relative to the target.
-        state: what is to be remembered then.
-        swaps: folders that take the place of others.
-        rows: whether what has been staged is added to a table, or takes the place of what it has;
-            None where there are files alone.
+        moves: files in the staging folder, and their places; both relative to the target.
+        removals: files and folders to remove, relative to the target.
+        state: the state to store then.
+        swaps: folders that replace others.
+        rows: whether the staged rows are appended to a table, or replace its rows; None for plain
+            files.
     """
 
     moves: list[tuple[str, str]]
@@ -97,16 +96,16 @@ class Target:
     """A directory that one job at a time adds files to.
 
     Args:
-        path: the directory; made if it is not there.
+        path: the directory; created if missing.
 
     Attributes:
         path: the directory.
-        work: a folder on the same file system for what is being made; it is emptied when a run
-            begins, and whenever something has come into its place.
-        staging: in there, where a run puts its files.
-        checkpoint: where a stream keeps its place.
-        format: what the files are part of, as a state has it.
-        has_folders: whether rows are divided by the folders that their files are in.
+        work: a folder for files in progress on the same file system; it is emptied when a run
+            begins, and after each commit.
+        staging: the folder in it where a run puts its files.
+        checkpoint: the checkpoint of a stream.
+        format: the table format of the files, as in a state.
+        has_folders: whether rows are partitioned by the folders of their files.
     """
 
     format = ""
@@ -123,10 +122,10 @@ class Target:
 
     @contextlib.contextmanager
     def possession(self) -> Iterator[None]:
-        """Keep other runs out, and put in order what one before may have left.
+        """Lock out other runs, and complete or clean up after the previous one.
 
         Raises:
-            PipelineError: another run is at work, or the directory cannot be used.
+            PipelineError: another run has the lock, or the directory cannot be used.
         """
         try:
             self._own.mkdir(parents=True, exist_ok=True)
@@ -142,12 +141,12 @@ class Target:
             self._complete()
             yield
         finally:
-            if not self._commit.exists():  # which needs what has been staged
+            if not self._commit.exists():  # a pending commit needs the staged files
                 self._clear()
             os.close(descriptor)
 
     def state(self) -> State | None:
-        """What the runs before remember; None if there were none.
+        """Return the state stored by earlier runs; None if there were none.
 
         Raises:
             PipelineError: it cannot be read.
@@ -155,38 +154,38 @@ class Target:
         return read_state(self._state)
 
     def remember(self, state: State) -> None:
-        """Note down what is known before anything is exported.
+        """Store the state before anything is exported.
 
         Args:
-            state: to be remembered.
+            state: the state.
         """
         store(self._state, msgspec.json.encode(state))
 
     def is_used(self) -> bool:
-        """Whether something has been put there, whatever is remembered of it."""
+        """Return whether the directory has exported files, whatever its state says."""
         return self.checkpoint.exists()
 
     def finish(self, state: State) -> int:
-        """Add what is in the staging folder to what is there.
+        """Add the files in the staging folder to the target.
 
         Args:
-            state: to be remembered.
+            state: the state to store.
 
         Returns:
-            How many files there were.
+            The number of files.
         """
         staged = self._staged()
         state.runs += 1
         moves = []
         for name in staged:
-            # Names of later runs come behind those of earlier ones.
+            # Names of later runs sort after those of earlier ones.
             new = Path(name).with_name(f"{state.runs:08}-{Path(name).name}")
             moves.append((self._inside(self.staging / name), str(new)))
         self.commit(Commit(moves, [], state))
         return len(staged)
 
     def replace(self, state: State) -> int:
-        """Have what is in the staging folder, and nothing else; see `finish`."""
+        """Replace the contents of the target by the staging folder; see `finish`."""
         staged = self._staged()
         state.runs += 1
         swaps: dict[str, Swap] = {}
@@ -199,19 +198,19 @@ class Target:
         return len(staged)
 
     def swap(self, made: Path, place: Path, mark: str, state: State) -> None:
-        """Put a folder into the place of another one.
+        """Replace a folder by another one.
 
         Args:
-            made: the new one, below `work`.
-            place: where it belongs.
-            mark: the name of a file in it that is not in the other one.
-            state: to be remembered.
+            made: the new folder, below `work`.
+            place: its place.
+            mark: the name of a file in it that is not in the old one.
+            state: the state to store.
         """
         swap = Swap(self._inside(made), self._inside(place), mark)
         self.commit(Commit([], [], state, [swap]))
 
     def commit(self, commit: Commit) -> None:
-        """Make what has been staged visible: all of it, whatever happens meanwhile."""
+        """Make the staged files visible: all of them, even after a crash in between."""
         store(self._commit, msgspec.json.encode(commit))
         self._complete()
 
@@ -224,7 +223,7 @@ class Target:
         self._clear()
 
     def _show(self, commit: Commit) -> None:
-        """Do what a commit says, as far as it has not been done."""
+        """Execute the steps of a commit that have not been executed yet."""
         changed = {self._move(old, new) for old, new in commit.moves}
         changed |= {self._swap(swap) for swap in commit.swaps}
         for name in set(commit.removals) - {new for _, new in commit.moves}:
@@ -233,7 +232,7 @@ class Target:
             sync(folder)
 
     def _move(self, old: str, new: str) -> Path:
-        """Put a file into its place, if it has not been put there; gives the folder."""
+        """Move a file into its place, unless that has been done; return its folder."""
         place = self.path / new
         place.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
@@ -241,7 +240,7 @@ class Target:
         return place.parent
 
     def _swap(self, swap: Swap) -> Path:
-        """Put a folder into its place, if it has not been put there; gives the one around it."""
+        """Move a folder into its place, unless that has been done; return its parent."""
         place = self.path / swap.place
         if not (place / swap.mark).exists():
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -249,7 +248,7 @@ class Target:
         return place.parent
 
     def _remove(self, name: str) -> None:
-        """Take a file or folder away at once."""
+        """Remove a file or folder atomically."""
         self.work.mkdir(exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             (self.path / name).rename(self.work / uuid.uuid4().hex)
@@ -258,7 +257,7 @@ class Target:
         shutil.rmtree(self.work, ignore_errors=True)
 
     def _staged(self) -> list[str]:
-        """The files in the staging folder, relative to it, all of them on stable storage."""
+        """Sync the files in the staging folder; return their paths relative to it."""
         found = [path for path in sorted(self.staging.rglob("*.parquet")) if path.is_file()]
         for path in found:
             sync(path)
@@ -269,9 +268,9 @@ class Target:
 
 
 def _beside(path: Path) -> Path:
-    """A folder on the file system of a target that nobody looks into who looks into the target.
+    """Return a folder on the file system of a target that readers of the target do not see.
 
-    Beside a target that is a file system of its own there is none.
+    If the target is a mount point, that is a folder inside it.
     """
     path = path.resolve()
     if path.is_mount():
@@ -280,7 +279,7 @@ def _beside(path: Path) -> Path:
 
 
 def read_state(path: Path) -> State | None:
-    """What a job remembers; None if there is nothing yet.
+    """Return the state of a job; None if there is none yet.
 
     Raises:
         PipelineError: the file cannot be read.
@@ -298,16 +297,16 @@ def read_state(path: Path) -> State | None:
 
 @contextlib.contextmanager
 def new_path(path: Path) -> Iterator[Path]:
-    """Make a new file or directory: all of it, or nothing.
+    """Create a new file or directory: completely, or not at all.
 
     Args:
-        path: where it is to be.
+        path: the path.
 
     Yields:
-        Where it is made; it is removed if that fails.
+        The temporary path; it is removed on failure.
 
     Raises:
-        PipelineError: there is something already.
+        PipelineError: the path exists already.
     """
     refuse_existing(path)
     half_made = path.with_name(path.name + ".tmp").resolve()
@@ -321,10 +320,10 @@ def new_path(path: Path) -> Iterator[Path]:
 
 
 def refuse_existing(path: Path) -> None:
-    """Never write over what is there.
+    """Refuse to overwrite a file or directory.
 
     Raises:
-        PipelineError: there is something already.
+        PipelineError: the path exists.
     """
     if path.exists():
         raise PipelineError(f"{path}: is there already; move it away")
@@ -336,7 +335,7 @@ def _remove(path: Path) -> None:
 
 
 def store(path: Path, data: bytes) -> None:
-    """Put a small file in place: all of it, safely, or nothing."""
+    """Write a small file atomically and durably."""
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_bytes(data)
     sync(temporary)
@@ -345,7 +344,7 @@ def store(path: Path, data: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Put a file or folder on stable storage."""
+    """Flush a file or folder to stable storage."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Columns that compiled readers fill (`server.message_types.columns`), as Arrow has them."""
+"""Arrow columns from the columns that compiled readers fill (`server.message_types.columns`)."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _TIMES: Final[Mapping[DataType, tuple[Kind, int]]] = {
 OBJECT: Final = (Kind.OBJECT, 0)
 
 Filled = tuple[bytearray, bytes | bytearray, bytearray | None]
-"""What a compiled reader has of a column."""
+"""The buffers that a compiled reader returns for a column: valid, values, offsets."""
 
 
 class Wanted(NamedTuple):
-    """A column, as compiled readers want to know it."""
+    """A column, as compiled readers take it."""
 
     name: bytes
     kind: Kind
@@ -57,11 +57,11 @@ class Wanted(NamedTuple):
 
 
 def plain_kind(kind: DataType, *, with_times: bool) -> tuple[Kind, int] | None:
-    """What compiled readers call a single value of a type, and how wide it is; None for others.
+    """Return the kind and width of single values of a type for compiled readers, or None.
 
     Args:
         kind: the type.
-        with_times: whether they read times.
+        with_times: whether the readers read times.
     """
     return _PLAIN.get(kind) or (_TIMES.get(kind) if with_times else None)
 
@@ -70,9 +70,9 @@ class FilledColumn:
     """A column, or a member of one.
 
     Args:
-        field: its name and type, as Arrow has them.
-        kind: what compiled readers call that, and how wide it is.
-        members: of a struct.
+        field: its name and type in Arrow.
+        kind: its kind and width for compiled readers.
+        members: the members of a struct.
     """
 
     def __init__(
@@ -84,19 +84,19 @@ class FilledColumn:
 
     @property
     def wanted(self) -> Wanted:
-        """What a compiled reader is to do for it."""
+        """The request for it to a compiled reader."""
         members = [member.wanted for member in self.members]
         return Wanted(self.field.name.encode(), self.kind, self._width, members)
 
     def make(
         self, bodies: Bodies, filled: Mapping[FilledColumn, Filled], odd: set[int]
     ) -> pa.Array:
-        """Make the column.
+        """Return the column.
 
         Args:
-            bodies: what it has been read from.
-            filled: what the compiled reader has of each column.
-            odd: the numbers of bodies whose values are NULL; those join whose value is none.
+            bodies: the bodies that were read.
+            filled: the buffers of each column from the compiled reader.
+            odd: the numbers of bodies with NULL values; bodies with invalid values are added.
 
         Raises:
             PipelineError: a value is out of the range of its type.
@@ -118,19 +118,19 @@ class FilledColumn:
     def decoded(
         self, data: bytes, valid: bytearray, places: bytes | bytearray, odd: set[int]
     ) -> pa.Array:
-        """Make the column of parts of bodies; only who wants parts can.
+        """Return the column of parts of bodies; only for classes that request parts.
 
         Args:
-            data: bytes among which they are.
-            valid: a byte for each row that says if it has a part.
-            places: where that begins and ends in the data.
-            odd: the numbers of bodies whose part is no value join.
+            data: the bytes that contain the parts.
+            valid: a byte for each row, nonzero if it has a part.
+            places: the begin and end of each part in the data.
+            odd: the numbers of bodies without a valid part are added.
         """
         raise NotImplementedError
 
 
 def by_level(columns: Sequence[FilledColumn]) -> Iterator[FilledColumn]:
-    """Columns with their members, in the order of compiled readers."""
+    """Yield columns with their members, in the order of compiled readers."""
     levels = [columns]
     for level in levels:
         yield from level
@@ -138,11 +138,11 @@ def by_level(columns: Sequence[FilledColumn]) -> Iterator[FilledColumn]:
 
 
 class Filler:
-    """Has a compiled reader fill columns.
+    """Fills columns by a compiled reader.
 
     Args:
         columns: the columns.
-        reader: reads them.
+        reader: the compiled reader.
     """
 
     def __init__(self, columns: Sequence[FilledColumn], reader: ColumnReader) -> None:
@@ -151,7 +151,7 @@ class Filler:
         self._reader = reader
 
     def columns(self, bodies: Bodies) -> tuple[list[pa.Array], list[int]]:
-        """The columns of some bodies, and the numbers of those that are odd: without values.
+        """Return the columns of some bodies, and the numbers of odd bodies, which have no values.
 
         Raises:
             PipelineError: a value is out of the range of its type.
@@ -165,12 +165,12 @@ class Filler:
 def in_their_places(
     columns: Iterable[pa.Array], others: Iterable[pa.Array], odd: Sequence[int]
 ) -> list[pa.Array]:
-    """Columns with values of others in them.
+    """Return columns with some values replaced.
 
     Args:
         columns: the columns.
-        others: for each, what stands in some rows.
-        odd: which rows.
+        others: for each column, the values for some rows.
+        odd: the indexes of these rows.
     """
     return [
         pa.concat_arrays([values, again]).take(_places(len(values), odd))

@@ -1,10 +1,10 @@
-"""Spark's filters, as a text that can be an option of a read.
+"""Spark's filters, serialized as an option of a read.
 
-Spark tells a Python source its filters (`DataSourceReader.pushFilters`), but keeps what came of it
-with what `load()` gave, and uses it again for every further use of that DataFrame: with other
-filters, with none, or twice in one query. Rows are missing then. So no source of ours takes filters
-in this way. What `pipeline.read` is told as `where` becomes an option instead, and holds for the
-DataFrame that it gives, however that is used.
+Spark passes its filters to a Python source (`DataSourceReader.pushFilters`), but caches the result
+with the DataFrame that `load()` returned, and uses it for every further use of that DataFrame: with
+other filters, with none, or twice in one query. Rows are missing then. So no source of ours takes
+filters in this way. The `where` of `pipeline.read` becomes an option instead, and applies to the
+DataFrame that it returns, however that is used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pipeline.errors import option_error
 
 OPTION: Final = "where"
 PUSHDOWN: Final = "pushdown"
-"""The option that had Spark push filters down."""
+"""The option that made Spark push filters down."""
 
 _WITHOUT_VALUE: Final[dict[str, Any]] = {one.__name__: one for one in (IsNull, IsNotNull)}
 _WITH_VALUE: Final[dict[str, Any]] = {
@@ -57,16 +57,16 @@ _PLAIN: Final = (bool, int, float, str, type(None))
 
 
 def write_filters(filters: Iterable[Filter]) -> str:
-    """The text of those filters that can be written; rows have to meet all of them anyway."""
+    """Serialize the filters that can be serialized; Spark applies all of them anyway."""
     written = (_written(one) for one in filters)
     return json.dumps([one for one in written if one is not None])
 
 
 def read_filters(text: str) -> list[Filter]:
-    """The filters of a text.
+    """Return the filters in a text.
 
     Raises:
-        PipelineError: it is none that `write_filters` made.
+        PipelineError: the text does not come from `write_filters`.
     """
     try:
         return [_read(one) for one in json.loads(text)]
@@ -77,10 +77,10 @@ def read_filters(text: str) -> list[Filter]:
 
 
 def refuse_pushdown(text: str) -> None:
-    """Say what to do instead of having Spark push filters down.
+    """Refuse Spark's push-down, with advice.
 
     Raises:
-        PipelineError: it was asked for.
+        PipelineError: it was requested.
     """
     if text.lower() != "false":
         raise option_error(
@@ -108,7 +108,7 @@ def _written(one: Filter) -> list[Any] | None:
 
 
 def _plain(value: object) -> list[Any] | None:
-    """A value as JSON has it, in a list; with the name of its type if it is a time."""
+    """Return a value for JSON, in a list; with the name of its type if it is a time."""
     if isinstance(value, datetime):
         return [value.isoformat(), "datetime"]
     return [value] if isinstance(value, _PLAIN) else None

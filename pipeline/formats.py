@@ -23,17 +23,16 @@ FORMATS: Final[tuple[type[DataSource], ...]] = (
 
 
 def register_formats(spark: SparkSession) -> None:
-    """Make the formats known to a session; see `pipeline.register`."""
+    """Register the formats with a session; see `pipeline.register`."""
     _use_this_python(spark)
     for source in FORMATS:
         spark.dataSource.register(source)
 
 
 def _use_this_python(spark: SparkSession) -> None:
-    """Have tasks on this machine run where the pipeline is, and say what others need.
+    """Make tasks on this machine use the current Python; warn if executors may lack Amperage.
 
-    Spark would take `python3` of PATH, which in an environment that is not activated is another
-    one.
+    Spark would use `python3` of PATH, which is another one in an environment that is not activated.
     """
     if is_remote() or not sys.executable:
         return

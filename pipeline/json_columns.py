@@ -1,11 +1,11 @@
 """Fields of JSON bodies as Arrow columns, a block of bodies at a time.
 
-Compiled code goes through the bodies (`server.message_types.json_columns`) and fills what is plain:
-numbers, texts, times in ISO 8601, and objects of them. Of arrays, maps, decimals and what else a
-column may hold it says where they stand, and each is decoded by its type. Bodies that are not
-plain, of which there may be none or a few, are gone through once more, value by value: whole
-numbers may be written like `5.0`, and NaN and Infinity, which JSON does not have, are numbers to
-the server and to many a publisher. What is no value even so makes an error that says why.
+Compiled code parses the bodies (`server.message_types.json_columns`) and fills plain columns:
+numbers, texts, times in ISO 8601, and objects of them. For arrays, maps, decimals and other types
+it returns their positions, and each is decoded by its type. Bodies that are not plain, of which
+there may be none or a few, are parsed again, value by value: whole numbers may be written like
+`5.0`, and NaN and Infinity, which JSON does not have, are numbers to the server and to many
+publishers. A value that is still invalid causes an error with the reason.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from server.message_types.columns import Kind
 from server.message_types.json_columns import JsonColumnReader
 
 UNFIT: Final = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What the decoders raise."""
+"""The errors of the decoders."""
 
 _PART: Final = (Kind.PART, 16)
 
@@ -49,10 +49,10 @@ class _Column(FilledColumn):
     """A column, or a member of one.
 
     Args:
-        field: its name and type, as Arrow has them.
-        kind: its type, as Spark has it.
-        path: where it is in the body.
-        times: what is a time.
+        field: its name and type in Arrow.
+        kind: its type in Spark.
+        path: its path in the body.
+        times: the rule for times.
     """
 
     def __init__(self, field: pa.Field, kind: DataType, path: str, times: TimeRule) -> None:
@@ -86,10 +86,10 @@ class _Column(FilledColumn):
                 yield None
 
     def look_again(self, part: bytes) -> Any:
-        """The value that a part of an odd body is.
+        """Decode a part of an odd body, leniently if necessary.
 
         Raises:
-            msgspec.MsgspecError: it is none; or ValueError, or RecursionError.
+            msgspec.MsgspecError: it is not a valid value; or ValueError, or RecursionError.
         """
         try:
             return self._decode(part)
@@ -105,10 +105,10 @@ class JsonReader:
 
     Args:
         schema: the columns.
-        times: what is a time.
+        times: the rule for times.
 
     Raises:
-        PipelineError: a column is of a type that no field has.
+        PipelineError: a column has a type that fields cannot have.
     """
 
     def __init__(self, schema: StructType, times: TimeRule) -> None:
@@ -124,7 +124,7 @@ class JsonReader:
         )
 
     def columns(self, bodies: Bodies) -> dict[str, pa.Array]:
-        """The columns of some bodies.
+        """Return the columns of some bodies.
 
         Raises:
             PipelineError: a body does not fit the schema.
@@ -139,7 +139,7 @@ class JsonReader:
         }
 
     def _look_again(self, bodies: Bodies, odd: Sequence[int]) -> Iterator[list[Any]]:
-        """A row for each odd body."""
+        """Yield a row for each odd body."""
         chosen = bodies.some(odd)
         found, malformed = self._parts.read(chosen.data, chosen.starts, chosen.ends)
         if malformed:
@@ -173,7 +173,7 @@ def _decoder(kind: DataType, path: str, times: TimeRule, *, lenient: bool) -> De
         except msgspec.DecodeError:
             if part[:1] == b'"':
                 raise
-            # Python's own reader knows NaN and Infinity.
+            # Python's own parser accepts NaN and Infinity.
             return msgspec.convert(json.loads(bytes(part)), wanted, dec_hook=make)
 
     return decode_leniently
@@ -188,7 +188,7 @@ def _malformation(body: memoryview) -> object:
 
 
 def _at(path: str, error: Exception) -> str:
-    """What is wrong with a value, and where it is."""
+    """Return the problem of a value with its path."""
     text, separator, within = str(error).partition(" - at `$")
     if separator or isinstance(error, msgspec.ValidationError):
         return f"{text} - at `$.{path}{within or '`'}"

@@ -1,8 +1,8 @@
-"""Columns' types as types of msgspec's, which reads and converts values by them.
+"""Types of columns as msgspec types, which read and convert values.
 
-Two sorts are types of our own, whose values `hook` makes: times that are not ISO 8601, and whole
-numbers that may be written like `5.0`, as sums of the server are. What msgspec knows by itself is
-quicker, and comes first.
+Two kinds are types of our own, whose values `hook` converts: times that are not ISO 8601, and whole
+numbers that may be written like `5.0`, as the server's sums are. The types that msgspec supports
+itself are faster, and are tried first.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _SIMPLE: Final[Mapping[type[DataType], type]] = {
 
 
 class _OurType(type):
-    """A type whose values are of another one, as msgspec insists on what a hook gives."""
+    """A type whose instances are those of another type: msgspec checks the result of a hook."""
 
     made: type
 
@@ -84,7 +84,7 @@ _TIMES: Final[Mapping[type[DataType], _OurType]] = {
 
 
 def is_time(kind: DataType) -> bool:
-    """Whether a column's values are times."""
+    """Return whether the values of a column are times."""
     return type(kind) in _TIMES
 
 
@@ -96,14 +96,14 @@ def field_type(
     lenient: bool = False,
     from_text: bool = False,
 ) -> Any:
-    """The msgspec type for a column's type.
+    """Return the msgspec type for the type of a column.
 
     Args:
         kind: the column's type.
         column: its name.
-        own_times: whether times may be others than msgspec knows.
+        own_times: whether times may have other forms than msgspec supports.
         lenient: whether whole numbers may be written with a fraction of zero.
-        from_text: whether numbers may be in texts, in ways that JSON does not have.
+        from_text: whether numbers may be texts, in forms that JSON does not have.
 
     Raises:
         PipelineError: there is none.
@@ -137,10 +137,10 @@ def field_type(
 
 
 def hook(times: TimeRule, *, from_text: bool) -> Callable[[type, Any], Any]:
-    """What msgspec is to make values of the types of our own with.
+    """Return the hook with which msgspec creates values of our own types.
 
     Args:
-        times: what is a time.
+        times: the rule for times.
         from_text: whether texts can be numbers.
     """
     makers: dict[object, Callable[[Any], Any]] = {

@@ -1,6 +1,6 @@
-"""Temporary views of an instance's topics, so that SQL finds them by their names.
+"""Temporary views of an instance's topics, so that SQL can refer to them by name.
 
-The protocol has no command that lists topics; the configuration does.
+The protocol has no command that lists topics; the configuration lists them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pipeline.rows import default_schema
 def make_catalogue(
     spark: SparkSession, server: str, config: str, *, sample: int, options: Mapping[str, Any]
 ) -> list[str]:
-    """Make the views; see `pipeline.catalogue`."""
+    """Create the views; see `pipeline.catalogue`."""
     topics = list(_topics(read_configuration(config)))
     common = {name: str(value) for name, value in options.items()}
     times = Counter(topic.name for topic in topics)
@@ -42,7 +42,7 @@ def make_catalogue(
 
 
 def _topics(spec: InstanceSpec) -> Iterator[TopicRef]:
-    """The topics with records whose names the configuration has."""
+    """Yield the topics with records that the configuration names."""
     for one in spec.sow:
         match one:
             case TopicSpec(pattern=None) | ViewSpec() | ConflatedTopicSpec(topic_format=None):
@@ -50,7 +50,7 @@ def _topics(spec: InstanceSpec) -> Iterator[TopicRef]:
 
 
 def _schema(given: Mapping[str, str], topic: TopicRef, sample: int) -> StructType:
-    """The fields that records have, as far as they can be told; else whole bodies."""
+    """Return the fields of records, if they can be inferred; else the schema of whole bodies."""
     if topic.message_type in SAMPLED:
         try:
             return AmpsDataSource({**given, "sample": str(sample)}).schema()

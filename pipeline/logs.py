@@ -1,4 +1,4 @@
-"""Logs for the server's parts where no server runs."""
+"""Logs for the server's components, for use without a server."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import sys
 
 
 class Silence:
-    """A log that nobody reads."""
+    """A log that drops all entries."""
 
     def emit(self, message_id: str, /, **fields: object) -> None:
         """Drop an entry."""
 
     def enabled(self, _message_id: str, /) -> bool:
-        """No entry is wanted."""
+        """Return False: no entry is logged."""
         return False
 
 
 class StandardError:
-    """Puts entries where Spark keeps what its workers say."""
+    """Writes entries to standard error, which Spark keeps for its workers."""
 
     def emit(self, message_id: str, /, **fields: object) -> None:
         """Write an entry."""
@@ -25,5 +25,5 @@ class StandardError:
         print(f"{message_id}: {said}", file=sys.stderr)
 
     def enabled(self, _message_id: str, /) -> bool:
-        """Every entry is written."""
+        """Return True: every entry is logged."""
         return True

@@ -1,4 +1,4 @@
-"""Bodies that lie in one piece of memory, as journals have them."""
+"""Bodies in one buffer, as in journals."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Places = npt.NDArray[np.int64]
 
 
 class Bodies(Sequence[memoryview]):
-    """Bodies where they lie: a view of each, made when it is asked for.
+    """A sequence of bodies in one buffer; a view of each is created on access.
 
     Args:
-        data: bytes among which they are.
-        starts: where they begin.
-        ends: and end.
+        data: the bytes that contain the bodies.
+        starts: the offsets where they begin.
+        ends: the offsets where they end.
     """
 
     __slots__ = ("_view", "data", "ends", "starts")
@@ -31,7 +31,7 @@ class Bodies(Sequence[memoryview]):
 
     @classmethod
     def of(cls, bodies: Sequence[bytes | memoryview]) -> Self:
-        """Put bodies one behind the other."""
+        """Concatenate bodies."""
         ends = np.cumsum(np.fromiter(map(len, bodies), np.int64, len(bodies)), dtype=np.int64)
         starts = np.zeros_like(ends)
         starts[1:] = ends[:-1]
@@ -39,7 +39,7 @@ class Bodies(Sequence[memoryview]):
 
     @classmethod
     def joined(cls, parts: Sequence[Bodies]) -> Bodies:
-        """Put pieces of memory one behind the other."""
+        """Concatenate buffers of bodies."""
         if len(parts) == 1:
             return parts[0]
         shifts = np.cumsum([0, *(len(part.data) for part in parts)])[:-1]
@@ -51,18 +51,18 @@ class Bodies(Sequence[memoryview]):
         )
 
     def between(self, start: int, stop: int) -> Self:
-        """Those from a place to before another one."""
+        """Return the bodies from an index to before another one."""
         return type(self)(self.data, self.starts[start:stop], self.ends[start:stop])
 
     def to_list(self) -> list[bytes]:
-        """Each by itself."""
+        """Return a copy of each body."""
         places = map(slice, self.starts.tolist(), self.ends.tolist())
         return list(map(self.data.__getitem__, places))
 
     def column(self) -> pa.Array:
-        """The bodies as they lie there, without being copied.
+        """Return the bodies as an Arrow array, without copying the buffer.
 
-        Where other things lie between the bodies, these become values of the array as well, and
+        If there are other bytes between the bodies, these become values of the array as well, and
         every other value is taken.
         """
         count = len(self)
@@ -74,7 +74,7 @@ class Bodies(Sequence[memoryview]):
         return _binary(borders, self.data).take(every_other)
 
     def some(self, places: Iterable[int]) -> Self:
-        """Those at some places."""
+        """Return the bodies at some indexes."""
         chosen = np.fromiter(places, np.int64)
         return type(self)(self.data, self.starts[chosen], self.ends[chosen])
 

@@ -1,9 +1,9 @@
 """Fields of bodies of the types fix, nvfix, msgpack and bson as Arrow columns, in compiled code.
 
-Compiled readers know the values that stand as most publishers write them: numbers, texts, truth
-values and times, and in msgpack and bson structs of these. Bodies in which something else stands
-are read once more, value by value (`pipeline.fields`), and so are columns of other types: there it
-is decided what a value is, and what is wrong with one that is none.
+Compiled readers read values in the form that most publishers write: numbers, texts, booleans and
+times, and in msgpack and bson structs of these. Bodies with other forms are read again, value by
+value (`pipeline.fields`), and so are columns of other types: that code decides whether a value is
+valid, and reports the problem if it is not.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ class FieldReader(Protocol):
     """Reads the fields of bodies."""
 
     def columns(self, bodies: Bodies) -> dict[str, pa.Array]:
-        """The columns of some bodies, by their names.
+        """Return the columns of some bodies, by their names.
 
         Raises:
-            PipelineError: a body does not fit; UnfitError, which says which one, if that is known.
+            PipelineError: a body does not fit; an UnfitError with its number, if known.
         """
 
 
 ByValue = Callable[[StructType], FieldReader]
-"""Makes what reads columns value by value."""
+"""Makes a reader that reads columns value by value."""
 
 
 def plain_reader(
     schema: StructType, kind: MessageType, rule: TimeRule, by_value: ByValue
 ) -> FieldReader:
-    """Make a reader of fields, of which compiled code does as much as it can.
+    """Return a reader of fields that uses compiled code as far as possible.
 
     Args:
         schema: the fields.
-        kind: of the bodies.
-        rule: what is a time.
-        by_value: makes what reads the rest.
+        kind: the message type of the bodies.
+        rule: the rule for times.
+        by_value: makes the reader of the other fields.
     """
     compiled = _compiled(kind, rule)
     if compiled is None:
@@ -84,11 +84,11 @@ def plain_reader(
 
 
 class _PlainReader:
-    """Reads some columns quickly, and others value by value.
+    """Reads some columns in compiled code, and others value by value.
 
     Args:
-        names: of all columns, in their order.
-        quick: reads some.
+        names: the names of all columns, in their order.
+        quick: reads some columns in compiled code.
         rest: reads the others; None if there are none.
     """
 
@@ -106,13 +106,13 @@ class _PlainReader:
 
 
 class _Quick:
-    """Has odd bodies read value by value.
+    """Reads columns in compiled code, and odd bodies value by value.
 
     Args:
-        names: of the columns.
-        filler: fills them.
-        by_value: reads them of odd bodies.
-        prepared: gives the bodies as the filler takes them.
+        names: the names of the columns.
+        filler: fills the columns.
+        by_value: reads odd bodies.
+        prepared: converts bodies for the filler.
     """
 
     def __init__(
@@ -146,9 +146,9 @@ class _Compiled:
     Args:
         reads_times: whether it reads times.
         reads_structs: whether it reads structs.
-        reader: makes it.
-        reads: tells by the name of a column whether it can read that.
-        prepared: gives bodies as it takes them.
+        reader: creates it.
+        reads: returns whether it can read a column with a name.
+        prepared: converts bodies for it.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class _Compiled:
         self.prepared = prepared
 
     def column(self, field: pa.Field, kind: DataType) -> FilledColumn | None:
-        """A column, or a member of one; None if the reader does not read such."""
+        """Return a column, or a member of one; None if the reader does not read its type."""
         plain = plain_kind(kind, with_times=self._reads_times)
         if plain is not None:
             return FilledColumn(field, plain) if self._reads(field.name) else None
@@ -179,7 +179,7 @@ class _Compiled:
 
 
 def _compiled(kind: MessageType, rule: TimeRule) -> _Compiled | None:
-    """The compiled reader of a message type; None if there is none."""
+    """Return the compiled reader of a message type; None if there is none."""
     if isinstance(kind, FixType):
         return _of_fix(kind, rule)
     if isinstance(kind, MsgpackType):

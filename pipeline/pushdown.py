@@ -1,19 +1,19 @@
 """Spark's filters as content filters of the server.
 
-A filter that is pushed down may let too many rows through, for those that are not exact are handed
-back and Spark applies them as well. It must never hold back a row that Spark would keep. What
-matters for that, with columns read as `pipeline.fields` reads them from JSON:
+A pushed filter may pass too many rows: filters that are not exact are handed back, and Spark
+applies them as well. It must never drop a row that Spark would keep. The rules for that, with
+columns read by `pipeline.fields` from JSON:
 
 - To the server the empty text is NULL, to Spark it is a text. Wherever an empty text could make
-  Spark's filter true, the pushed one says `OR /a IS NULL`, and is handed back.
-- A column of texts holds texts only, so that the server compares bytes with bytes, as Spark does;
-  one of integers holds integers only, and the server compares them exactly.
+  Spark's filter true, the pushed filter has `OR /a IS NULL`, and is handed back.
+- A column of texts holds texts only, so that the server compares bytes with bytes, as Spark does; a
+  column of integers holds integers only, and the server compares them exactly.
 - NaN is greater than everything to Spark, and not comparable to the server: `d > 1` becomes
   `NOT /d <= 1`.
-- A column of single precision is rounded before Spark compares, decimals are exact, times are
+- Spark rounds a column of single precision before it compares, decimals are exact, and times are
   texts to the server: their filters stay with Spark.
-- Fields that are objects or arrays are NULL or several values to the server: nothing about them is
-  pushed down.
+- Fields that are objects or arrays are NULL or several values to the server: filters on them are
+  not pushed down.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _MOST_LITERALS: Final = 1000
 
 
 class Pushed(NamedTuple):
-    """What is pushed down.
+    """The result of a push-down.
 
     Attributes:
         filter: the content filter; None for none.
@@ -78,17 +78,17 @@ class Pushed(NamedTuple):
 
 
 class _Test(NamedTuple):
-    """A filter in the server's language; `exact` if it lets nothing through that Spark does not."""
+    """A filter in the server's language; `exact` if it passes no row that Spark would drop."""
 
     expression: tree.Expr
     exact: bool = True
 
 
 def push_down(filters: Sequence[Filter], schema: StructType) -> Pushed:
-    """Say in the server's language what it can be told.
+    """Translate filters into the server's language, as far as possible.
 
     Args:
-        filters: all of which have to hold.
+        filters: the filters, all of which have to hold.
         schema: the columns that are fields of JSON bodies.
     """
     tests: list[tree.Expr] = []
@@ -103,7 +103,7 @@ def push_down(filters: Sequence[Filter], schema: StructType) -> Pushed:
 
 
 def all_of(tests: Iterable[tree.Expr]) -> str | None:
-    """The text of a filter for which all tests have to be true; None for no test."""
+    """Return the text of the conjunction of tests; None for no test."""
     match tuple(tests):
         case ():
             return None
@@ -114,9 +114,9 @@ def all_of(tests: Iterable[tree.Expr]) -> str | None:
 
 
 def _test(one: Filter, schema: StructType) -> _Test | None:
-    """A filter in the server's language, or None if it says nothing that the server could."""
+    """Return a filter in the server's language; None if it cannot be translated."""
     negated = isinstance(one, Not)
-    # Each has an attribute, and a value if it compares; their base class does not say so.
+    # Each has an attribute, and a value if it compares, but their base class does not declare them.
     inner: Any = one.child if isinstance(one, Not) else one
     path: tuple[str, ...] = inner.attribute
     kind = _leaf(path, schema)
@@ -134,7 +134,7 @@ def _test(one: Filter, schema: StructType) -> _Test | None:
 
 
 def _leaf(path: tuple[str, ...], schema: StructType) -> DataType | None:
-    """The type of a column or of a field within it; None if its name cannot be written."""
+    """Return the type of a column or nested field; None if its name cannot be written."""
     kind: DataType = schema
     for name in path:
         if not isinstance(kind, StructType) or name not in kind.names or not _is_writable(name):
@@ -156,7 +156,7 @@ def _null_test(field: tree.Identifier, kind: DataType, *, wants_null: bool) -> _
 
 
 def _text_test(inner: Filter, field: tree.Identifier, value: Any, *, negated: bool) -> _Test | None:
-    """A test of a column of texts. `''` as a literal is not pushed: the server has no such text."""
+    """Return a test of a text column. The literal `''` is not pushed, as the server has none."""
     test: tree.Expr
     empty_may_match = negated
     match inner:
@@ -205,7 +205,7 @@ def _membership(
 ) -> _Test | None:
     values: Sequence[Any] = inner.value
     if not negated:
-        values = [value for value in values if value is not None]  # nothing equals NULL
+        values = [value for value in values if value is not None]  # no value equals NULL
     if not 0 < len(values) <= _MOST_LITERALS or not all(check(value) for value in values):
         return None
     test: tree.Expr = tree.In(field, tuple(_literal(value) for value in values))

@@ -1,7 +1,8 @@
-"""`pipeline.read`: a DataFrame whose filter goes to where the rows come from.
+"""`pipeline.read`: a DataFrame whose filter is applied at the source.
 
-Spark itself says what a filter comes to: a source without rows, of the same columns, is planned
-with it, is told the filters, and hands them over in the text of an error. Nothing is run for that.
+Spark itself translates the filter: it plans a query of a source without rows, with the same
+columns, and passes the filters to that source, which returns them in the text of an error. No query
+is executed for that.
 """
 
 from __future__ import annotations
@@ -24,35 +25,35 @@ _MARK: Final = "told filters: "
 
 
 class _ToldError(Exception):
-    """What Spark would push down."""
+    """The filters that Spark would push down."""
 
 
 class _Listener(DataSourceReader):
-    """Is told filters, and tells them."""
+    """Receives filters, and raises them in an error."""
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
-        """Called where there are filters."""
+        """Raise an error with the filters. Spark calls this if there are any."""
         raise _ToldError(_MARK + write_filters(filters))
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Called where there were none."""
+        """Raise an error without filters. Spark calls this if there were none."""
         raise _ToldError(_MARK + write_filters(()))
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Never called."""
+        """Raise NotImplementedError; never called."""
         raise NotImplementedError
 
 
 class FilterListener(DataSource):
-    """A source whose rows are never read."""
+    """A source that is never read."""
 
     @classmethod
     def name(cls) -> str:
-        """What `format()` calls it."""
+        """Return the name for `format()`."""
         return "amps-filters"
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's
-        """Never reads."""
+        """Return a reader that never reads."""
         return _Listener()
 
 
@@ -63,7 +64,7 @@ def read_where(
     columns: str | StructType | None,
     options: Mapping[str, Any],
 ) -> DataFrame:
-    """Load; see `pipeline.read`."""
+    """Load a DataFrame; see `pipeline.read`."""
     source = (
         AmpsJournalDataSource.name()
         if "path" in {name.lower() for name in options}
@@ -79,10 +80,10 @@ def read_where(
 
 
 def _filters(spark: SparkSession, where: str | Column, schema: StructType) -> str:
-    """What Spark would push down, as a text.
+    """Return the filters that Spark would push down, as a text.
 
     Raises:
-        PySparkException: it is no filter for such columns.
+        PySparkException: the filter is not valid for these columns.
     """
     before = spark.conf.get(_PUSH_DOWN, None)
     spark.conf.set(_PUSH_DOWN, "true")
@@ -98,4 +99,4 @@ def _filters(spark: SparkSession, where: str | Column, schema: StructType) -> st
             spark.conf.unset(_PUSH_DOWN)
         else:
             spark.conf.set(_PUSH_DOWN, before)
-    return write_filters(())  # of a filter that is never true, Spark makes no plan
+    return write_filters(())  # Spark does not plan a filter that is never true

@@ -1,7 +1,7 @@
-"""A stream that cannot be.
+"""A stream reader that reports an error.
 
-Spark loses the error of a source that makes no stream reader among errors of its own. So there is
-one, which has the error to tell when it is asked where the stream begins or goes on.
+If a source creates no stream reader, Spark hides the error among its own. So this reader is
+created, which raises the error when Spark asks for the first or the next offset.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from pipeline.errors import PipelineError
 
 
 class RefusingStreamReader(DataSourceStreamReader):
-    """Reads nothing.
+    """A stream reader that raises an error.
 
     Args:
-        error: why.
+        error: the error.
     """
 
     def __init__(self, error: PipelineError) -> None:
         self._error = error
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Raises the error, where a query is new."""
+        """Raise the error, if a query is new."""
         self._refuse()
 
     def latestOffset(self, *_: Any) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Raises the error, where a query goes on."""
+        """Raise the error, if a query resumes."""
         self._refuse()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:  # noqa: ARG002 - Spark's
-        """Raises the error, where a query has to repeat a micro-batch."""
+        """Raise the error, if a query has to repeat a micro-batch."""
         self._refuse()
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:  # noqa: ARG002 - Spark's
-        """Never called."""
+        """Raise the error; never called."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -45,10 +45,10 @@ class RefusingStreamReader(DataSourceStreamReader):
 
 
 def stream_reader(make: Callable[[], DataSourceStreamReader]) -> DataSourceStreamReader:
-    """A stream reader, or one that tells why there is none.
+    """Return a stream reader, or one that raises the error of its creation.
 
     Args:
-        make: makes it; raises PipelineError if it cannot be.
+        make: creates the reader; may raise PipelineError.
     """
     try:
         return make()

@@ -1,16 +1,16 @@
-"""Messages as rows: Arrow batches of the columns that a schema asks for.
+"""Messages as rows: Arrow batches with the columns of a schema.
 
 A schema has one of two forms.
 
 bodies    a column `body`, text or binary, and any of the metadata columns `topic`, `sow_key`,
-          `bookmark`, `timestamp` and `correlation_id`. This is what a source has by default; the
-          further ones of `METADATA` a schema has to name.
-fields    every column is a field of the body. Metadata columns may stand among them with an
-          underscore before their name, so that a field called `topic` stays reachable: `_topic`.
+          `bookmark`, `timestamp` and `correlation_id`. This is the default of a source; the other
+          columns of `METADATA` are included only if a schema names them.
+fields    every column is a field of the body. Metadata columns may be among them with an underscore
+          before their name, so that a field called `topic` can be read as well: `_topic`.
 
-What a message or a record does not have is NULL. A field whose value is not of its column's type is
-an error, unless the user wants to go on (`pipeline.tolerance`): a wrong row would be worse than
-none.
+A value that a message or a record does not have is NULL. A field whose value does not have the type
+of its column is an error, unless the user chooses otherwise (`pipeline.tolerance`): a wrong row
+would be worse than none.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from pipeline.plain_columns import FieldReader
 from pipeline.tolerance import STRICT, Tolerance, tolerated
 
 TEXT_TYPES: Final = ("json", "fix", "nvfix", "xml")
-"""Message types whose bodies are texts."""
+"""Message types with text bodies."""
 
 BODY: Final = "body"
 _SHOWN: Final[dict[str, DataType]] = {
@@ -60,9 +60,9 @@ METADATA: Final[dict[str, DataType]] = _SHOWN | {
     "length": LongType(),
     "user": StringType(),
 }
-"""Name and type of each, as journals have them (`pipeline.journal.columns`)."""
+"""Name and type of each, the same as in journals (`pipeline.journal.columns`)."""
 _OF_RECORDS: Final[dict[str, DataType]] = {"command": StringType(), "expiration": IntegerType()}
-"""Those of a stream that is told what becomes of records, too."""
+"""The metadata of a stream that includes deletions of records."""
 _COMMANDS: Final = ("publish", "sow_delete")
 
 _ADVICE: Final = (
@@ -73,11 +73,11 @@ _ADVICE: Final = (
 
 
 def default_schema(message_type: str | None, *, has_deletions: bool = False) -> StructType:
-    """Bodies, and the metadata columns that most want.
+    """Return the schema of bodies with the most used metadata columns.
 
     Args:
-        message_type: of the messages, None if it is not known.
-        has_deletions: whether deletions are among them.
+        message_type: the message type, None if unknown.
+        has_deletions: whether the messages include deletions.
     """
     body = StringType() if message_type in TEXT_TYPES else BinaryType()
     shown = {**_SHOWN, **_OF_RECORDS} if has_deletions else _SHOWN
@@ -86,21 +86,21 @@ def default_schema(message_type: str | None, *, has_deletions: bool = False) -> 
 
 
 class RowFormat:
-    """Makes rows of messages.
+    """Converts messages to rows.
 
     Args:
         schema: the columns.
-        message_type: of the messages, None if it is not known.
-        tolerance: what becomes of messages that do not fit.
-        has_deletions: whether deletions of records are among the messages: their body is a list of
+        message_type: the message type, None if unknown.
+        tolerance: how messages that do not fit are handled.
+        has_deletions: whether the messages include deletions of records, whose body is a list of
             keys.
 
     Attributes:
-        metadata: the metadata that the columns ask for, by their names without underscore.
+        metadata: the metadata of the columns, by their names without underscore.
         fields: the columns that are fields of the body.
 
     Raises:
-        PipelineError: the schema cannot be had of such messages.
+        PipelineError: such messages cannot have this schema.
     """
 
     def __init__(
@@ -148,10 +148,10 @@ class RowFormat:
             )
 
     def batch(self, messages: Sequence[Message] | Arrived) -> pa.RecordBatch:
-        """Make a batch of rows.
+        """Return a batch of rows.
 
         Raises:
-            PipelineError: a body has no such fields, or none that must not be NULL.
+            PipelineError: a body does not have such fields, or lacks a value that must not be NULL.
         """
         arrived = messages if isinstance(messages, Arrived) else Arrived.of(messages)
 
@@ -204,12 +204,12 @@ class RowFormat:
 
 
 def name_is_field(name: str, has_bodies: bool) -> bool:
-    """Whether a column is a field of the body."""
+    """Return whether a column is a field of the body."""
     return not has_bodies and not (name.startswith("_") and name[1:] in METADATA)
 
 
 def _whole(field: pa.Field, bodies: Bodies) -> pa.Array:
-    """Bodies as they are: like those of Spark's own texts, a string need not be UTF-8."""
+    """Return bodies unchanged: a string need not be UTF-8, as in Spark's own texts."""
     return bodies.column().view(field.type)
 
 

@@ -1,7 +1,7 @@
-"""A directory for the temporary files of one Spark, which goes when the program ends.
+"""A directory for the temporary files of one Spark session, removed when the program ends.
 
-A program that is killed cannot remove anything. So whoever has a directory holds a lock on a file
-in it, and the next one that is made takes those away that nobody holds any more.
+A program that is killed cannot remove its directory. So each program holds a lock on a file in its
+directory, and the next one removes the directories whose lock is not held.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _LOCK: Final = "lock"
 
 
 def scratch_directory() -> Path:
-    """Make a directory that is removed at the end of the program."""
+    """Create a directory that is removed at the end of the program."""
     directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    # Locked before it has its name: nobody finds it without an owner.
+    # Locked before it gets its name, so that no other program finds it without an owner.
     descriptor = os.open(directory / "new", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     (directory / "new").rename(directory / _LOCK)
@@ -33,7 +33,7 @@ def scratch_directory() -> Path:
 
 def _remove_abandoned(parent: Path) -> None:
     for lock in parent.glob(f"{_PREFIX}*/{_LOCK}"):
-        with contextlib.suppress(OSError):  # it is held, of another user, or gone
+        with contextlib.suppress(OSError):  # it is locked, owned by another user, or gone
             descriptor = os.open(lock, os.O_RDWR)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
-"""What executors need of the pipeline, in one file that Spark brings to them.
+"""An archive of the pipeline for executors, in one file that Spark distributes.
 
-Spark imports Python out of zip files (`--py-files`), but no compiled modules, which the pipeline
-has as well. An archive it unpacks, in the directory where an executor runs.
+Spark imports Python from zip files (`--py-files`), but no compiled modules, which the pipeline also
+has. An archive is unpacked by Spark in the working directory of an executor.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pipeline.errors import PipelineError
 from pipeline.files import new_path
 
 DIRECTORY: Final = "amperage"
-"""Where executors have what the archive has."""
+"""The directory of the unpacked archive on executors."""
 
 _US: Final = "amperage"
 _HOME: Final = Path(__file__).parents[1]
@@ -32,11 +32,11 @@ _PACKAGES: Final = (
 )
 _NOT_SHIPPED: Final = frozenset({".c", ".pxd", ".pyx", ".pyc"})
 _OF_SPARK: Final = frozenset({"numpy", "pyarrow"})
-"""Libraries that executors need for whatever is written in Python, and that are large."""
+"""Large libraries that executors need for any Python code, and therefore have."""
 _SUFFIXES: Final = (".tar.gz", ".tgz")
 _NAME: Final = re.compile(r"[\w.-]+", re.ASCII)
 _QUICK: Final = 1
-"""How much to compress: it is sent once."""
+"""The compression level: low, because the archive is sent once."""
 
 
 def make_archive(path: Path) -> str:
@@ -60,7 +60,7 @@ def make_archive(path: Path) -> str:
 
 
 def _files(ours: Distribution) -> Iterator[tuple[Path, str]]:
-    """What goes into the archive, and where it is there."""
+    """Yield the files of the archive, with their names in it."""
     for package in _PACKAGES:
         for path in sorted((_HOME / package).rglob("*")):
             if path.is_file() and path.suffix not in _NOT_SHIPPED:
@@ -72,7 +72,7 @@ def _files(ours: Distribution) -> Iterator[tuple[Path, str]]:
 
 
 def _libraries(needing: Distribution, seen: set[str]) -> Iterator[Distribution]:
-    """The libraries that one needs, without its extras, and those that these need."""
+    """Yield the libraries that a distribution requires, without its extras, recursively."""
     for requirement in needing.requires or ():
         found = _NAME.match(requirement)
         name = "" if found is None else re.sub(r"[-_.]+", "-", found[0]).lower()

@@ -1,7 +1,7 @@
-"""Starts a Spark session with the settings that suit the pipeline, where nobody says others.
+"""Starts a Spark session with settings for the pipeline, unless others are given.
 
-What the caller says comes first, then what spark-submit was told. A session that is there already
-keeps its settings.
+Settings of the caller take precedence, then those of spark-submit. An existing session keeps its
+settings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipeline.java import java_home
 from pipeline.scratch import scratch_directory
 
 _PACKAGES: Final = Path(__file__).parents[1]
-"""Where executors find the pipeline and what it imports."""
+"""The directory where executors find the pipeline and its imports."""
 
 _CHECKPOINTS: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -30,25 +30,25 @@ _CHECKPOINTS: Final = (
 
 _THIS_MACHINE: Final = "local[*]"
 _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
-"""Where spark-submit says how to reach its Java."""
+"""The variable in which spark-submit passes the port of its Java."""
 
 _LONGEST: Final = 60
-"""Bytes of a directory in which the path of a socket, at most 107, has room for its name."""
+"""Maximum bytes of a directory for sockets: a socket path has at most 107, with its name."""
 
 
 def settings(directory: Path) -> dict[str, str]:
-    """What a session of the pipeline is configured with, unless it is told otherwise.
+    """Return the default settings of a session of the pipeline.
 
     Args:
-        directory: for the files that Spark shuffles and spills.
+        directory: the directory for files that Spark shuffles and spills.
     """
     return {
-        # A third of a micro-batch's time goes into its two small files; this one renames them
+        # A micro-batch spends a third of its time on its two small files; this manager renames them
         # without starting a process.
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
-        # Rows go from Python to Spark through a socket; one of the file system costs less than TCP.
+        # Rows are sent from Python to Spark through a socket; a Unix socket costs less than TCP.
         "spark.python.unix.domain.socket.enabled": "true",
-        # The default of 200 is made for clusters; each partition costs a task.
+        # The default of 200 is for clusters; each partition costs a task.
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
@@ -59,7 +59,7 @@ def settings(directory: Path) -> dict[str, str]:
 
 
 def _temporary_files(directory: Path) -> dict[str, str]:
-    """Have Java and its sockets leave nothing behind in the system's directory for such files."""
+    """Return settings that keep files of Java and its sockets out of the system's directory."""
     directory.joinpath("java-tmp").mkdir()
     return {
         "spark.driver.defaultJavaOptions": f'-Djava.io.tmpdir="{directory}/java-tmp"',
@@ -86,23 +86,23 @@ def start(
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     if is_new:
-        # Last registered runs first: Spark lets go of its files before they are removed.
+        # Handlers run in reverse order: Spark closes its files before they are removed.
         atexit.register(_stop, spark)
     register_formats(spark)
     return spark
 
 
 def _stop(spark: SparkSession) -> None:
-    """End Spark with the program; Java goes in any case when its standard input does.
+    """Stop Spark at the end of the program; Java ends in any case with its standard input.
 
-    A call of Java's that was interrupted leaves a connection on which nothing is understood.
+    A call of Java that was interrupted leaves a connection that cannot be used any more.
     """
     with suppress(Exception):
         spark.stop()
 
 
 def _defaults(asked: Mapping[str, str]) -> dict[str, str]:
-    """What neither the caller nor spark-submit says."""
+    """Return the settings that neither the caller nor spark-submit has given."""
     given = {**_submitted(), **asked}
     directory = scratch_directory()
     home = java_home(directory)
@@ -124,7 +124,7 @@ def _defaults(asked: Mapping[str, str]) -> dict[str, str]:
 
 
 def _submitted() -> dict[str, str]:
-    """What spark-submit was told, if it runs this program."""
+    """Return the settings of spark-submit, if it runs this program."""
     if _GATEWAY not in os.environ:
         return {}
     SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the Java that is running

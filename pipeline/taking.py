@@ -1,10 +1,9 @@
-"""Functions for `foreachBatch` whose errors Spark can read.
+"""Functions for `foreachBatch` with errors that are safe for Spark to parse.
 
-When a query is stopped while such a function is at work, Spark looks through the text of its error
-for the reason, with the regular expression `…((.|\\r\\n|\\r|\\n)*)(…)`: Java goes one call deeper
-for each character, and the query's thread dies of a StackOverflowError if there are some thousands.
-An error of Java's has as many, for it comes with all of its calls, of each of its causes. So these
-are left out.
+When a query is stopped while such a function runs, Spark searches the text of its error for the
+reason, with the regular expression `…((.|\\r\\n|\\r|\\n)*)(…)`: Java recurses once for each
+character, and the query's thread dies of a StackOverflowError after some thousands. An error from
+Java is that long, because it includes the stack traces of all its causes. So these are removed.
 
 Source: org.apache.spark.sql.execution.streaming.runtime.StreamExecution.isInterruptionException.
 """
@@ -24,18 +23,18 @@ Take = Callable[["DataFrame", int], None]
 
 _MARK: Final = "py4j.protocol.Py4JJavaError: "
 _LONGEST: Final = 1500
-"""Characters that go through any stack that threads of Java have."""
+"""Characters that the stack of any Java thread can process."""
 
 
 class BatchError(Exception):
-    """What went wrong in Java while a micro-batch was dealt with, without Java's calls."""
+    """An error in Java while a micro-batch was processed, without Java's stack traces."""
 
 
 def briefly(take: Take) -> Take:
-    """Have errors of Java's told in short.
+    """Shorten the errors of Java.
 
     Args:
-        take: deals with a micro-batch, of which it is given the rows and the number.
+        take: processes a micro-batch, given its rows and its number.
     """
 
     @wraps(take)
@@ -49,9 +48,9 @@ def briefly(take: Take) -> Take:
 
 
 def _brief(text: str) -> str:
-    """The lines that say what it was, and not where: those are indented.
+    """Return the lines with the error, without the indented lines of the stack trace.
 
-    They begin with what Spark knows errors of Java's by.
+    They begin with the text by which Spark recognizes errors of Java.
     """
     lines = [line for line in text.splitlines() if line and not line[0].isspace()]
     return _MARK + "\n".join(lines)[:_LONGEST]

@@ -1,8 +1,8 @@
 """Times in messages.
 
-A text in ISO 8601 (RFC 3339) is a time wherever it stands. What else is one depends on the message
-type, or on the option `timestamps`; everything else is refused, for a number that is taken for
-seconds where it is milliseconds is a row that is wrong without anybody noticing.
+A text in ISO 8601 (RFC 3339) is a time everywhere. Other forms depend on the message type, or on
+the option `timestamps`. All other values are refused: a number of milliseconds that is read as
+seconds would silently produce a wrong row.
 
     bson, bflat    integers are milliseconds since 1970, as their types Date and Datetime are
     fix, nvfix     20260102-03:04:05.123 (UTCTimestamp), 20260102 (UTCDateOnly)
@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 TIMESTAMPS: Final = ("seconds", "millis", "micros", "fix", "iso")
-"""What the option `timestamps` can say."""
+"""The values of the option `timestamps`."""
 
 _UNITS: Final[Mapping[str, int]] = {"seconds": 1_000_000, "millis": 1000, "micros": 1}
 _BY_TYPE: Final[Mapping[str, str]] = {
@@ -31,7 +31,7 @@ _BY_TYPE: Final[Mapping[str, str]] = {
     "nvfix": "fix",
 }
 _ONLY_TEXTS: Final = frozenset(("fix", "nvfix", "xml"))
-"""Message types without numbers: a text of digits is what they have for one."""
+"""Message types without numbers: a number is a text of digits."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIX: Final = re.compile(
@@ -40,18 +40,18 @@ _FIX: Final = re.compile(
 _FIX_TIME: Final = re.compile(r"\d\d:\d\d:\d\d(\.\d+)?", re.ASCII)
 _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _LEAP_SECOND: Final = 60
-"""It counts as the first one of the next minute."""
+"""It counts as the first second of the next minute."""
 
 Given = object
-"""A value as the message has it."""
+"""A value in a message."""
 
 
 class TimeRule(NamedTuple):
-    """What is a time, besides texts in ISO 8601.
+    """The forms of times, besides texts in ISO 8601.
 
     Attributes:
-        unit: microseconds that a number counts; 0 if numbers are no times.
-        fix: whether the forms of FIX are.
+        unit: the microseconds per unit of a number; 0 if numbers are not times.
+        fix: whether the forms of FIX are times.
         from_text: whether numbers are written as texts.
     """
 
@@ -61,26 +61,26 @@ class TimeRule(NamedTuple):
 
     @property
     def is_iso(self) -> bool:
-        """Whether nothing else is."""
+        """True if there are no other forms."""
         return not self.unit and not self.fix
 
 
 def time_rule(message_type: str, timestamps: str | None) -> TimeRule:
-    """The rule for messages of a type.
+    """Return the rule for messages of a type.
 
     Args:
         message_type: the type.
-        timestamps: one of `TIMESTAMPS`, to have another rule than the type's.
+        timestamps: one of `TIMESTAMPS`, to override the type's rule.
     """
     chosen = timestamps or _BY_TYPE.get(message_type, "iso")
     return TimeRule(_UNITS.get(chosen, 0), chosen == "fix", message_type in _ONLY_TEXTS)
 
 
 def to_moment(value: Given, rule: TimeRule) -> datetime:
-    """A value as a moment.
+    """Return a value as a timestamp.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a time.
     """
     if isinstance(value, datetime):
         return value
@@ -94,10 +94,10 @@ def to_moment(value: Given, rule: TimeRule) -> datetime:
 
 
 def to_date(value: Given, rule: TimeRule) -> date:
-    """A value as a day; that of a moment in UTC.
+    """Return a value as a date; for a timestamp, its date in UTC.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a time.
     """
     number = _number(value, rule)
     if isinstance(value, datetime):
@@ -111,7 +111,7 @@ def to_date(value: Given, rule: TimeRule) -> date:
 
 
 def _number(value: Given, rule: TimeRule) -> int | float | None:
-    """A number that stands for a time; None if it is no number."""
+    """Return the number that represents a time; None if the value is not a number."""
     if not rule.unit or isinstance(value, bool):
         return None
     if isinstance(value, (int, float)):
@@ -129,7 +129,7 @@ def _since_epoch(number: int | float, unit: int) -> datetime:
 
 
 def _from_fix(text: str) -> datetime | None:
-    """A UTCTimestamp or UTCDateOnly; None if it has another form."""
+    """Return the time of a UTCTimestamp or UTCDateOnly; None if the text has another form."""
     if _FIX_TIME.fullmatch(text):
         raise ValueError("a time of day has no date; read the column as STRING")
     match = _FIX.fullmatch(text)

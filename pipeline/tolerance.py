@@ -1,11 +1,12 @@
-"""What becomes of messages that do not fit the schema: the options `mode` and what belongs to it.
+"""Handling of messages that do not fit the schema: the option `mode` and related ones.
 
     failfast     an error, which stops the query
-    permissive   a row whose fields are NULL; the message stands in the corrupt record column, if
-                 the schema has it
+    permissive   a row with NULL fields; the message goes to the corrupt record column, if the
+                 schema has it
     drop         nothing
 
-Batches are made as if all messages did fit. Where one does not, they are halved until it is found.
+A batch is first built as if all messages did fit. If one does not, the batch is halved repeatedly
+until the message is found.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _MODES: Final[Mapping[str, str]] = {
 _CORRUPT_RECORD: Final = "_corrupt_record"
 
 NAMES: Final = ("mode", "corrupt_record_column", "timestamps", "config")
-"""The options, which all sources have."""
+"""The options, common to all sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,8 @@ class Tolerance:
     Attributes:
         mode: one of `failfast`, `permissive` and `drop`.
         corrupt_record_column: the column for messages that do not fit.
-        timestamps: what is a time, one of `times.TIMESTAMPS`; None goes by the message type.
-        environment: has the message types of a configuration; None for those that need none.
+        timestamps: the form of times, one of `times.TIMESTAMPS`; None for the message type's.
+        environment: the message types of a configuration; None without one.
     """
 
     mode: str = FAILFAST
@@ -56,10 +57,10 @@ class Tolerance:
     environment: Environment | None = None
 
     def corrupt_column(self, schema: StructType) -> str | None:
-        """The column for messages that do not fit, if the schema has it.
+        """Return the column for messages that do not fit, if the schema has it.
 
         Raises:
-            PipelineError: it is of a type that holds no message.
+            PipelineError: its type cannot hold a message.
         """
         name = self.corrupt_record_column
         if name not in schema.names:
@@ -74,7 +75,7 @@ class Tolerance:
 
 
 STRICT: Final = Tolerance()
-"""What is the case where nothing is said."""
+"""The default."""
 
 
 def read_tolerance(given: Mapping[str, str]) -> Tolerance:
@@ -84,7 +85,7 @@ def read_tolerance(given: Mapping[str, str]) -> Tolerance:
         given: all options, by their names in lower case.
 
     Raises:
-        PipelineError: one has a value that it cannot have, or the configuration cannot be used.
+        PipelineError: an option has an invalid value, or the configuration cannot be used.
     """
     mode = given.get("mode", FAILFAST)
     if mode.lower() not in _MODES:
@@ -103,7 +104,7 @@ def read_tolerance(given: Mapping[str, str]) -> Tolerance:
 def _environment(config: str | None) -> Environment | None:
     if config is None:
         return None
-    # What reads configurations is the server's, and only who has one waits for it.
+    # The reader of configurations is the server's; only a read with a configuration imports it.
     from pipeline.configuration import read_configuration
     from pipeline.expressions.environment import Environment
 
@@ -111,10 +112,10 @@ def _environment(config: str | None) -> Environment | None:
 
 
 class MakeBatch(Protocol):
-    """Makes rows of some messages."""
+    """Builds rows of some messages."""
 
     def __call__(self, start: int, stop: int, *, fits: bool) -> pa.RecordBatch:
-        """Rows of the messages from `start` to before `stop`, without their fields if not `fits`.
+        """Return rows of the messages from `start` to before `stop`, without fields if not `fits`.
 
         Raises:
             PipelineError: one does not fit.
@@ -122,15 +123,15 @@ class MakeBatch(Protocol):
 
 
 def tolerated(make: MakeBatch, count: int, mode: str) -> Iterator[pa.RecordBatch]:
-    """Rows of messages, some of which may not fit.
+    """Yield rows of messages, some of which may not fit.
 
     Args:
-        make: makes them.
-        count: how many messages there are.
-        mode: what to do with those that do not fit.
+        make: builds the rows.
+        count: the number of messages.
+        mode: the handling of messages that do not fit.
 
     Raises:
-        PipelineError: one does not, and the mode is `failfast`.
+        PipelineError: a message does not fit, and the mode is `failfast`.
     """
     return _tolerated(make, 0, count, mode)
 

@@ -1,8 +1,8 @@
 """`format("amps")`: topics of a running server, read and written.
 
-source.py       the format: what it can do, and the schema it has without being told
+source.py       the format: its capabilities, and its default schema
 options.py      its options, read and checked
-connection.py   the way to the server; refusals, told by the option that is to blame
+connection.py   connections to the server; errors that name the option at fault
 batch.py        a query of a SOW topic        stream.py   a replay from the transaction log
-writer.py       publishing and deleting, each row once
+writer.py       publishes and deletes, each row once
 """

@@ -1,8 +1,8 @@
-"""What lies ahead of a stream in the log of one server: the next micro-batch, and how much is left.
+"""Plans the micro-batches of a stream over the log of one server, and measures the rest.
 
-The server counts (`measuring.py`), and what is counted ends at a place of its log. So a micro-batch
-costs a request, however large it is, and a stream gets on in the log also where nothing is
-published to its topic: journals that it has passed it does not need any more.
+The server counts the messages (`measuring.py`), and each count ends at a place of its log. So
+planning a micro-batch costs one request, however large it is. A stream also advances in the log
+where nothing is published to its topic, and does not need the journals that it has passed.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
 
 _PAUSE: Final = 0.2
-"""Seconds between two attempts to reach a server that is away."""
+"""Seconds between two attempts to reach an unavailable server."""
 _IDLE: Final = 0.03
-"""Seconds to wait where there is nothing, before Spark is told so and asks again."""
+"""Seconds to wait if there is nothing, before returning to Spark, which asks again."""
 _MOST_IDLE: Final = 0.25
 _SLOWER: Final = 1.2
-"""The longer there has been nothing, the longer is waited: each question costs the server."""
+"""Back-off: the wait grows while there is nothing, because each request costs the server."""
 _STRIDE: Final = 60.0
-"""Seconds after which a stream gets on over what others have published: that is a micro-batch."""
+"""Seconds after which a stream advances past messages of other topics: that is a micro-batch."""
 _ROWS_KEPT: Final = 10_000
 _BYTES_KEPT: Final = 1 << 20
-"""What travels to its task as rows, so that no task has to connect for it."""
+"""Limits of a micro-batch sent to its task as rows, so that no task has to connect for it."""
 
 
 class Ahead:
-    """Plans micro-batches, with a connection that stays.
+    """Plans micro-batches, over a persistent connection.
 
     Args:
         options: server, topic and filter.
@@ -48,7 +48,7 @@ class Ahead:
         self._open = ExitStack()
         self._client: Client | None = None
         self._begins: dict[str, str] = {}
-        """The places of moments."""
+        """The places in the log for bookmarks that are times."""
         self._ends = False
         self._last: str | None = None
         self._away_since: float | None = None
@@ -57,7 +57,7 @@ class Ahead:
         self._planned: Measure | None = None
 
     def stop_at_end(self) -> None:
-        """Go no further than the log goes when it is asked for next."""
+        """Stop at the end that the log has at the next request."""
         self._ends, self._last = True, None
 
     def close(self) -> None:
@@ -66,10 +66,10 @@ class Ahead:
         self._open.close()
 
     def latest(self, start: Offset, limits: Limits) -> Offset:
-        """Where the next micro-batch ends; at its start if there is nothing.
+        """Return the end of the next micro-batch; its start if there is nothing.
 
         Raises:
-            PipelineError: the server refuses, or has been away for too long.
+            PipelineError: the server refuses, or has been unavailable for too long.
         """
         while True:
             try:
@@ -94,9 +94,9 @@ class Ahead:
             time.sleep(_IDLE)
 
     def behind(self) -> Measure | None:
-        """What there is behind the micro-batch that was planned last; None if that is not known.
+        """Return the amount after the last planned micro-batch; None if it is unknown.
 
-        Where the stream has a filter, messages that do not match count as well: to tell them apart,
+        If the stream has a filter, messages that do not match count as well: to tell them apart,
         the server would have to read them.
         """
         planned = self._planned
@@ -108,13 +108,13 @@ class Ahead:
             return None
 
     def messages(self, end: Offset) -> list[list[Message]] | None:
-        """The messages of each range of a micro-batch, if they are few; else tasks read them."""
+        """Return the messages of each range of a micro-batch if few; otherwise tasks read them."""
         ranges = ranges_of(end)
         if end["bytes"] > _BYTES_KEPT or sum(one.rows for one in ranges) > _ROWS_KEPT:
             return None
         try:
             return [self._read(one.span) for one in ranges]
-        except ClientError:  # tasks wait for a server that is away, and say what is wrong
+        except ClientError:  # tasks wait for an unavailable server, and report the error
             self.close()
             return None
 
@@ -128,7 +128,7 @@ class Ahead:
         place = bookmark_of(start)
         if self._ends and self._last is None:
             self._last = self._measure(NOW, NOW).end
-        if is_now(place):  # another one at each start, which would leave out what came until then
+        if is_now(place):  # it would move at each start, and skip the messages published until then
             self._planned = self._measure(NOW, NOW)
             return measured(self._planned)
         found = self._measure(
@@ -158,7 +158,7 @@ class Ahead:
         return int(reached.split("|")[1]) >= int(last.split("|")[1])
 
     def _has(self, place: str) -> bool:
-        """Return whether the log has a place still: each run of the server names its own."""
+        """Return whether the log still has a place: each run of the server has its own places."""
         try:
             self._measure(place, NOW, rows=1)
         except CommandError as error:
@@ -177,7 +177,7 @@ class Ahead:
         parts: int = 1,
         is_filtered: bool = True,
     ) -> Measure:
-        bracket = "(" if "|" in begin else "["  # a mere moment includes itself
+        bracket = "(" if "|" in begin else "["  # a time includes itself
         return measure(
             self._connected(),
             self._options,
@@ -195,7 +195,7 @@ class Ahead:
         return self._client
 
     def _lost(self, error: ClientError) -> None:
-        """Wait a little before the next attempt; or give up."""
+        """Close, and wait before the next attempt, or give up."""
         self.close()
         now = time.monotonic()
         self._away_since = self._away_since or now

@@ -1,8 +1,8 @@
 """`spark.read.format("amps")`: the records of a SOW topic, as one query or as several at once.
 
-A read is divided by what the server can tell of every record: a hash of its key, or of its topic.
-Each part is a query of its own, of the moment when it begins; only a single one sees one state of
-the topic, or several that ask for the same past moment (the option `bookmark`).
+A read is divided by a value that the server has for every record: a hash of its key, or of its
+topic. Each part is a query of its own and sees the topic at the time when it begins. Only a single
+query sees one state of the topic, or several that ask for the same past time (option `bookmark`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AmpsPartition(InputPartition):
     """One of the queries of a read.
 
     Args:
-        filter: what belongs to it; None for everything.
+        filter: the filter that selects its records; None for all.
     """
 
     def __init__(self, filter_: str | None) -> None:
@@ -45,11 +45,11 @@ class AmpsReader(DataSourceReader):
     """Reads the records of a topic.
 
     Args:
-        options: what to read.
-        schema: as what.
+        options: the options of the read.
+        schema: the schema of the rows.
 
     Raises:
-        PipelineError: the schema cannot be had of the topic's messages.
+        PipelineError: the messages of the topic cannot have this schema.
     """
 
     def __init__(self, options: AmpsOptions, schema: StructType) -> None:
@@ -59,10 +59,10 @@ class AmpsReader(DataSourceReader):
         self._pushed = push_down(options.where, fields).filter if _can_filter(options) else None
 
     def partitions(self) -> list[InputPartition]:
-        """Divide the read; and find out whether the server would take the query.
+        """Divide the read, and check that the server accepts the query.
 
         Raises:
-            PipelineError: it would not.
+            PipelineError: it does not.
         """
         with connected(self._options, "plan") as client:
             for _ in self._query(client, None, 1):
@@ -78,7 +78,7 @@ class AmpsReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Query, and give the records in batches."""
+        """Execute the query of a partition and yield its records in batches."""
         assert isinstance(partition, AmpsPartition)  # noqa: S101 - see partitions
         settle()
         rows = RowFormat(self._schema, self._options.message_type, self._options.tolerance)
@@ -91,7 +91,7 @@ class AmpsReader(DataSourceReader):
     ) -> Iterator[list[Block]]:
         options = self._options
         tests = [test for test in (options.filter, self._pushed, part) if test is not None]
-        if len(tests) > 1:  # one alone is sent as it is: that is what errors show a place of
+        if len(tests) > 1:  # a single one is sent verbatim, because errors show a position in it
             tests = [f"({test})" for test in tests]
         rows = RowFormat(self._schema, options.message_type, options.tolerance)
         stream = client.query_blocks(
@@ -108,10 +108,10 @@ class AmpsReader(DataSourceReader):
 
 
 def _can_filter(options: AmpsOptions) -> bool:
-    """Whether the server can apply Spark's filters.
+    """Return whether the server can apply Spark's filters.
 
-    With `top_n` they are for the records that remain; and the fields of a message that does not fit
-    are NULL to Spark alone.
+    With `top_n`, Spark's filters apply to the records that remain. In permissive mode, the fields
+    of a message that does not fit are NULL to Spark alone.
     """
     is_first = options.top_n is None and options.tolerance.mode != PERMISSIVE
     return is_first and options.message_type == "json"

@@ -1,4 +1,4 @@
-"""Connections to the server, and what it refuses, told by the option that is to blame."""
+"""Connections to the server, and its errors, which name the option at fault."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _BY_TYPE: Final[tuple[tuple[type[ClientError], str], ...]] = (
     (TimedOutError, "server"),
 )
 NOT_FOUND: Final = "bookmark not found"
-"""Why the server refuses a replay from a message that its log does not have."""
+"""The server's reason for refusing a replay from a message that its log does not have."""
 _BY_REASON: Final = {
     "invalid orderby": "orderby",
     "invalid bookmark": "bookmark",
@@ -53,7 +53,7 @@ _BY_REASON: Final = {
 
 
 AWAY: Final = (ConnectError, ConnectionLostError, TimedOutError)
-"""What a client raises when the server cannot be reached, or not any more."""
+"""Errors that a client raises when the server is unreachable or the connection is lost."""
 
 _PAUSE: Final = 0.2
 """Seconds between two attempts to reach a server."""
@@ -61,15 +61,15 @@ _PAUSE: Final = 0.2
 
 @contextmanager
 def session(options: AmpsOptions, role: str, *, patient: bool = False) -> Iterator[BlockClient]:
-    """A session with the server, closed in the end.
+    """Open a session with the server, and close it at the end.
 
     Args:
-        options: where, and as whom.
-        role: what the connection is for, as part of its name.
+        options: the server and the user.
+        role: the purpose of the connection, as a part of its name.
         patient: see `log_on`.
 
     Raises:
-        ClientError: there is none to be had.
+        ClientError: no session can be opened.
     """
     name = f"{options.client_name or 'spark'}-{role}-{uuid.uuid4().hex[:12]}"
     with new_client(options, name) as client:
@@ -78,7 +78,7 @@ def session(options: AmpsOptions, role: str, *, patient: bool = False) -> Iterat
 
 
 def new_client(options: AmpsOptions, name: str) -> BlockClient:
-    """A client that opens connections as the options say.
+    """Return a client that opens connections as configured by the options.
 
     Raises:
         TlsFileError: a file with certificates cannot be used here.
@@ -96,10 +96,10 @@ def new_client(options: AmpsOptions, name: str) -> BlockClient:
 def connected(
     options: AmpsOptions, role: str, *, patient: bool = False, place: str | None = None
 ) -> Iterator[BlockClient]:
-    """A session whose errors say which option is to blame; see `session` and `explained`.
+    """Open a session with errors that name the option at fault; see `session` and `explained`.
 
     Raises:
-        PipelineError: there is none to be had, or what was done with it failed.
+        PipelineError: no session can be opened, or a command failed.
     """
     with blaming(options, place), session(options, role, patient=patient) as client:
         yield client
@@ -107,7 +107,7 @@ def connected(
 
 @contextmanager
 def blaming(options: AmpsOptions, place: str | None = None) -> Iterator[None]:
-    """Makes the client's errors say which option is to blame; see `explained`."""
+    """Convert the client's errors to ones that name the option at fault; see `explained`."""
     try:
         yield
     except ClientError as error:
@@ -121,16 +121,16 @@ def log_on(
 
     Args:
         client: a client without connection.
-        options: where.
-        patient: whether to wait for servers that are away, as tasks do: Spark would try them again
-            at once, and give up soon.
+        options: the servers.
+        patient: whether to wait for unavailable servers, as tasks do: Spark would retry the task at
+            once, and give up soon.
         logon_options: the options field of the logon.
 
     Returns:
         The header of the acknowledgement.
 
     Raises:
-        ClientError: there is none to be had.
+        ClientError: no session can be opened.
     """
     deadline = time.monotonic() + (options.timeout if patient else 0.0)
     *others, last = options.servers
@@ -154,20 +154,20 @@ def _log_on_at(client: Client, server: ServerUri, logon_options: str | None) -> 
 def require_log(
     client: BlockingCommands, topic: str, hint: str = "", *, literal: bool = False
 ) -> None:
-    """Make sure that a topic is in the transaction log.
+    """Check that a topic is in the transaction log.
 
-    A server takes the option `bookmark_not_found` for replays only. For a regular expression it is
-    enough that there is a log.
+    A server accepts the option `bookmark_not_found` for replays only. For a regular expression it
+    is enough that there is a log.
 
     Args:
         client: a session.
         topic: the topic.
-        hint: what to do about it.
-        literal: whether the topic is a name, whatever its characters.
+        hint: advice for the error message.
+        literal: whether the topic is a name, not a regular expression.
 
     Raises:
-        PipelineError: it is not.
-        ClientError: it cannot be subscribed to.
+        PipelineError: it is not in the log.
+        ClientError: the client cannot subscribe to it.
     """
     options = "bookmark_not_found=fail" + (",non_regex_topic" if literal else "")
     try:
@@ -182,12 +182,12 @@ def require_log(
 
 
 def explained(options: AmpsOptions, error: ClientError, place: str | None = None) -> PipelineError:
-    """An error of the client's, with the option that is to blame.
+    """Return an error of the client with the option at fault.
 
     Args:
-        options: what was to be done.
-        error: why it was not.
-        place: where in the log a stream was to go on; None where it was none.
+        options: the options of the read or write.
+        error: the error.
+        place: the place in the log where a stream resumes; None if it has none.
     """
     if (
         isinstance(error, CommandError)
@@ -204,12 +204,12 @@ def explained(options: AmpsOptions, error: ClientError, place: str | None = None
 
 
 def data_loss(options: AmpsOptions, place: str, lost: str = "") -> PipelineError:
-    """The error of a stream that is to go on where the log does not go back to any more.
+    """Return the error of a stream that resumes at a place that the log does not have any more.
 
     Args:
-        options: what it reads.
-        place: where it is to go on.
-        lost: what is gone, as far as the server says it.
+        options: the options of the stream.
+        place: the place where it resumes.
+        lost: the lost part, as far as the server reports it.
     """
     if lost:
         what = (

@@ -1,8 +1,8 @@
-"""A consumer of a queue on the driver, which has messages for as long as micro-batches take.
+"""A consumer of a queue on the driver, which holds the leases while micro-batches run.
 
 Messages are leased one after the other, and each lease is renewed until its message has been
-acknowledged: however long a batch takes, nobody else gets its messages while the driver lives. When
-that is gone its connection is, and with it all leases.
+acknowledged. So no other consumer gets the messages of a batch while the driver lives, however long
+the batch takes. When the driver dies its connection closes, and all leases end.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from pipeline.amps.replay import replayed
 from pipeline.errors import option_error
 
 MOST_ROWS: Final = 10_000
-"""Messages in a micro-batch, unless the user says how many: its offset names all of them."""
+"""Messages per micro-batch, unless the user sets a limit: its offset names all of them."""
 _MOST_BYTES: Final = 8 << 20
-"""Bodies of a micro-batch, which travel to the tasks."""
+"""Bytes of bodies per micro-batch, which are sent to the tasks."""
 _TOGETHER: Final = 80
-"""Bookmarks in one command."""
+"""Bookmarks per command."""
 _PAUSE: Final = 0.2
-"""Seconds between two attempts to reach a server that is away."""
+"""Seconds between two attempts to reach an unavailable server."""
 _WAIT: Final = 1.0
-"""Seconds without a message after which there are taken to be none."""
+"""Seconds without a message after which the queue is taken to be empty."""
 _SHORTEST, _LONGEST = 0.2, 60.0
 """Seconds between two renewals."""
 
@@ -55,18 +55,18 @@ class Consumer:
         self._away_since: float | None = None
 
     def close(self) -> None:
-        """Give back all messages that have not been acknowledged."""
+        """Return all unacknowledged messages to the queue."""
         self._renewal.stop()
         self._disconnect()
 
     def acknowledge(self, bookmarks: Collection[str]) -> None:
-        """Have messages leave the queue; on stable storage when this returns.
+        """Acknowledge messages; the server has persisted that when this returns.
 
         Args:
-            bookmarks: those of all messages of the last micro-batch.
+            bookmarks: the bookmarks of all messages of the last micro-batch.
 
         Raises:
-            PipelineError: the server refuses, or has been away for too long.
+            PipelineError: the server refuses, or has been unavailable for too long.
         """
         if self._done.issuperset(bookmarks):
             return
@@ -86,15 +86,16 @@ class Consumer:
                 return
 
     def take(self, most: int | None, held: Collection[str], *, waits: bool) -> list[Message]:
-        """Take messages that have arrived; their leases are renewed from now on.
+        """Return messages that have arrived, and renew their leases from now on.
 
         Args:
-            most: at most so many.
-            held: bookmarks of messages that have been taken before, and come again.
-            waits: whether to wait for one if there is none, for a moment.
+            most: the maximum number.
+            held: the bookmarks of messages taken before, which the server may deliver again.
+            waits: whether to wait briefly for a message if there is none.
 
         Raises:
-            PipelineError: the topic is no queue, the server refuses, or has been away for too long.
+            PipelineError: the topic is no queue, or the server refuses or is unavailable for too
+                long.
         """
         most = min(most or MOST_ROWS, MOST_ROWS)
         while True:
@@ -162,7 +163,7 @@ class Consumer:
             self._open.close()
 
     def _lost(self, error: ClientError) -> None:
-        """Wait a little before the next attempt; or give up."""
+        """Disconnect, and wait before the next attempt, or give up."""
         self._disconnect()
         now = time.monotonic()
         self._away_since = self._away_since or now
@@ -172,10 +173,10 @@ class Consumer:
 
 
 class _Renewal:
-    """Renews leases from a thread of its own, for the driver may be busy with a batch.
+    """Renews leases on a thread of its own, because the driver may be busy with a batch.
 
     Args:
-        queue: whose messages.
+        queue: the queue.
     """
 
     def __init__(self, queue: str) -> None:
@@ -189,7 +190,7 @@ class _Renewal:
         self._thread: threading.Thread | None = None
 
     def add(self, client: Client, messages: Iterable[Message]) -> None:
-        """Renew the leases of messages from now on, if they end by themselves."""
+        """Renew the leases of messages from now on, if they expire."""
         for message in messages:
             until = message.header.lease_period
             if until is None or message.bookmark is None:
@@ -204,18 +205,18 @@ class _Renewal:
         self._news.set()
 
     def forget(self, bookmarks: Iterable[str]) -> None:
-        """These messages have been dealt with."""
+        """Stop renewing the leases of these messages."""
         with self._lock:
             for bookmark in bookmarks:
                 self._held.pop(bookmark, None)
 
     def begin_anew(self) -> None:
-        """The connection is gone, and all leases are."""
+        """Forget all leases: they have ended with the connection."""
         with self._lock:
             self._held, self._client = {}, None
 
     def stop(self) -> None:
-        """Renew nothing any more."""
+        """Stop the thread."""
         self._is_over = True
         self._news.set()
         if self._thread is not None:
@@ -232,19 +233,19 @@ class _Renewal:
                 held, client = list(self._held), self._client
             if client is None or self._is_over:
                 continue
-            with suppress(ClientError):  # whoever takes messages finds out, and connects anew
+            with suppress(ClientError):  # the next `take` gets the error as well, and reconnects
                 for some in _some(held):
                     client.acknowledge(self._queue, some, "extend")
 
 
 def _third(until: str) -> float:
-    """Seconds between two renewals of a lease that has just begun."""
+    """Return the seconds between two renewals of a lease that has just begun."""
     ends = datetime.strptime(until, "%Y%m%dT%H%M%S.%f%z")
     return min(max((ends - datetime.now(UTC)).total_seconds() / 3, _SHORTEST), _LONGEST)
 
 
 def _some(bookmarks: Iterable[str | None]) -> Iterable[Sequence[str]]:
-    """Bookmarks, as many at a time as go into a command."""
+    """Yield bookmarks in batches of the size of one command."""
     rest = (one for one in bookmarks if one is not None)
     while some := list(islice(rest, _TOGETHER)):
         yield some
@@ -253,13 +254,13 @@ def _some(bookmarks: Iterable[str | None]) -> Iterable[Sequence[str]]:
 def read_again(
     client: Client, options: AmpsOptions, command_options: str | None, bookmark: str
 ) -> Message | None:
-    """A message of a queue as the transaction log has it, wherever it is by now.
+    """Read a message of a queue from the transaction log, wherever it is by now.
 
     Returns:
-        The message, as the queue has delivered it; None if the log does not have it any more.
+        The message, as the queue delivered it; None if the log does not have it any more.
 
     Raises:
-        PipelineError, ClientError: that cannot be found out.
+        PipelineError, ClientError: the log cannot be read.
     """
     fails = ",".join(filter(None, [command_options, "bookmark_not_found=fail"]))
     try:

@@ -1,4 +1,4 @@
-"""Deletes records by the rows of a task: by their SOW keys, or by a message for each."""
+"""Deletes records for the rows of a task: by their SOW keys, or by one message each."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _KEYS_A_COMMAND: Final = 500
 
 
 class _Deletion(NamedTuple):
-    """One command.
+    """One sow_delete command.
 
     Attributes:
         topic: the topic.
-        keys: the SOW keys of the records; None to go by the body.
+        keys: the SOW keys of the records; None to delete by the body.
         body: a message that would update the record.
-        sequence: the number of the last row that it is for.
+        sequence: the number of its last row.
     """
 
     topic: str
@@ -33,14 +33,15 @@ class _Deletion(NamedTuple):
 
 
 class Deleter(Sink):
-    """Deletes, several keys in one command where rows have keys.
+    """Deletes records, by several keys per command where rows have keys.
 
-    Acknowledgements of deletions that are stored come in the order of the commands, so that only
-    the last one is waited for. To know it, each command is held back until there is another.
+    Acknowledgements of persisted deletions arrive in the order of the commands, so that only the
+    last one is waited for. To know which is the last, each command is held until there is another
+    one.
 
     Args:
-        options: where.
-        identity: as whom.
+        options: the server.
+        identity: the client name and sequence numbers.
 
     Raises:
         PipelineError: the server cannot be reached.
@@ -84,7 +85,7 @@ class Deleter(Sink):
     def _deletions(
         self, topic: str, outgoing: Outgoing, start: int, end: int
     ) -> Iterator[_Deletion]:
-        """The commands for some rows; their numbers are taken."""
+        """Yield the commands for some rows, and advance the sequence number."""
         keys = outgoing.headers.get("sow_key")
         size = 1 if keys is None else _KEYS_A_COMMAND
         for first in range(start, end, size):
@@ -96,7 +97,7 @@ class Deleter(Sink):
             yield _Deletion(topic, some, outgoing.bodies[first], self._sequence)
 
     def _release(self, *, persisted: bool) -> None:
-        """Send the command that is held back."""
+        """Send the held command."""
         held, self._held = self._held, None
         if held is None:
             return
@@ -109,6 +110,6 @@ class Deleter(Sink):
                 persisted=persisted,
             )
         except DuplicateMessageError:
-            return  # another try of this task has got further meanwhile
+            return  # another attempt of this task has got further meanwhile
         except CommandError as error:
             self._refused(held.topic, ",".join(held.keys or ()).encode() or held.body, error)

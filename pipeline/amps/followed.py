@@ -1,7 +1,7 @@
-"""Micro-batches of a stream that may go on at another server: which messages they are is noted.
+"""Plans micro-batches of a stream that may resume at another server.
 
 The logs of several servers have different places, and may have another order. So the driver reads
-what a micro-batch consists of (`follower.py`), and the offset says so in full (`offsets.py`).
+the messages of a micro-batch (`follower.py`), and the offset identifies all of them (`offsets.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipeline.amps.options import AmpsOptions
 
 _ROWS_KEPT: Final = 10_000
 _BYTES_KEPT: Final = 8 << 20
-"""What may travel to a task as rows."""
+"""Limits of the rows that may be sent to a task."""
 
 
 class Followed:
@@ -70,7 +70,7 @@ class Followed:
         return end
 
     def behind(self) -> Measure | None:
-        """See `Ahead.behind`; as the server counts it that the messages come from."""
+        """See `Ahead.behind`; counted by the server that the messages come from."""
         if not self._is_measured:
             self._behind, self._is_measured = self._follower.behind(), True
         return self._behind

@@ -1,10 +1,11 @@
-"""Follows the transaction log on the driver, to tell what the next micro-batch consists of.
+"""Follows the transaction log on the driver, to plan the next micro-batch.
 
-One bookmark subscription stays open as long as the stream runs. Asking for the latest offset takes
-what has arrived, at no more cost than reading a socket. The server sends no faster than it is read.
+One bookmark subscription stays open as long as the stream runs. Getting the latest offset takes the
+messages that have arrived, at no more cost than reading a socket. The server sends no faster than
+the driver reads.
 
-At another server a stream goes on behind what it has read last, if that stands together there, in
-whichever order. So that is looked at first.
+At another server a stream resumes after the last messages that it has read, if they are contiguous
+there, in any order. That is checked first.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from pipeline.amps.replay import replayed
 from pipeline.errors import PipelineError
 
 _PAUSE: Final = 0.2
-"""Seconds between two attempts to reach a server that is away."""
+"""Seconds between two attempts to reach an unavailable server."""
 _COMPARED: Final = 1000
-"""Messages, or twice as many, that have to stand together at another server."""
+"""Messages (up to twice as many) that must be contiguous at another server."""
 _WAIT: Final = 1.0
-"""Seconds to wait for a replay that goes on, before Spark is told that there is nothing yet."""
+"""Seconds to wait for a replay in progress, before Spark is told that there is nothing yet."""
 
 
 class Follower:
-    """A place in the transaction log that moves on.
+    """A position in the transaction log that advances.
 
     Args:
         options: server, topic and filter.
@@ -55,30 +56,30 @@ class Follower:
         self._away_since: float | None = None
 
     def stop_at_end(self) -> None:
-        """Go no further than the log goes when it is subscribed to next."""
+        """Stop at the end that the log has at the next subscription."""
         self.close()
         self._ends = True
 
     def close(self) -> None:
-        """Give up the subscription."""
+        """End the subscription."""
         self._client = self._asking = self._stream = self._place = None
         self._left = []
         self._open.close()
 
     @property
     def end(self) -> End | None:
-        """The end of what has been read, if the stream may go on at another server."""
+        """The end of the messages read, if the stream may resume at another server."""
         return None if len(self._options.servers) == 1 else self._read_last.end
 
     @property
     def is_at_end(self) -> bool:
-        """Whether everything has been taken that the server has sent, and it had no more."""
+        """True if all messages sent by the server have been taken, and it had no more."""
         return self._stream is not None and self._is_complete and not self._left
 
     def behind(self) -> Measure | None:
-        """How much the server has behind what has been taken; None if that is not known.
+        """Return the amount that the server has after the messages taken; None if it is unknown.
 
-        It is asked over a connection of its own. On the other one the answer would come behind all
+        The request uses a connection of its own: on the other one the answer would arrive after all
         messages that have not been taken.
         """
         if self._client is None or self._client.server is None:
@@ -101,18 +102,18 @@ class Follower:
     def take(
         self, place: str, most: int | None, read: End | None = None
     ) -> Iterator[list[Message]]:
-        """What has arrived behind a bookmark.
+        """Yield the messages that have arrived after a bookmark.
 
         Args:
             place: the bookmark.
-            most: at most so many messages; None for all.
-            read: the end of what has been read until there, if that is known.
+            most: the maximum number of messages; None for all.
+            read: the end of the messages read up to there, if known.
 
         Returns:
-            The messages; nothing while the server is away, unless the log is read to its end.
+            The messages; none while the server is unavailable, unless the log is read to its end.
 
         Raises:
-            PipelineError: the server refuses, or has been away for too long.
+            PipelineError: the server refuses, or has been unavailable for too long.
         """
         given = 0
         while most is None or given < most:
@@ -169,13 +170,13 @@ class Follower:
         )
 
     def _read_again(self, client: Client, place: str, read: End) -> list[str]:
-        """See that this server has together what was read last; returns the bookmarks.
+        """Check that this server has the last messages read contiguously; return their bookmarks.
 
-        The last of them need not be the one behind which to go on elsewhere.
+        The last of them may be another one than at the previous server.
 
         Raises:
             PipelineError: it has not.
-            ClientError: that cannot be found out.
+            ClientError: the log cannot be read.
         """
         options = self._options
         if not options.fail_on_data_loss:
@@ -198,7 +199,7 @@ class Follower:
         return found
 
     def _lost(self, error: ClientError) -> None:
-        """Wait a little before the next attempt; or give up."""
+        """Close, and wait before the next attempt, or give up."""
         self.close()
         now = time.monotonic()
         self._away_since = self._away_since or now
@@ -208,5 +209,5 @@ class Follower:
 
 
 def _up_to_now(place: str) -> str:
-    """What comes from a place on, up to what there is: a mere moment includes itself."""
+    """Return the range from a place to the current end of the log: a time includes itself."""
     return f"{'(' if '|' in place else '['}{place}:{NOW}]"

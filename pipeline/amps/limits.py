@@ -1,4 +1,4 @@
-"""How large a micro-batch may be, and how small."""
+"""The upper and lower limits of the size of micro-batches."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from pipeline.amps.options import AmpsOptions
 
 
 class Limits(NamedTuple):
-    """What counts for the next micro-batch.
+    """The limits of the next micro-batch.
 
     Attributes:
-        rows: how many messages at most; None for any number.
-        size: after how many bytes it ends; None for any number. The last message may go beyond.
-        least: how many messages it waits for.
-        delay: seconds that it waits for them at most.
+        rows: the maximum number of messages; None for no limit.
+        size: the number of bytes after which it ends; None for no limit. The last message may
+            exceed it.
+        least: the number of messages that it waits for.
+        delay: the maximum time that it waits for them, in seconds.
     """
 
     rows: int | None = None
@@ -33,18 +34,18 @@ class Limits(NamedTuple):
     delay: float = 0.0
 
     def allow(self, found: Measure, since: float) -> bool:
-        """Whether what there is is worth a micro-batch.
+        """Return whether the available messages are enough for a micro-batch.
 
         Args:
-            found: what there is.
-            since: when the last one was planned, by the monotonic clock.
+            found: the available messages.
+            since: the monotonic time at which the last one was planned.
         """
-        is_cut = not found.is_whole  # it is as large as may be, or will not be counted further
+        is_cut = not found.is_whole  # the limit is reached, or the server has stopped counting
         return is_cut or found.rows >= self.least or time.monotonic() - since >= self.delay
 
 
 def default_limit(options: AmpsOptions) -> ReadLimit:
-    """What Spark is told: it knows one limit at a time, and hands it back."""
+    """Return the limit for Spark, which knows one limit at a time and passes it back."""
     if options.max_rows_per_trigger is not None:
         return ReadMaxRows(options.max_rows_per_trigger)
     if options.max_bytes_per_trigger is not None:
@@ -55,7 +56,7 @@ def default_limit(options: AmpsOptions) -> ReadLimit:
 
 
 def limits_of(options: AmpsOptions, limit: ReadLimit) -> Limits:
-    """What counts, as Spark says it: all limits of the options, or none."""
+    """Return the limits that apply for Spark's limit: all limits of the options, or none."""
     if isinstance(limit, ReadAllAvailable):
         return Limits()
     return Limits(

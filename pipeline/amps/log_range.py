@@ -1,7 +1,7 @@
 """`spark.read.format("amps")` with a range of bookmarks: a part of the transaction log, once.
 
-No records are needed, only that the topic is in the log. Where the part ends is settled when it is
-planned, so that all tasks read of the same log.
+This needs no SOW, only a topic in the transaction log. The end of the range is fixed when the read
+is planned, so that all tasks read the same part of the log.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pipeline.amps.ranges import AmpsRange, RangeReader
 from pipeline.errors import PipelineError, option_error
 
 _OF_RECORDS = {"orderby": None, "top_n": None, "partition_by": "key"}
-"""Options that are for records alone, and what they are if nobody gives them."""
+"""Options that are for records only, with their defaults."""
 
 
 def is_range(bookmark: str | None) -> bool:
-    """Whether a bookmark is a range."""
+    """Return whether a bookmark is a range."""
     return bookmark is not None and bookmark.strip().startswith(("[", "("))
 
 
@@ -32,11 +32,11 @@ class LogRangeReader(DataSourceReader):
     """Reads the messages of a part of the log.
 
     Args:
-        options: what to read.
-        schema: as what.
+        options: the options of the read.
+        schema: the schema of the rows.
 
     Raises:
-        PipelineError: an option is for records, or the schema cannot be had of the messages.
+        PipelineError: an option is for records, or the messages cannot have this schema.
     """
 
     def __init__(self, options: AmpsOptions, schema: StructType) -> None:
@@ -47,10 +47,10 @@ class LogRangeReader(DataSourceReader):
         self._ranges = RangeReader(options, schema)
 
     def partitions(self) -> list[InputPartition]:
-        """Divide the part into ranges of about as many messages.
+        """Divide the part into ranges with about the same number of messages.
 
         Raises:
-            PipelineError: the server refuses, or the log does not go back as far.
+            PipelineError: the server refuses, or the log does not go back that far.
         """
         options, found = self._options, dict[str, int]()
         span = (options.bookmark or "").strip()
@@ -73,7 +73,7 @@ class LogRangeReader(DataSourceReader):
                 if some.is_whole:
                     break
                 span = f"({some.end}:{span.partition(':')[2]}"
-        if not found:  # Spark would have a task all the same, and not say what for
+        if not found:  # Spark would start a task all the same, without a partition
             return [AmpsRange(Range(span, 0), self._ranges.row_format().batch(()))]
         return [AmpsRange(Range(one, rows)) for one, rows in found.items()]
 

@@ -1,9 +1,9 @@
-"""What connections are opened with: secrets and certificates.
+"""The secrets and certificates that connections are opened with.
 
-A password in a file or in the environment is read where a connection is made, for each of them, so
-that one that has been renewed meanwhile counts. Executors need not have that file or variable: they
-are given what was read where the work was planned, which travels to them with it. None of it is in
-a plan, for Spark shows the options themselves: how it hides some of these is Spark's to say.
+A password in a file or in the environment is read for each connection, on the machine that opens
+it, so that a renewed password takes effect. Executors need not have that file or variable: they get
+the value read at planning, which is sent to them with the work. A plan contains none of it, because
+Spark shows the options themselves; which of these it redacts is up to Spark.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from amperage.client import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """What connections are opened with, besides what a URI says.
+    """The credentials for connections, besides those in a URI.
 
     Attributes:
         password_file: file that holds the password, or a token.
         password_env: environment variable that holds it.
-        known: what one of these had where the work was planned.
-        ca_file: whom to trust; None for the system's authorities.
-        certificate_file: what to show to servers that ask for a certificate.
-        key_file: its key, if that is elsewhere.
+        known: the password that was read at planning.
+        ca_file: the authorities to trust; None for the system's.
+        certificate_file: the certificate for servers that ask for one.
+        key_file: its key, if that is in another file.
     """
 
     password_file: str | None = None
@@ -43,16 +43,16 @@ class Login:
     key_file: str | None = None
 
     def planned(self) -> Login:
-        """The same with the password as it is now, for where it is not to be had.
+        """Return a copy with the current password, for machines where it cannot be read.
 
         Raises:
-            CredentialsError: it is not to be had here.
+            CredentialsError: it cannot be read here.
         """
         source = self._source()
         return self if source is None else replace(self, known=source.read(None))
 
     def authenticator(self) -> Authenticator | None:
-        """What shows the password; None if that is the URI's."""
+        """Return the authenticator for the password; None if the URI has it."""
         return None if self._source() is None else SecretAuthenticator(self)
 
     def read(self, user: str | None) -> str:
@@ -67,7 +67,7 @@ class Login:
         return self.known or ""
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """What secures connections; None for the default.
+        """Return the TLS context of connections; None for the default.
 
         Raises:
             TlsFileError: a file cannot be used.

@@ -1,8 +1,8 @@
-"""How much there is in a part of the transaction log, as the server counts it.
+"""Measures a part of the transaction log, as the server counts it.
 
-The option `count` of `subscribe` (docs/compatibility.md) sends no messages. It says how many there
-are, how many bytes, and at which places of the log they could be divided. A place is a bookmark in
-which the number of the log stands for the publisher, and the number of an entry for the sequence.
+With the option `count` of `subscribe` (docs/compatibility.md) the server sends no messages. It
+returns their number and bytes, and the places of the log where they could be divided. A place is a
+bookmark with the number of the log as publisher, and the number of an entry as sequence.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _PASSED_ON: Final = frozenset(
 _NOT_LOGGED: Final = "only what is in a transaction log can be counted"
 _MICROSECONDS: Final = 1e6
 _MOST_PARTS: Final = 1000
-"""Into how many parts the server divides what it counts."""
+"""The maximum number of parts that the server divides a count into."""
 
 
 class Part(NamedTuple):
-    """A part of what was counted.
+    """A part of the counted messages.
 
     Attributes:
-        end: the place of the last entry that belongs to it.
-        rows: how many messages it has.
+        end: the place of its last entry.
+        rows: the number of its messages.
     """
 
     end: str
@@ -39,17 +39,17 @@ class Part(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """How much there is.
+    """The amount of messages in a part of the log.
 
     Attributes:
-        rows: messages.
+        rows: the number of messages.
         size: their bytes.
-        begin: the place behind which they are.
-        end: the place up to which they are.
-        parts: about equal parts of them, in order.
-        oldest: when the first of them was recorded, in seconds since 1970; 0 if there is none.
-        lost: what is not in the log any more, as the server says it; empty for nothing.
-        is_whole: whether these are all that there are, and not only as many as were asked for.
+        begin: the place after which they begin.
+        end: the place up to which they go.
+        parts: parts of them of about equal size, in order.
+        oldest: the time when the first was recorded, in seconds since 1970; 0 if there is none.
+        lost: the removed part of the log, as reported by the server; empty for nothing.
+        is_whole: whether all messages were counted, and not only as many as requested.
     """
 
     rows: int
@@ -62,11 +62,11 @@ class Measure(NamedTuple):
     is_whole: bool
 
     def passed(self) -> Measure:
-        """How much is left when all of this has been read."""
+        """Return the amount that is left when all of this has been read."""
         return self._replace(rows=0, size=0, oldest=0.0, begin=self.end)
 
     def ranges(self) -> dict[str, int]:
-        """The parts as ranges of bookmarks, with the number of messages in each."""
+        """Return the parts as ranges of bookmarks, with the number of messages in each."""
         begins = [self.begin, *(part.end for part in self.parts)]
         pairs = zip(begins, self.parts, strict=False)
         return {f"({begin}:{part.end}]": part.rows for begin, part in pairs}
@@ -88,16 +88,16 @@ def measure(
     Args:
         client: a session.
         options: the topic and the filter.
-        span: which part, as `[begin:end)` with bookmarks.
-        command_options: the options field of the replay that it is about.
-        rows: to end after so many messages.
-        size: to end after so many bytes.
-        parts: into how many parts to divide what there is at most.
-        is_filtered: whether the filter is asked; without, all messages of the topic count.
+        span: the part, as `[begin:end)` with bookmarks.
+        command_options: the options field of the replay that the count is for.
+        rows: end after this many messages.
+        size: end after this many bytes.
+        parts: the maximum number of parts to divide the messages into.
+        is_filtered: whether to apply the filter; without it, all messages of the topic count.
 
     Raises:
         PipelineError: the topic is not in the log.
-        ClientError: the server refuses, or has gone.
+        ClientError: the server refuses, or the connection is lost.
     """
     given = [
         option.strip()
@@ -147,7 +147,7 @@ def measure(
 
 
 def _said(lost: str) -> str:
-    """What the server says of the last message that has been removed, for people."""
+    """Return a readable text for the last removed message that the server reports."""
     if not lost:
         return ""
     place, _, timestamp = lost.rpartition(":")

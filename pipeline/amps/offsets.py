@@ -1,21 +1,21 @@
-"""Offsets of a stream: which messages a micro-batch consists of, as small JSON.
+"""Offsets of a stream: the identity of the messages of a micro-batch, as small JSON.
 
     {"bookmark": "5|900|", "ranges": {"(5|700|:5|810|]": 4, "(5|810|:5|900|]": 5}, "bytes": 812}
 
-The bookmark is where the next batch goes on: a place in the transaction log, of which 5 is the
-number here. The ranges are the batch itself: parts of the log, each with the number of messages in
-it. A range is one task. So a batch that is run again, by another process and years later, is
-divided in the same way and has the same rows in the same order; sinks that number what they write
-rely on it. The numbers tell whether the log still has everything.
+The bookmark is where the next batch begins: a place in the transaction log, whose number here is 5.
+The ranges are the batch itself: parts of the log, each with its number of messages. A range is one
+task. So a batch that is run again, by another process and years later, is divided in the same way
+and has the same rows in the same order; sinks that number their rows rely on it. The numbers show
+whether the log still has everything.
 
-Of a stream that may go on at another server, there are bookmarks of messages in the place of places
-of a log: of the last one, and of the first and the last of each range, as `[77|1|:77|4|]`. So there
-were in all offsets of earlier versions; they count as ever. The offset also says then which
-messages they were, for a server may have them in another order. There is a digest of the bookmarks
-of each range. And of the end of what has been read, a thousand messages or two, there are the
-first, their number, and their digest: a server that has these from the first on, in whichever
-order, and nothing else between them, has been read as far as that. Digests are sums: the order of
-messages makes no difference.
+For a stream that may resume at another server, bookmarks of messages replace the places of a log:
+the bookmark of the last message, and those of the first and the last of each range, as
+`[77|1|:77|4|]`. All offsets of earlier versions have this form, and remain valid. The offset then
+also identifies the messages, because another server may have them in another order. It has a digest
+of the bookmarks of each range. For the end of the messages read (a thousand or two), it has the
+first bookmark, their number, and their digest. A server that has these messages contiguously from
+the first one on, in any order, has been read up to there. Digests are sums, so that they do not
+depend on the order of messages.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LARGEST: Final = 2**128 - 1
 _DIGITS: Final = 32
 
 STEP: Final = 1000
-"""A batch is cut only between so many messages."""
+"""A batch is only divided at multiples of this number of messages."""
 
 
 class Range(NamedTuple):
@@ -44,8 +44,8 @@ class Range(NamedTuple):
 
     Attributes:
         span: from the first to the last, as `[begin:end]`.
-        rows: how many there are.
-        digest: of their bookmarks; None if it is not known.
+        rows: the number of messages.
+        digest: the digest of their bookmarks; None if unknown.
     """
 
     span: str
@@ -54,22 +54,22 @@ class Range(NamedTuple):
 
     @property
     def begin(self) -> str:
-        """The bookmark of the first."""
+        """The bookmark of the first message."""
         return self.span[1:].partition(":")[0]
 
     @property
     def end(self) -> str:
-        """The bookmark of the last."""
+        """The bookmark of the last message."""
         return self.span[:-1].partition(":")[2]
 
 
 class End(NamedTuple):
-    """The end of what a stream has read.
+    """The end of the messages that a stream has read.
 
     Attributes:
         first: the bookmark of its first message.
-        rows: how many messages it is.
-        digest: of their bookmarks.
+        rows: the number of its messages.
+        digest: the digest of their bookmarks.
     """
 
     first: str
@@ -78,10 +78,10 @@ class End(NamedTuple):
 
 
 class LastRead:
-    """The last messages that a stream has read, as it goes on.
+    """The last messages that a stream has read; advances with the stream.
 
     Args:
-        most: of so many messages, or twice as many, it is known which they are.
+        most: the number of messages (up to twice as many) whose bookmarks are kept.
     """
 
     def __init__(self, most: int) -> None:
@@ -90,12 +90,12 @@ class LastRead:
         self._digest = 0
 
     def begin(self, bookmarks: Sequence[str]) -> None:
-        """Forget what there was, and begin with some messages."""
+        """Discard the messages, and begin with other ones."""
         self._bookmarks, self._digest = [], 0
         self.add(bookmarks)
 
     def add(self, bookmarks: Sequence[str]) -> None:
-        """Take note of further messages."""
+        """Append further messages."""
         self._bookmarks += bookmarks
         self._digest += _sum(bookmarks)
         if len(self._bookmarks) > 2 * self._most:
@@ -104,19 +104,19 @@ class LastRead:
 
     @property
     def last(self) -> str | None:
-        """The bookmark of the last; None if none is known."""
+        """The bookmark of the last message; None if there is none."""
         return self._bookmarks[-1] if self._bookmarks else None
 
     @property
     def end(self) -> End | None:
-        """The end that they are; None if none is known."""
+        """The end that these messages form; None if there is none."""
         if not self._bookmarks:
             return None
         return End(self._bookmarks[0], len(self._bookmarks), _shown(self._digest))
 
 
 def digest_of(bookmarks: Sequence[str]) -> str:
-    """The digest of messages with some bookmarks, in whichever order they are."""
+    """Return the digest of messages by their bookmarks, in any order."""
     return _shown(_sum(bookmarks))
 
 
@@ -129,27 +129,27 @@ def _shown(digest: int) -> str:
 
 
 def end_of(offset: Offset) -> End | None:
-    """The end of what has been read, if the offset says that."""
+    """Return the end of the messages read, if the offset has it."""
     end = offset.get("read")
     return None if end is None else End(*end)
 
 
 def initial(bookmark: str) -> Offset:
-    """Where a stream begins that has not read anything."""
+    """Return the offset of a stream that has not read anything."""
     return {"bookmark": bookmark, "ranges": {}}
 
 
 def measured(found: Measure) -> Offset:
-    """The end of a batch of which the server has said how much it is."""
+    """Return the end offset of a batch that the server has measured."""
     ranges = found.ranges() if found.rows else {}
     return {"bookmark": found.end, "ranges": ranges, "bytes": found.size}
 
 
 def bookmark_of(offset: Offset) -> str:
-    """Where to go on.
+    """Return the bookmark where to resume.
 
     Raises:
-        PipelineError: it is no offset of this source.
+        PipelineError: the offset is not one of this source.
     """
     bookmark: Any = offset.get("bookmark") if isinstance(offset, dict) else None
     try:
@@ -160,10 +160,10 @@ def bookmark_of(offset: Offset) -> str:
 
 
 def ranges_of(offset: Offset) -> list[Range]:
-    """What the batch that ends with an offset consists of.
+    """Return the ranges of the batch that ends with an offset.
 
     Raises:
-        PipelineError: it is no offset of this source.
+        PipelineError: the offset is not one of this source.
     """
     spans = offset.get("ranges") if isinstance(offset, dict) else None
     if not isinstance(spans, dict):
@@ -182,13 +182,13 @@ def _foreign(offset: Offset) -> PipelineError:
 
 
 class BatchPlan:
-    """Collects the bookmarks of a batch, as its messages are seen.
+    """Collects the bookmarks of a batch while its messages are read.
 
     Args:
-        has_digests: whether it is to be told which messages they were.
+        has_digests: whether the offset is to identify the messages.
 
     Attributes:
-        rows: how many messages there are.
+        rows: the number of messages.
     """
 
     def __init__(self, *, has_digests: bool) -> None:
@@ -197,10 +197,10 @@ class BatchPlan:
         self._digests: list[int] = []  # of each step
         self._last = ""
         self._cuts: list[tuple[str, str]] = []
-        """Where it can be cut, every `STEP` messages: the bookmarks before and behind."""
+        """Where it can be divided, every `STEP` messages: the bookmarks before and after."""
 
     def add(self, bookmarks: Sequence[str]) -> None:
-        """Take note of messages, at least one, in their order."""
+        """Append messages, at least one, in their order."""
         for position in range(-self.rows % STEP, len(bookmarks), STEP):
             before = bookmarks[position - 1] if position else self._last
             self._cuts.append((before, bookmarks[position]))
@@ -220,10 +220,10 @@ class BatchPlan:
             position += len(some)
 
     def offset(self, partitions: int) -> Offset:
-        """The end of the batch, which has at least one message.
+        """Return the end offset of the batch, which has at least one message.
 
         Args:
-            partitions: into how many ranges to divide it at most.
+            partitions: the maximum number of ranges.
         """
         steps = len(self._cuts)
         count = min(partitions, steps)

@@ -25,59 +25,60 @@ PARTITIONED_BY: Final = ("key", "topic")
 ORDERS: Final = ("checked", "given", "sorted")
 PRUNES: Final = ("none", "server")
 MOST_VERSIONS: Final = (1 << 31) - 1
-"""What a sequence number has room for; see `pipeline.amps.writer`."""
+"""The limit of a version in a sequence number; see `pipeline.amps.writer`."""
 _LARGEST: Final = (1 << 31) - 1
-"""What counts can be: some of them are numbers of 32 bits to Spark."""
+"""The limit of counts: some are 32-bit numbers in Spark."""
 
 _READS: Final = frozenset({"read", "readStream"})
 _WRITES: Final = frozenset({"write", "writeStream"})
 _ALL: Final = _READS | _WRITES
 _OF_SINKS: Final = frozenset({"checkpointlocation", "queryname", "path"})
-"""Options that Spark reads, and hands on to the sink of a stream."""
+"""Options that Spark reads, and passes on to the sink of a stream."""
 _CERTIFICATES: Final = ("ca_file", "certificate_file", "key_file")
 _LOGIN: Final = ("user", "password", "password_file", "password_env", *_CERTIFICATES)
 _FIELDS: Final = {"server": "servers"}
-"""Attributes that are not called like their options."""
+"""Attributes with other names than their options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmpsOptions:
-    """What a read or a write was asked to do.
+    """The options of a read or a write.
 
     Attributes:
-        servers: where, and as whom: the first of these that can be reached. Several are instances
-            that stand in for each other.
-        topic: a name; for reads also a regular expression; for writes None where rows say it.
+        servers: the servers with the user, of which the first reachable one is used. Several are
+            instances that stand in for each other.
+        topic: a name; for reads also a regular expression; for writes None if rows have it.
         filter: a content filter.
         orderby: the order of the records, such as "/price DESC".
-        top_n: at most so many records.
-        bookmark: of a batch, the moment whose state is read; of a stream, where it begins.
+        top_n: the maximum number of records.
+        bookmark: for a batch, the time whose state is read; for a stream, its beginning.
         options: the options field of the command, such as "conflation=1s".
-        batch_size: records in one frame of the server's.
-        client_name: what connections call themselves; what comes behind it makes it unique.
+        batch_size: records per frame of the server.
+        client_name: the prefix of client names; a suffix makes them unique.
         command: one of `COMMANDS`.
-        partitions: into how many tasks a read is divided.
-        partition_by: "key" or "topic": what decides to which task a record belongs.
-        prune: one of `PRUNES`: who leaves out the fields that the schema does not name. To the
-            server that is more work than to send them.
-        sample: how many records the schema is inferred from; None leaves them as bodies.
-        where: filters of Spark's, which the server applies as far as it can, and Spark as well.
-        max_rows_per_trigger: at most so many rows in a micro-batch; None for all there are.
-        max_bytes_per_trigger: a micro-batch ends after so many bytes of bodies; None for any.
-        min_rows_per_trigger: a micro-batch waits for so many rows; None for one.
-        max_trigger_delay: seconds that it waits for them at most.
-        fail_on_data_loss: whether a stream stops where the log does not have everything any more.
-        commands: one of `FOLLOWED`: whether a stream has deletions of records as well.
-        consume: whether a stream takes the messages of a queue, instead of reading what feeds it.
-        exactly_once: whether to insist on a topic where the server can tell what it has already;
-            if not, a task that is tried again publishes all of its rows again.
-        write_id: what a batch write is called whenever it is run again, so that it comes once.
-        write_version: which run of it this is; a later one has a higher number.
-        order: one of `ORDERS`: how a task that is tried again tells its rows from those that the
-            server has: by reading these back, by their order, or by one that it puts them in.
-        tolerance: how messages are read, and what becomes of those that do not fit.
+        partitions: the number of tasks of a read.
+        partition_by: "key" or "topic": the value that assigns a record to a task.
+        prune: one of `PRUNES`: "server" to have it remove the fields that the schema does not name.
+            For the server that is more work than sending them.
+        sample: the number of records to infer the schema from; None leaves them as bodies.
+        where: Spark's filters, which the server applies as far as it can, and Spark as well.
+        max_rows_per_trigger: the maximum number of rows in a micro-batch; None for no limit.
+        max_bytes_per_trigger: a micro-batch ends after this many bytes of bodies; None for no
+            limit.
+        min_rows_per_trigger: a micro-batch waits for this many rows; None for one.
+        max_trigger_delay: the maximum seconds that it waits for them.
+        fail_on_data_loss: whether a stream stops if the log does not have everything any more.
+        commands: one of `FOLLOWED`: whether a stream includes deletions of records.
+        consume: whether a stream consumes the messages of a queue, instead of reading its source.
+        exactly_once: whether to require a topic for which the server detects duplicates; if not, a
+            retried task publishes all of its rows again.
+        write_id: the name of a batch write, the same in each retry, so that it is applied once.
+        write_version: the version of this write; a later write has a higher number.
+        order: one of `ORDERS`: how a retried task tells which of its rows the server has: by
+            reading these back, by their order, or by an order that it sorts them in.
+        tolerance: how messages are read, and how those that do not fit are handled.
         timeout: seconds to wait for an answer of the server, and for a server to come back.
-        login: with which password and certificates.
+        login: the password and certificates.
     """
 
     servers: tuple[ServerUri, ...]
@@ -112,27 +113,27 @@ class AmpsOptions:
 
     @property
     def server(self) -> str:
-        """The servers, as they may be shown."""
+        """The servers, in a form that may be shown."""
         return ",".join(map(str, self.servers))
 
     @property
     def message_type(self) -> str | None:
-        """The message type, as far as the URIs say it."""
+        """The message type, if the URIs have one."""
         return self.servers[0].message_type
 
     @property
     def sorts(self) -> bool:
-        """Whether a task sorts its rows. Deletions come to the same in any order."""
+        """True if a task sorts its rows. The order of deletions makes no difference."""
         return self.order == "sorted" or (self.order == "checked" and self.command == "sow_delete")
 
     @property
     def has_deletions(self) -> bool:
-        """Whether deletions of records are wanted as well."""
+        """True if deletions of records are included."""
         return self.commands == "all"
 
     @property
     def read_topic(self) -> str:
-        """The topic of a read, which always has one."""
+        """The topic of a read, which is always set."""
         return self.topic or ""
 
 
@@ -141,10 +142,10 @@ def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
 
     Args:
         given: names in lower case, and texts.
-        uses: what is to be done, or may be.
+        uses: the possible uses of the options.
 
     Raises:
-        PipelineError: one is unknown, missing, or has a value it cannot have.
+        PipelineError: an option is unknown, missing, or has an invalid value.
     """
     values: dict[str, Any] = {}
     for name, text in given.items():
@@ -189,10 +190,10 @@ def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
 
 
 def _check_limits(options: AmpsOptions, given: Mapping[str, Any]) -> None:
-    """See that the limits of micro-batches go together.
+    """Check that the limits of micro-batches are consistent.
 
     Raises:
-        PipelineError: they do not.
+        PipelineError: they are not.
     """
     least, most = options.min_rows_per_trigger, options.max_rows_per_trigger
     if least is not None and most is not None and least > most:
@@ -204,10 +205,10 @@ def _check_limits(options: AmpsOptions, given: Mapping[str, Any]) -> None:
 
 
 def _check_deletions(options: AmpsOptions) -> None:
-    """See that deletions can be had, if they are wanted.
+    """Check that deletions are available, if they are requested.
 
     Raises:
-        PipelineError: they cannot.
+        PipelineError: they are not.
     """
     if not options.has_deletions:
         return
@@ -219,7 +220,7 @@ def _check_deletions(options: AmpsOptions) -> None:
 
 
 def _check_identity(options: AmpsOptions, given: Mapping[str, Any]) -> None:
-    """See that a write which says what it is called can be told from its other runs.
+    """Check that a write with a `write_id` can be told from its other runs.
 
     Raises:
         PipelineError: it cannot.
@@ -238,7 +239,7 @@ def _check_identity(options: AmpsOptions, given: Mapping[str, Any]) -> None:
 def _as(
     servers: tuple[ServerUri, ...], user: str | None, password: str | None, others: Collection[str]
 ) -> tuple[ServerUri, ...]:
-    """The servers, with the user and the password of the options."""
+    """Return the servers with the user and the password of the options."""
     elsewhere = [name for name in ("password_file", "password_env") if name in others]
     given = elsewhere if password is None else ["password", *elsewhere]
     if len(given) > 1:
@@ -251,7 +252,7 @@ def _as(
 
 
 def _login(given: Mapping[str, str], servers: Sequence[ServerUri]) -> Login:
-    """What connections are opened with; the password is read, so that a mistake is told at once."""
+    """Return the credentials; reads the password, so that a mistake is reported at once."""
     for name in _CERTIFICATES:
         if name in given and not any(server.is_encrypted for server in servers):
             raise option_error(name, given[name], "it is for servers of tcps:// or wss://")
@@ -359,4 +360,4 @@ _OPTIONS: Final[Mapping[str, tuple[frozenset[str], Callable[[str, str], Any]]]] 
     "timeout": (_ALL, _seconds),
     **dict.fromkeys(tolerance.NAMES, (_READS, _text)),
 }
-"""What each option is for, and what reads its text."""
+"""The uses of each option, and the parser of its text."""

@@ -1,9 +1,9 @@
-"""Rows whose order is left to chance, in one order of their own.
+"""Sorts rows that have no deterministic order.
 
-Behind a shuffle the rows of a partition come in another order each time that they are computed. The
-numbers of rows, by which the server tells what it has already, have to be the same each time. So
-the messages of a task are sorted by what they are, before they are numbered. Sorted are the encoded
-messages and not the columns: bytes always have an order, and those that are equal are the same.
+After a shuffle the rows of a partition have another order each time that they are computed. The
+numbers of rows, by which the server detects duplicates, have to be the same each time. So the
+messages of a task are sorted before they are numbered. The encoded messages are sorted and not the
+columns: bytes always have an order, and equal ones are identical.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROWS_A_BATCH: Final = 10_000
 
 
 def sorted_messages(batches: Iterator[Outgoing]) -> Iterator[Outgoing]:
-    """All messages of a task, which are kept in memory for it, in an order of their own."""
+    """Yield all messages of a task in sorted order; keeps them in memory."""
     held = [_packed(batch) for batch in batches]
     if not held:
         return
@@ -33,7 +33,7 @@ def sorted_messages(batches: Iterator[Outgoing]) -> Iterator[Outgoing]:
 
 
 def _packed(batch: Outgoing) -> pa.RecordBatch:
-    """Messages as Arrow has them, at a fraction of the memory that Python objects take."""
+    """Convert messages to Arrow, which takes a fraction of the memory of Python objects."""
     headers = {
         name: pa.array(values, pa.int64() if name == "expiration" else pa.large_string())
         for name, values in batch.headers.items()

@@ -28,15 +28,15 @@ from pipeline.amps.sink import LOGON_OPTIONS, Identity, Sink
 from pipeline.bodies import Outgoing
 
 _UNACKNOWLEDGED: Final = 16 << 20
-"""Bytes that may be on their way, to be sent again if the connection is lost."""
+"""Bytes that may be unacknowledged, to be sent again if the connection is lost."""
 
 
 class RowStore(PublishStore):
-    """Gives rows their numbers, and keeps them until they are persisted.
+    """Numbers rows, and keeps them until they are persisted.
 
-    The first logon says how far an earlier try of the task got; numbers begin behind that. What
-    later logons say may be the work of another try that runs at the same time. Then the numbers
-    stay those of the rows, and the server drops what it has.
+    The sequence number in the first logon acknowledgement shows how far an earlier attempt of the
+    task got; numbers begin after that. The one of later logons may come from another attempt that
+    runs at the same time. Then the numbers stay those of the rows, and the server drops duplicates.
 
     Args:
         before_first: the number before that of the task's first row.
@@ -48,7 +48,7 @@ class RowStore(PublishStore):
         super().logged_on(before_first, before_first)
 
     def logged_on(self, sequence: int, _highest: int) -> None:
-        """See `PublishStore.logged_on`; what may still be lost is sent again."""
+        """See `PublishStore.logged_on`; messages that may be lost are sent again."""
         if self._has_begun:
             self.persisted(sequence)
         else:
@@ -57,11 +57,11 @@ class RowStore(PublishStore):
 
 
 class Publisher(Sink):
-    """Publishes, and stays connected while the server restarts.
+    """Publishes rows, and stays connected while the server restarts.
 
     Args:
-        options: where to.
-        identity: as whom.
+        options: the server.
+        identity: the client name and sequence numbers.
 
     Raises:
         PipelineError: the server cannot be reached.
@@ -71,7 +71,7 @@ class Publisher(Sink):
         super().__init__(options, identity)
         store = RowStore(identity.before_first)
         self._away: ClientError | None = None
-        """Why there is no connection at the moment."""
+        """The reason for the current lack of a connection."""
         with self._blaming():
             self._client = HAClient(
                 ServerChooser(options.servers, "in_order"),
@@ -119,9 +119,9 @@ class Publisher(Sink):
         self._client.close()
 
     def _resume(self, first: Outgoing) -> Resumption:
-        """How to tell what an earlier try has published.
+        """Return the method to detect rows that an earlier attempt has published.
 
-        The log has whole messages in the place of deltas, so that deltas cannot be compared.
+        The log has whole messages instead of deltas, so that deltas cannot be compared.
         """
         options, count = self._options, self._already_sent
         if not count or options.order != "checked" or options.command != "publish":
@@ -130,7 +130,7 @@ class Publisher(Sink):
 
     @contextmanager
     def _blaming(self) -> Iterator[None]:
-        """Have an error name the option, and the cause: who waits in vain may have no server."""
+        """Name the option in an error, and the cause: a timeout may be due to a lost connection."""
         with blaming(self._options):
             try:
                 yield

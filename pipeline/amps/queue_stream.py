@@ -1,12 +1,12 @@
-"""`spark.readStream.format("amps")` with `consume=true`: messages of a queue, worked off.
+"""`spark.readStream.format("amps")` with `consume=true`: consumes the messages of a queue.
 
-The offset of a micro-batch names its messages, by their bookmarks. What Spark has noted down is so
-one certain batch, whatever becomes of it: when it is repeated its tasks read these messages from
-the transaction log, where they stay what they are, and whether the queue has given them to somebody
-else meanwhile makes no difference to its rows.
+The offset of a micro-batch names its messages, by their bookmarks. So an offset that Spark has
+committed identifies one batch: if the batch is repeated, its tasks read these messages from the
+transaction log, where they do not change. Its rows are the same even if the queue has delivered the
+messages to another consumer meanwhile.
 
-Spark asks for the next offset when it has noted down that the batch before is done. So that is when
-its messages are acknowledged, and before anything else is taken. A message that comes once more
+Spark asks for the next offset after committing the previous batch. So that is when the messages of
+that batch are acknowledged, before any others are taken. A message that is delivered once more
 belongs to that batch, and is left out.
 """
 
@@ -38,15 +38,15 @@ from pipeline.workers import settle
 Offset: TypeAlias = dict[str, Any]
 
 _MESSAGES: Final = "messages"
-"""What an offset calls the bookmarks."""
+"""The name of the bookmarks in an offset."""
 
 
 class QueuePart(InputPartition):
-    """One task's share of a micro-batch.
+    """One task's part of a micro-batch.
 
     Args:
-        bookmarks: of the messages.
-        rows: the messages as rows, if they are known.
+        bookmarks: the bookmarks of the messages.
+        rows: the messages as rows, if known.
     """
 
     def __init__(self, bookmarks: list[str], rows: pa.RecordBatch | None = None) -> None:
@@ -56,14 +56,14 @@ class QueuePart(InputPartition):
 
 
 class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Works a queue off.
+    """Consumes a queue.
 
     Args:
-        options: what to read.
-        schema: as what.
+        options: the options of the read.
+        schema: the schema of the rows.
 
     Raises:
-        PipelineError: the schema cannot be had of the queue's messages, or a bookmark is given.
+        PipelineError: the messages of the queue cannot have this schema, or a bookmark is given.
     """
 
     def __init__(self, options: AmpsOptions, schema: StructType) -> None:
@@ -74,32 +74,32 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._options = options
         self._schema = schema
         self._command_options = command_options(options, self._row_format())
-        self._consumer: Consumer | None = None  # on the driver alone
+        self._consumer: Consumer | None = None  # on the driver only
         self._seen: tuple[list[str], list[Message]] | None = None
         self._ends = False
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Where a new query begins: no message has been taken."""
+        """Return the offset of a new query: no message has been taken."""
         return {_MESSAGES: []}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """How large a micro-batch may be."""
+        """Return the limit of a micro-batch."""
         most = self._options.max_rows_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """End when nothing waits in the queue."""
+        """End when the queue is empty."""
         self._ends = True
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """The messages of the next micro-batch; those of the last one are acknowledged.
+        """Acknowledge the messages of the last micro-batch, and return those of the next one.
 
         Raises:
-            PipelineError: the server refuses, or has been away for too long.
+            PipelineError: the server refuses, or has been unavailable for too long.
         """
         done = start[_MESSAGES]
         if self._seen is not None and self._seen[0] != done:
-            return {_MESSAGES: self._seen[0]}  # which Spark has not noted down yet
+            return {_MESSAGES: self._seen[0]}  # Spark has not committed it yet
         if self._consumer is None:
             self._consumer = Consumer(self._options, self._command_options)
         self._consumer.acknowledge(done)
@@ -111,7 +111,7 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {_MESSAGES: self._seen[0]}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """The tasks of a micro-batch, the same for the same offsets."""
+        """Return the tasks of a micro-batch, the same for the same offsets."""
         bookmarks = end[_MESSAGES]
         if start == end:
             return []
@@ -126,7 +126,7 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of some messages.
+        """Yield the rows of some messages.
 
         Raises:
             PipelineError: the log does not have all of them any more.
@@ -153,7 +153,7 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         yield self._row_format().batch(found)
 
     def stop(self) -> None:
-        """Give back what has not been acknowledged."""
+        """Return all unacknowledged messages to the queue."""
         if self._consumer is not None:
             self._consumer.close()
 

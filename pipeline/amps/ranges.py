@@ -1,4 +1,4 @@
-"""Parts of the transaction log as rows: what tasks read, for streams and for single reads."""
+"""Parts of the transaction log as rows, which tasks read for streams and for batch reads."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from pipeline.workers import settle
 
 _ROWS_A_BATCH: Final = 10_000
 _OTHER_MESSAGES: Final = ("conflation", "rate", "live", "pause")
-"""Options of replays that send others than the log has, or never end."""
+"""Options of replays that send other messages than the log has, or never end."""
 
 
 class AmpsRange(InputPartition):
-    """One task's share of a part of the log.
+    """One task's part of a range of the log.
 
     Args:
-        range_: which messages.
-        rows: the messages as rows, if they are known.
+        range_: the range of messages.
+        rows: the messages as rows, if known.
     """
 
     def __init__(self, range_: Range, rows: pa.RecordBatch | None = None) -> None:
@@ -43,14 +43,14 @@ class RangeReader:
     """Reads parts of the log.
 
     Args:
-        options: what to read.
-        schema: as what.
+        options: the options of the read.
+        schema: the schema of the rows.
 
     Attributes:
         command_options: the options field of replays.
 
     Raises:
-        PipelineError: the schema cannot be had of the topic's messages.
+        PipelineError: the messages of the topic cannot have this schema.
     """
 
     def __init__(self, options: AmpsOptions, schema: StructType) -> None:
@@ -61,7 +61,7 @@ class RangeReader:
         )
 
     def row_format(self) -> RowFormat:
-        """What makes rows of messages."""
+        """Return the converter from messages to rows."""
         options = self._options
         return RowFormat(
             self._schema,
@@ -71,7 +71,7 @@ class RangeReader:
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a part.
+        """Yield the rows of a part.
 
         Raises:
             PipelineError: the log does not have all its messages any more.
@@ -99,7 +99,7 @@ class RangeReader:
                 return
             span, most = range_.span, None
             if options.fail_on_data_loss and range_.digest is not None:
-                # At another server, the last of these messages need not come last.
+                # At another server, the last of these messages may have another place.
                 span, most = f"[{range_.begin}:{NOW}]", range_.rows
             blocks = replayed_blocks(
                 client, options, span, command_options=self.command_options, top_n=most
@@ -108,15 +108,15 @@ class RangeReader:
 
 
 def _check(range_: Range, count: int, found: Sequence[str]) -> None:
-    """See that the messages of a range are those that they were, in whichever order.
+    """Check that a range has the messages of its micro-batch, in any order.
 
     Args:
         range_: the range.
-        count: how many have come.
+        count: the number of messages read.
         found: their bookmarks, if the range has a digest.
 
     Raises:
-        PipelineError: they are not.
+        PipelineError: it has not.
     """
     if count != range_.rows:
         raise PipelineError(
@@ -136,10 +136,10 @@ def _check(range_: Range, count: int, found: Sequence[str]) -> None:
 
 
 def _has(client: Client, options: AmpsOptions, bookmark: str) -> bool:
-    """Whether the log has a message still.
+    """Return whether the log still has a message.
 
-    Journals go from the first on, so that without its last message nothing of a range is left. The
-    server would wait for that message to come, and send all others meanwhile.
+    Journals are removed from the first on, so that nothing of a range is left if its last message
+    is gone. The server would wait for that message to arrive, and send all others meanwhile.
     """
     span = f"[{bookmark}:{bookmark}]"
     try:
@@ -153,14 +153,14 @@ def _has(client: Client, options: AmpsOptions, bookmark: str) -> bool:
 
 
 def _of_replays(chosen: str, options: AmpsOptions) -> str:
-    """Say what else the server is to do.
+    """Complete the options of a replay.
 
-    A bookmark that is not in the log it is to refuse, instead of beginning elsewhere; or to begin
-    with the first entry there is. Of several servers, each is to give only what all of them have:
-    the query may go on at another one.
+    The server has to refuse a bookmark that is not in the log, instead of beginning elsewhere;
+    without `fail_on_data_loss`, it begins with the first entry. If there are several servers, each
+    has to send only messages that all of them have: the query may resume at another one.
 
     Raises:
-        PipelineError: an option would have others sent than the log has.
+        PipelineError: with an option, the server would send other messages than the log has.
     """
     for part in chosen.split(","):
         if (name := part.strip().partition("=")[0]) in _OTHER_MESSAGES:

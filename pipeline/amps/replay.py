@@ -1,4 +1,4 @@
-"""Replays of the transaction log that come to an end."""
+"""Replays of a finite part of the transaction log."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def replayed(
     Args:
         client: a session.
         options: the topic and the filter.
-        span: what to read, as `[begin:end)` with bookmarks; brackets include, parentheses do not.
-        topic: another topic than that of the options.
+        span: the part, as `[begin:end)` with bookmarks; brackets include, parentheses do not.
+        topic: another topic than the one in the options.
         command_options: the options field.
-        top_n: at most so many messages.
+        top_n: the maximum number of messages.
 
     Returns:
-        The messages, as many at a time as have arrived.
+        The messages, in batches as they arrive.
     """
     with client.subscribe(
         topic or options.read_topic,
@@ -58,7 +58,7 @@ def replayed_blocks(
     command_options: str | None = None,
     top_n: int | None = None,
 ) -> Iterator[list[Block]]:
-    """The same for who reads many messages; see `replayed`."""
+    """Read a part of the log in blocks, for readers of many messages; see `replayed`."""
     stream = client.replay_blocks(
         options.read_topic,
         span,

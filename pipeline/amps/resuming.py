@@ -1,11 +1,11 @@
-"""Which rows of a task an earlier try of it has published already.
+"""Detects the rows of a task that an earlier attempt of it has published.
 
-The server says how many messages it has from the task. If the rows come in the same order as then,
-these are the first ones. Behind a shuffle they need not be, and others would be lost. So what the
-server has is read back from the transaction log, and compared by the messages themselves. Whatever
-is not among them is published: what the server refused then, too, since nobody was told of it where
-the try was killed, and since the reason may be gone. Nothing is read where there was no earlier
-try.
+The server knows how many messages it has from the task. If the rows come in the same order again,
+these are the first ones. After a shuffle they need not be, and other rows would be lost. So the
+messages are read back from the transaction log, and compared by content. All rows that are not
+among them are published. That includes messages that the server refused at the earlier attempt: if
+the attempt was killed they were not reported, and the reason may be gone. Nothing is read if there
+was no earlier attempt.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from pipeline.amps.sink import Identity
 from pipeline.bodies import Outgoing
 
 _COMPARED: Final = ("sow_key", "correlation_id")
-"""What makes a message another one, besides topic and body, where rows say it."""
+"""Headers that distinguish messages, besides topic and body, if rows have them."""
 _EVERY_TOPIC: Final = ".*"
 _MARK_SIZE: Final = 16
-"""Bytes that stand for a message while it is compared."""
+"""Bytes of the hash that represents a message in comparisons."""
 
 
 class Resumption(Protocol):
-    """Tells what is still to be published."""
+    """Selects the rows still to be published."""
 
     def unsent(self, outgoing: Outgoing) -> Sequence[int]:
-        """The places of those of some messages that the server does not have."""
+        """Return the indexes of the messages that the server does not have."""
 
 
 class ByPosition:
-    """For rows that come in the same order each time.
+    """Selects rows that come in the same order each time.
 
     Args:
-        count: how many of them the server has.
+        count: the number of rows that the server has.
     """
 
     def __init__(self, count: int) -> None:
@@ -57,10 +57,10 @@ class ByPosition:
 
 
 class ByContent:
-    """For rows that may come in another order.
+    """Selects rows that may come in another order.
 
     Args:
-        published: what the server has of the rows.
+        published: the rows that the server has.
     """
 
     def __init__(self, published: Published) -> None:
@@ -79,20 +79,20 @@ class ByContent:
 
 
 class Published:
-    """What an earlier try of a task has published, as the log has it.
+    """The messages that an earlier attempt of a task has published, as the log has them.
 
-    The log says where a message went, which is another topic than the row says where that is the
-    name of a queue: its messages are those of the topics that feed it. Which of these takes what is
-    published to the queue is not said; it is none that rows name themselves, if there is another.
+    The topic in the log differs from the topic of the row if that is a queue: the messages of a
+    queue are those of its source topics. The server does not report which of these receives
+    messages published to the queue; it is not one that rows name themselves, if there is another.
 
     Args:
         options: the topic.
-        identity: of the task.
-        count: how many messages the server has.
-        headers: what rows bring with them.
+        identity: the identity of the task.
+        count: the number of messages that the server has.
+        headers: the headers of the rows.
 
     Attributes:
-        topic: that of rows that do not say it.
+        topic: the topic of rows without one.
         named: the topics of all rows so far.
 
     Raises:
@@ -118,7 +118,7 @@ class Published:
             self._went_to[options.topic] = topics
 
     def take(self, topic: str, mark: bytes) -> bool:
-        """Whether the server has a row, and not only for others that are equal.
+        """Match a row with a message that the server has; return False if no equal one is left.
 
         Raises:
             ClientError: the log cannot be read.
@@ -134,9 +134,9 @@ class Published:
         return False
 
     def _read(self, topic: str | None) -> Iterator[tuple[str, bytes]]:
-        """Where messages went, and their marks, of those that were published to a topic."""
+        """Yield topic and hash of the messages that were published to a topic."""
         publisher, before = str(client_hash(self._identity.name)), self._identity.before_first
-        command_options = "bookmark_not_found=epoch"  # where the first message has been refused
+        command_options = "bookmark_not_found=epoch"  # the first message may have been refused
         if topic is not None:
             command_options += ",non_regex_topic"
         span = f"[{publisher}|{before + 1}|:{NOW}]"

@@ -1,4 +1,4 @@
-"""The options field of a command: what the columns of a DataFrame need of each message."""
+"""The options field of a command, which requests the parts of messages for the columns."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def command_options(options: AmpsOptions, rows: RowFormat) -> str | None:
     """Complete the options of a query or a subscription.
 
     Args:
-        options: what the user says.
-        rows: the columns.
+        options: the options of the user.
+        rows: the row format with the columns.
     """
     given = options.options
     parts = [] if given is None else [given]
@@ -31,7 +31,7 @@ def command_options(options: AmpsOptions, rows: RowFormat) -> str | None:
 
 
 def _select(rows: RowFormat, message_type: str | None) -> str | None:
-    """A select list of the columns; None if whole bodies are needed."""
+    """Return a select list of the columns; None if whole bodies are needed."""
     if rows.has_bodies or message_type != "json":
         return None
     names = rows.fields.names

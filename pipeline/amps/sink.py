@@ -1,4 +1,4 @@
-"""What publishing and deleting have in common: who sends, and what the server refuses."""
+"""The common base of publishing and deleting: the identity of the sender, and refusals."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from pipeline.bodies import Outgoing
 from pipeline.errors import PipelineError, option_error
 
 REFUSALS_KEPT: Final = 10
-"""Of all that a task is refused, so many are reported."""
+"""The maximum number of refusals that a task reports."""
 
 NOT_ONCE: Final = (
     ", so that a task which is tried again would publish twice; exactly_once=false allows that"
 )
 
 _BATCH_BITS: Final = 32
-"""A task has fewer than 2^32 rows in a micro-batch, and a query fewer than 2^31 batches."""
+"""A task has fewer than 2^32 rows in a micro-batch, and a query has fewer than 2^31 batches."""
 
 LOGON_OPTIONS: Final = "ack_conflation=10ms"
-"""Have a task wait for the last of its acknowledgements no longer than that."""
+"""Limits the time that a task waits for the last of its acknowledgements."""
 
 
 class Identity(NamedTuple):
-    """Who sends.
+    """The publisher identity of a task.
 
     Attributes:
-        name: the client name, the same whenever the task runs.
-        batch: the micro-batch; of a write that is no stream's, its version.
-        is_stream: whether it is a stream's.
+        name: the client name, the same in each attempt of the task.
+        batch: the micro-batch; for a batch write, its version.
+        is_stream: whether the task belongs to a stream.
     """
 
     name: str
@@ -40,22 +40,22 @@ class Identity(NamedTuple):
     is_stream: bool = True
 
     def of_this_try(self) -> Identity:
-        """Somebody else each time, of whom the server has nothing yet."""
+        """Return an identity for this attempt only, from which the server has nothing yet."""
         return self._replace(name=f"{self.name}-{uuid.uuid4().hex[:12]}")
 
     @property
     def before_first(self) -> int:
-        """The sequence number before that of the first row."""
+        """The sequence number before the one of the first row."""
         return self.batch << _BATCH_BITS
 
     def already_sent(self, last: int) -> int:
-        """How many of the task's commands the server has.
+        """Return the number of the task's commands that the server has.
 
         Args:
-            last: the highest sequence number that it has from this client name.
+            last: the highest sequence number that the server has from this client name.
 
         Raises:
-            PipelineError: that number is of a later micro-batch, or version.
+            PipelineError: that number belongs to a later micro-batch or version.
         """
         latest = last >> _BATCH_BITS
         if latest > self.batch and not self.is_stream:
@@ -75,12 +75,12 @@ class Identity(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A message that the server would not take.
+    """A message that the server refused.
 
     Attributes:
-        topic: where it was to go.
-        body: the message; or the key of what was to be deleted.
-        error: why.
+        topic: the topic of the message.
+        body: the message; or the key of the record to delete.
+        error: the reason.
     """
 
     topic: str
@@ -92,11 +92,11 @@ class Sink(ABC):
     """Sends the rows of one task.
 
     Args:
-        options: where to.
-        identity: as whom.
+        options: the server.
+        identity: the client name and sequence numbers.
 
     Attributes:
-        refusals: what the server has refused.
+        refusals: the messages that the server has refused.
     """
 
     def __init__(self, options: AmpsOptions, identity: Identity) -> None:
@@ -113,7 +113,7 @@ class Sink(ABC):
 
     @abstractmethod
     def send(self, outgoing: Outgoing) -> None:
-        """Send messages; those that the server has already do not count."""
+        """Send messages, except those that the server has already."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -128,7 +128,7 @@ class Sink(ABC):
             self.refusals.append(Refusal(topic, body, str(error)))
 
     def _check_topics(self, client: BlockingCommands, topics: set[str]) -> None:
-        """Make sure that the server can tell what it has already."""
+        """Check that the server can detect duplicates in these topics."""
         if self._options.exactly_once:
             for topic in topics - self._checked:
                 require_log(client, topic, NOT_ONCE, literal=True)

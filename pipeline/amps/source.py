@@ -1,4 +1,4 @@
-"""The format `amps`: what Spark asks of a data source, and who answers."""
+"""The data source `amps`, with its readers and writers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class AmpsDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format()` calls it."""
+        """Return the name for `format()`."""
         return "amps"
 
     def schema(self) -> StructType:
-        """The columns where no schema is given: bodies, or the fields of a sample."""
+        """Return the default columns: bodies, or the fields of a sample."""
         options = read_options(self._given, "read", "readStream")
         if options.sample is None:
             return default_schema(options.message_type, has_deletions=options.has_deletions)
@@ -48,12 +48,12 @@ class AmpsDataSource(DataSource):
         return infer_schema((message.body for message in _sample(options)), decode, name)
 
     def reader(self, schema: StructType) -> AmpsReader | LogRangeReader:
-        """What reads a topic once: its records, or a part of the log."""
+        """Return the batch reader of a topic: of its records, or of a part of the log."""
         options = read_options(self._given, "read")
         return (LogRangeReader if is_range(options.bookmark) else AmpsReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """What follows a topic."""
+        """Return the stream reader of a topic."""
 
         def make() -> DataSourceStreamReader:
             options = read_options(self._given, "readStream")
@@ -63,7 +63,7 @@ class AmpsDataSource(DataSource):
         return stream_reader(make)
 
     def writer(self, schema: StructType, overwrite: bool) -> AmpsWriter:
-        """What publishes a DataFrame."""
+        """Return the writer of a DataFrame."""
         if overwrite:
             raise PipelineError(
                 "mode overwrite: messages cannot be taken back; use mode append, and delete records"
@@ -72,7 +72,7 @@ class AmpsDataSource(DataSource):
         return AmpsWriter(read_options(self._given, "write"), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> AmpsStreamWriter:  # noqa: N802 - Spark's name
-        """What publishes a stream."""
+        """Return the writer of a stream."""
         if overwrite:
             raise PipelineError(
                 "output mode complete: messages cannot be taken back; use append (Spark has no mode"
@@ -82,7 +82,7 @@ class AmpsDataSource(DataSource):
 
 
 def _sample(options: AmpsOptions) -> Iterator[Message]:
-    """Some records; of a topic that keeps none, messages of the transaction log."""
+    """Yield some records; for a topic without SOW, messages of the transaction log."""
     topic, some = options.read_topic, options.sample
     with connected(options, "sample") as client:
         try:

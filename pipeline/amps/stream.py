@@ -1,8 +1,8 @@
 """`spark.readStream.format("amps")`: messages of the transaction log, in its order.
 
-The driver asks the server how much there is, and decides what a micro-batch is (`ahead.py`); the
-offset says so in full (`offsets.py`). A small batch travels to its tasks as rows, so that they need
-no connections. Any other is read by its tasks, from the log.
+The driver asks the server how much there is, and plans the micro-batches (`ahead.py`); an offset
+describes its batch completely (`offsets.py`). A small batch is sent to its tasks as rows, so that
+they need no connections. The tasks of a larger one read it from the log.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a topic, or those that match a regular expression, from the transaction log.
 
     Args:
-        options: what to read.
-        schema: as what.
+        options: the options of the read.
+        schema: the schema of the rows.
 
     Raises:
-        PipelineError: the schema cannot be had of the topic's messages, or the bookmark is a range.
+        PipelineError: the messages cannot have this schema, or the bookmark is a range.
     """
 
     def __init__(self, options: AmpsOptions, schema: StructType) -> None:
@@ -50,22 +50,22 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned: Offset | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Where a new query begins: at the bookmark given, else with the first message there is."""
+        """Return the offset of a new query: the given bookmark, or the beginning of the log."""
         return initial(self._options.bookmark or EPOCH)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """How large a micro-batch may be."""
+        """Return the limit of a micro-batch."""
         return default_limit(self._options)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read up to where the log ends now, and no further."""
+        """Read up to the current end of the log, and no further."""
         self._source.stop_at_end()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """Where the next micro-batch ends; at its start if there is nothing.
+        """Return the end of the next micro-batch; its start if there is nothing.
 
         Raises:
-            PipelineError: the server refuses, or has been away for too long.
+            PipelineError: the server refuses, or has been unavailable for too long.
         """
         end = self._source.latest(start, limits_of(self._options, limit))
         if end is not start:
@@ -73,7 +73,7 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Where the log ends, and how much of the topic is behind the last micro-batch."""
+        """Return the end of the log, and the amount of messages after the last micro-batch."""
         behind = self._source.behind()
         if behind is None:
             return None
@@ -85,13 +85,13 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """The tasks of a micro-batch, the same for the same offsets."""
+        """Return the tasks of a micro-batch, the same for the same offsets."""
         if start == end:
             return []
         ranges = ranges_of(end)
         known = self._source.messages(end) if end == self._planned else None
         if known is None or [len(some) for some in known] != [one.rows for one in ranges]:
-            return [AmpsRange(one) for one in ranges]  # whose tasks say what is missing
+            return [AmpsRange(one) for one in ranges]  # the tasks report missing messages
         rows = self._ranges.row_format()
         return [
             AmpsRange(one, rows.batch(messages))
@@ -99,7 +99,7 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a range.
+        """Yield the rows of a range.
 
         Raises:
             PipelineError: the log does not have all its messages any more.

@@ -1,4 +1,4 @@
-"""URIs of servers: several in one text, and for messages of one type after the other."""
+"""URIs of servers: lists of them, and the message type in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def with_message_type(server: str, message_type: str) -> str:
     See `amperage.client.uri.with_message_type`.
 
     Raises:
-        PipelineError: it is no URI.
+        PipelineError: a URI is not valid.
     """
     try:
         return ",".join(uri.with_message_type(one, message_type) for one in several(server))
@@ -23,5 +23,5 @@ def with_message_type(server: str, message_type: str) -> str:
 
 
 def several(servers: str) -> list[str]:
-    """The URIs in a text that has commas between them."""
+    """Return the URIs in a comma-separated text."""
     return [one.strip() for one in re.split(r",(?=\s*\w+://)", servers)]

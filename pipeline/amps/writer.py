@@ -1,23 +1,23 @@
-"""`df.write.format("amps")` and `df.writeStream.format("amps")`: rows to the server, each once.
+"""`df.write.format("amps")` and `df.writeStream.format("amps")`: writes rows, each once.
 
-A server with a transaction log knows each publisher by its client name, and takes from it only
+A server with a transaction log identifies each publisher by its client name, and accepts only
 messages with a sequence number above the highest that it has (AMPS User Guide, Message Sequence
-Numbers). So the task for a partition always has the same name, and its rows always the same
+Numbers). So the task for a partition always has the same name, and its rows always have the same
 numbers, however often it runs:
 
     batch    name   <client_name>-<id of the write>-<partition>      number   row
     with write_id   <client_name>-<write_id>-<partition>             number   version * 2^32 + row
     stream   name   <client_name>-<id of the query>-<partition>      number   batch * 2^32 + row
 
-A task that is tried again, in a batch that is run again, after a crash of whatever, logs on, is
-told the highest number that is stored, and goes on behind it. Rows need not come in the same order
-again, for behind a shuffle they do not: `resuming.py` finds out which ones are left, unless the
-option `order` says that this is known, or has them sorted.
+A retried task, in a batch that is run again after any crash, logs on, receives the highest number
+that the server has persisted, and resumes after it. Rows may come in another order then, as they do
+after a shuffle: `resuming.py` finds the rows that are left, unless the option `order` declares the
+order fixed or has the rows sorted.
 
-Without `exactly_once`, each try has a name of its own, and sends everything.
+Without `exactly_once`, each attempt has a name of its own, and sends all rows.
 
-What the server refuses, a task reports when it is done and the driver fails the write: were the
-task itself to fail, it would be tried again at once, to be refused the same.
+A task reports the messages that the server refused when it is done, and the driver fails the write.
+If the task itself failed, Spark would retry it at once, and the server would refuse them again.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from pipeline.workers import settle
 
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
-"""Where Spark says to which micro-batch a task belongs."""
+"""The properties in which Spark passes the micro-batch of a task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What a task reports.
+    """The report of a task.
 
     Attributes:
-        rows: how many rows it had.
-        refusals: those that the server refused, or some of them.
+        rows: the number of its rows.
+        refusals: the messages that the server refused, or some of them.
     """
 
     rows: int
@@ -68,11 +68,11 @@ class AmpsWriter(DataSourceArrowWriter):
     """Publishes or deletes the rows of a DataFrame.
 
     Args:
-        options: where to, and with which command.
+        options: the server and the command.
         schema: the columns.
 
     Raises:
-        PipelineError: that cannot be done.
+        PipelineError: the rows cannot be sent.
     """
 
     def __init__(self, options: AmpsOptions, schema: StructType) -> None:
@@ -92,7 +92,7 @@ class AmpsWriter(DataSourceArrowWriter):
         return send(options, self._schema, identity, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Fail if the server refused something."""
+        """Fail if the server refused messages."""
         raise_refusals(self._options, messages)
 
 
@@ -100,11 +100,11 @@ class AmpsStreamWriter(DataSourceStreamArrowWriter):
     """Publishes or deletes the rows of a stream.
 
     Args:
-        options: where to, and with which command.
+        options: the server and the command.
         schema: the columns.
 
     Raises:
-        PipelineError: such rows cannot be sent.
+        PipelineError: the rows cannot be sent.
     """
 
     def __init__(self, options: AmpsOptions, schema: StructType) -> None:
@@ -117,15 +117,15 @@ class AmpsStreamWriter(DataSourceStreamArrowWriter):
         return send(self._options, self._schema, identity_in_stream(self._options), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
-        """Fail if the server refused something."""
+        """Fail if the server refused messages."""
         raise_refusals(self._options, messages)
 
 
 def identity_in_stream(options: AmpsOptions) -> Identity:
-    """Who the task of a micro-batch sends as.
+    """Return the identity of the task of a micro-batch.
 
     Raises:
-        PipelineError: this is no such task.
+        PipelineError: this is not such a task.
     """
     task = _task()
     query, batch = task.getLocalProperty(_QUERY), task.getLocalProperty(_BATCH)
@@ -135,7 +135,7 @@ def identity_in_stream(options: AmpsOptions) -> Identity:
 
 
 def check(options: AmpsOptions, schema: StructType) -> None:
-    """Find out whether rows can be sent.
+    """Check that rows can be sent.
 
     Raises:
         PipelineError: they cannot.
@@ -155,14 +155,14 @@ def send(
     """Send the rows of one task.
 
     Raises:
-        PipelineError: the server has been away for too long, or does not know such topics.
+        PipelineError: the server has been unavailable for too long, or has no such topics.
     """
     settle()
     rows = _format(options, schema)
     count = 0
     messages: Iterator[Outgoing] = map(rows.messages, batches)
     if options.sorts:
-        # Rows that an earlier run has numbered in another order are not its own.
+        # Numbers that an earlier run gave to rows in another order do not apply to these rows.
         identity = identity._replace(name=f"{identity.name}-sorted")
         messages = sorted_messages(messages)
     if not options.exactly_once:
@@ -185,7 +185,7 @@ def raise_refusals(options: AmpsOptions, messages: Sequence[WriterCommitMessage 
     """Fail the write if the server refused some of its rows.
 
     Raises:
-        PipelineError: it did.
+        PipelineError: it refused some.
     """
     told = [message.refusals for message in messages if isinstance(message, Written)]
     refusals = [refusal for one in told for refusal in one]

@@ -5,9 +5,9 @@
     orders.where(matches("/qty > 3 AND /sym LIKE '^IB'", Message(col("body"))))
     orders.select(value("/price * /qty", Message(col("body"))).cast("double"))
 
-What an expression means is what it means to the server: the same parser, the same back end over
-columns, run by Spark's Python workers on Arrow batches. A value's type is known only when it is
-there, as in the server, so values are VARIANTs; Spark casts them.
+An expression has the same semantics as in the server: it uses the same parser and the same back end
+over columns, which Spark's Python workers run on Arrow batches. The type of a value is known only
+at evaluation, as in the server, so values are VARIANTs; Spark casts them.
 """
 
 from pipeline.expressions.columns import Message, matches, value

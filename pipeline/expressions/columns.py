@@ -37,14 +37,14 @@ _Compile: TypeAlias = "Callable[[Expr, Functions], _Evaluate]"
 
 @dataclass(frozen=True)
 class Message:
-    """The columns in which an expression finds what it reads; what has none is NULL.
+    """The input columns of an expression; fields without one are NULL.
 
     Attributes:
         body: the body, text or binary.
         message_type: the name of its message type.
-        previous: the body of the record before it, for OF PREVIOUS.
-        context: what functions like SOW_KEY() give, by the attribute of `MessageContext`. The size
-            of the body and the hash of the SOW key follow from these two.
+        previous: the body of the previous record, for OF PREVIOUS.
+        context: the values of functions like SOW_KEY(), by the attribute of `MessageContext`. The
+            size of the body and the hash of the SOW key are derived from body and key.
     """
 
     body: Column
@@ -53,35 +53,35 @@ class Message:
     context: Mapping[str, Column] = field(default_factory=dict)
 
     def columns(self) -> dict[str, Column]:
-        """All columns by name."""
+        """Return all columns by name."""
         previous = {} if self.previous is None else {_PREVIOUS: self.previous}
         return {_BODY: self.body, **previous, **self.context}
 
 
 def matches(text: str, message: Message, environment: Environment = _HERE) -> Column:
-    """Where a filter matches: a BOOLEAN column, never NULL.
+    """Return a BOOLEAN column, never NULL, that is true where a filter matches.
 
     Args:
         text: the filter.
-        message: where it finds what it reads.
-        environment: what it may refer to.
+        message: the columns of the message.
+        environment: the names that the filter may use.
 
     Raises:
-        ExpressionError: it is no filter; says where and why.
+        ExpressionError: the filter is not valid; the text has the position and the reason.
     """
     return _column(text, message, environment, _filter, "boolean")
 
 
 def value(text: str, message: Message, environment: Environment = _HERE) -> Column:
-    """What an expression gives: a VARIANT column.
+    """Return the values of an expression, as a VARIANT column.
 
     Args:
         text: the expression.
-        message: where it finds what it reads.
-        environment: what it may refer to.
+        message: the columns of the message.
+        environment: the names that the expression may use.
 
     Raises:
-        ExpressionError: it is no expression; says where and why.
+        ExpressionError: the expression is not valid; the text has the position and the reason.
     """
     return _column(text, message, environment, _value, "variant")
 
@@ -95,7 +95,7 @@ def _column(
 ) -> Column:
     columns = message.columns()
     kind = Kind.FILTER if message.previous is None else Kind.ENRICHMENT
-    # A mistake is told here and now, not by a worker later.
+    # Report a mistake here and now, not in a worker later.
     parse(text, kind, environment.functions())
     environment.message_type(message.message_type)
     evaluate = _Batches(compile_tree, text, kind, message.message_type, tuple(columns), environment)
@@ -103,7 +103,7 @@ def _column(
     def evaluate_batch(*arrays: pa.Array) -> pa.Array:
         return evaluate(arrays)
 
-    # Its stubs have no overload for functions of any number of arrays.
+    # The stubs have no overload for functions with any number of arrays.
     make: Callable[..., Callable[..., Column]] = arrow_udf
     return make(evaluate_batch, result)(*columns.values())
 
@@ -121,15 +121,15 @@ def _value(tree: Expr, functions: Functions) -> _Evaluate:
 class _Batches:
     """Evaluates an expression over Arrow batches.
 
-    It travels to the workers as text, and is compiled when the first batch arrives.
+    It is sent to the workers as text, and compiled when the first batch arrives.
 
     Args:
-        compile_tree: makes of the expression what evaluates it.
+        compile_tree: compiles the expression to a function.
         text: the expression.
-        kind: where it stands.
-        message_type: the name of the bodies' type.
+        kind: the kind of expression.
+        message_type: the message type of the bodies.
         names: the names in `Message.columns` of the arrays of a batch.
-        environment: what the expression may refer to.
+        environment: the names that the expression may use.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class _Batches:
         self._reader: _Reader | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but what is compiled."""
+        """Return the state without compiled parts."""
         return self.__dict__ | {"_evaluate": None, "_reader": None}
 
     def __call__(self, arrays: Sequence[pa.Array]) -> pa.Array:
@@ -170,9 +170,9 @@ class _Reader:
     """Reads the fields of an expression from the bodies of a batch.
 
     Args:
-        message_type: the bodies' type.
+        message_type: the message type of the bodies.
         layout: the slots of the expression.
-        asked: the attributes of the context that it reads.
+        asked: the attributes of the context that the expression reads.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class _Reader:
         }
 
     def __call__(self, arrays: dict[str, pa.Array]) -> Rows:
-        """The columns of one batch."""
+        """Return the columns of one batch."""
         bodies = _octets(arrays.pop(_BODY))
         before = arrays.pop(_PREVIOUS, None)
         previous = [b""] * len(bodies) if before is None else _octets(before)
@@ -223,7 +223,7 @@ class _Reader:
 
 
 def _attributes(array: pa.Array) -> list[Any]:
-    """Attributes of contexts; integers of 64 bits without sign come as decimals."""
+    """Return attributes of contexts; unsigned 64-bit integers come as decimals."""
     attributes: list[Any] = array.to_pylist()
     if pa.types.is_decimal(array.type):
         return [None if number is None else int(number) for number in attributes]

@@ -1,4 +1,4 @@
-"""What expressions can refer to: the message types, functions and name of an instance."""
+"""The names that expressions can use: message types, functions and the name of an instance."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Environment:
-    """Travels to Spark's workers as plain data; what it describes is made there.
+    """Is sent to Spark's workers as plain data; its message types and functions are created there.
 
     Attributes:
-        spec: the instance whose expressions these are; None for what every instance has.
-        moment: the time at which they are evaluated, in seconds since 1970; None for the present.
+        spec: the instance of the expressions; None for built-in names only.
+        moment: the time of evaluation, in seconds since 1970; None for the present.
     """
 
     spec: InstanceSpec | None = None
@@ -39,12 +39,12 @@ class Environment:
 
     @cache  # noqa: B019 - there are a few of them, for as long as the process lives
     def message_type(self, name: str) -> MessageType:
-        """Find a message type.
+        """Return a message type.
 
         Raises:
             MessageTypeError: there is none of that name.
-            PipelineError: the configuration has one that cannot be made, as where a file of it is
-                missing.
+            PipelineError: a message type of the configuration cannot be created, for example
+                because a file of it is missing.
         """
         if self.spec is None:
             return MessageTypes().get(name)
@@ -55,12 +55,12 @@ class Environment:
         return types[name] if name in types else MessageTypes().get(name)
 
     def module(self, name: str) -> str | None:
-        """The module of a message type, which says what its bodies are like; None for no type."""
+        """Return the module of a message type, which defines its body format; None if unknown."""
         return name if self.spec is None else message_type_modules(self.spec).get(name)
 
     @cache  # noqa: B019 - there are a few of them, for as long as the process lives
     def functions(self) -> Functions:
-        """What expressions may call."""
+        """Return the functions that expressions may call."""
         if self.spec is None:
             return built_in(self._clock())
         return provision_functions(self.spec, StandardError(), clock=self._clock())

@@ -1,7 +1,7 @@
-"""Values of expressions as Spark's VARIANTs, which have a type of their own in every row.
+"""Encodes values of expressions as Spark's VARIANTs, which have their own type in every row.
 
 A VARIANT is two binary fields: a dictionary of names (empty for scalars and arrays) and the value,
-whose first byte says what follows. Source: Apache Parquet, Variant Binary Encoding.
+whose first byte is its type. Source: Apache Parquet, Variant Binary Encoding.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STRING: Final = 16 << 2
 _SHORT_STRING: Final = 1
 _LONGEST_SHORT: Final = 63
 _ARRAY: Final = 0b000_1_11_11
-"""An array whose number of elements and whose offsets take four bytes each."""
+"""An array with four bytes each for its number of elements and its offsets."""
 _FITS: Final = range(-(2**63), 2**63)
 
 _FIELDS: Final = (
@@ -36,10 +36,10 @@ _FIELDS: Final = (
 
 
 def variants(values: Sequence[Value]) -> pa.Array:
-    """An Arrow array that Spark takes for a column of VARIANTs.
+    """Return an Arrow array that Spark accepts as a column of VARIANTs.
 
     Args:
-        values: one for each row; NULL becomes a VARIANT null.
+        values: a value for each row; NULL becomes a VARIANT null.
     """
     encoded = pa.array([encode(value) for value in values], pa.binary())
     names = pa.array([_NO_NAMES] * len(values), pa.binary())
@@ -47,7 +47,7 @@ def variants(values: Sequence[Value]) -> pa.Array:
 
 
 def encode(value: Value) -> bytes:
-    """The value part of a VARIANT.
+    """Return the value part of a VARIANT.
 
     Integers beyond 64 bits become decimals, texts that are not UTF-8 become binary.
     """

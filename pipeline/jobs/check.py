@@ -1,4 +1,4 @@
-"""`amps-pipeline check`: views in a server against the same views computed in Spark."""
+"""`amps-pipeline check`: compares the views of a server with the same views computed in Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN: Final = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the job wants to know."""
+    """Add the arguments of the job."""
     parser.add_argument("config", help="configuration that the server runs")
     parser.add_argument(
         "--server",
@@ -29,10 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, run: Run) -> None:
-    """Do it.
+    """Run the job.
 
     Raises:
-        PipelineError: it cannot be done, or a view differs.
+        PipelineError: the job failed, or a view differs.
     """
     from config_schema.spec import ViewSpec
 

@@ -1,9 +1,9 @@
 """`amps-pipeline export`: journals, or a topic of a server, to Parquet files.
 
-The files lie in folders by topic and date, or are those of a Delta table (`pipeline.delta`). An
-export of journals is incremental: each run adds what has come since the one before. An export of a
-SOW topic replaces the one before. With `--follow` the files are kept in step with what is published
-(`export_follow`).
+The files lie in folders by topic and date, or belong to a Delta table (`pipeline.delta`). An export
+of journals is incremental: each run adds the entries recorded since the previous one. An export of
+a SOW topic replaces the previous one. With `--follow` new messages are added to the files
+continuously (`export_follow`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST: Final = 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the job wants to know."""
+    """Add the arguments of the job."""
     parser.add_argument("source", help="directory of journals, or URI of a server")
     parser.add_argument("target", type=Path, help="directory for the files")
     parser.add_argument("--archive", type=Path, help="directory of archived journals")
@@ -97,10 +97,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, run: Run) -> None:
-    """Do it.
+    """Run the job.
 
     Raises:
-        PipelineError: it cannot be done; nothing has changed.
+        PipelineError: the job failed; nothing has changed.
     """
     wanted = _wanted(options, run)
     _check(options, wanted)
@@ -145,7 +145,7 @@ def _wanted(options: argparse.Namespace, run: Run) -> Wanted:
             raise PipelineError(f"--option={text}: expected NAME=VALUE")
         more[name] = value
     if options.columns:
-        run.spark()  # which reads types
+        run.spark()  # parsing the types needs a Spark session
     columns = read_columns(options.columns, options.partition_by)
     return Wanted(
         options.source,
@@ -170,7 +170,7 @@ def _check(options: argparse.Namespace, wanted: Wanted) -> None:
 
 
 def _tell(options: argparse.Namespace, wanted: Wanted, run: Run) -> None:
-    """Say what would be done."""
+    """Print the work that a run without --dry-run would do."""
     if wanted.is_of_server:
         what = "what is published to" if options.follow else "the records of"
         run.say(f"{without_passwords(wanted.source)}: {what} {wanted.topic}")
@@ -240,7 +240,7 @@ def _check_state(state: State, wanted: Wanted, target: Target) -> None:
 
 
 def _check_stays_followed(state: State, target: Target) -> None:
-    """What a stream adds to has its messages; the records of a moment cannot take their place."""
+    """Refuse to replace a streamed table, which has messages, by the current records of a topic."""
     if state.batch >= 0:
         raise PipelineError(
             f"{target.path}: it follows what is published; go on with --follow, or export the"
@@ -249,7 +249,7 @@ def _check_stays_followed(state: State, target: Target) -> None:
 
 
 def _check_columns(state: State, wanted: Wanted, target: Target) -> None:
-    """Columns may be added; those that are there have to stay what they are."""
+    """Check that columns were only added, and that existing columns have kept their types."""
     from pyspark.sql.types import StructType
 
     if bool(state.columns) != (wanted.columns is not None):

@@ -1,8 +1,8 @@
-"""`amps-pipeline export --follow`: a table that is kept in step with what is published.
+"""`amps-pipeline export --follow`: a table that new messages are added to continuously.
 
-Journals are looked at again and again; each look adds what it finds (`export_journals`).
-A server is followed by a stream. Either way what has been written and how far that is become
-visible together, so that whatever ends a run, the next one goes on exactly there.
+Journals are polled; each round adds the new entries (`export_journals`). A server is followed by a
+stream. Either way rows and position are committed together, so that the next run resumes exactly
+there, however the last one ended.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ def follow(
     target: Table | DeltaTarget,
     state: State,
 ) -> None:
-    """Keep a table in step, until it has caught up or is interrupted.
+    """Add new messages to a table, until it has caught up or is interrupted.
 
     Args:
         options: the arguments of the job `export`.
         run: the run.
-        wanted: what to export.
-        target: where to, which the caller possesses.
-        state: how far it is.
+        wanted: the selection to export.
+        target: the target, which the caller has locked.
+        state: the position of the export.
 
     Raises:
-        PipelineError: it cannot be done. What has been written stays, and the next run goes on.
+        PipelineError: the job failed. The rows written stay, and the next run resumes.
     """
     with interruption() as interrupted:
         if wanted.is_of_server:
@@ -100,11 +100,11 @@ def _follow_server(
             " directory"
         )
 
-    if state.runs == 0:  # else a checkpoint that is made before the first rows would be nobody's
+    if state.runs == 0:  # else a checkpoint made before the first rows would belong to no export
         target.remember(state)
 
     def take(frame: DataFrame, batch: int) -> None:
-        """Add a micro-batch, unless it has been added before Spark could note that down."""
+        """Add a micro-batch, unless an earlier run added it before Spark could commit it."""
         if batch <= state.batch:
             return
         count = write(frame, target, wanted)

@@ -1,4 +1,4 @@
-"""What an export writes: entries of journals or messages of a topic, as DataFrames and as files."""
+"""The rows of an export: journal entries or messages of a topic, as DataFrames and as files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pipeline.files import Target
 
 FOLDERS: Final = ("topic", "date")
-"""Columns that are folders."""
+"""Columns that become folders."""
 
 _WHOLE: Final = StructType(
     [
@@ -32,18 +32,18 @@ _WHOLE: Final = StructType(
         *(StructField(name, kind) for name, kind in METADATA.items()),
     ]
 )
-"""Entries of journals with everything that is known of them."""
+"""The schema of journal entries with all metadata."""
 
 _TIMES: Final = "spark.sql.parquet.outputTimestampType"
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is exported, and as what.
+    """The selection of messages for an export, and their columns.
 
     Attributes:
         source: a directory of journals, or the URI of a server.
-        archive: where other journals have been moved to.
+        archive: the directory of archived journals.
         topic: a topic or a regular expression; empty for all.
         filter: a content filter; empty for none.
         columns: the fields of messages that become columns; None for whole messages.
@@ -61,17 +61,17 @@ class Wanted:
 
     @property
     def is_of_server(self) -> bool:
-        """Whether it comes from a running server."""
+        """True if the source is a running server."""
         return "://" in self.source
 
     @property
     def folders(self) -> list[str]:
-        """The columns that rows are divided by."""
+        """The columns that the files are partitioned by."""
         return [*FOLDERS, *([self.partition_by] if self.partition_by else [])]
 
     @property
     def schema(self) -> StructType | None:
-        """The columns, with all metadata; None for those that the format has without being told."""
+        """The columns with all metadata; None to use the default schema of the format."""
         if self.columns is None:
             return None
         known = default_schema(None) if self.is_of_server else _WHOLE
@@ -79,16 +79,16 @@ class Wanted:
         return StructType([*self.columns, *more])
 
     def given(self, **more: str) -> dict[str, str]:
-        """The options of the format."""
+        """Return the options of the format."""
         known = {"topic": self.topic, "filter": self.filter, **more}
         return {**self.options, **{name: text for name, text in known.items() if text}}
 
 
 def read_columns(text: str, partition_by: str) -> StructType | None:
-    """The columns that the command line names.
+    """Return the columns given on the command line.
 
     Raises:
-        PipelineError: they cannot be.
+        PipelineError: they are not valid.
     """
     if not text:
         if partition_by:
@@ -120,10 +120,10 @@ def read_columns(text: str, partition_by: str) -> StructType | None:
 def journal_entries(
     spark: SparkSession, wanted: Wanted, instance: str, first: int, last: int
 ) -> DataFrame:
-    """The entries of one instance behind `first` up to `last`, deletions among them.
+    """Return the entries of one instance after `first` up to `last`, including deletions.
 
     With whole messages, the body of a deletion has the keys of the records, as in the journal. With
-    fields, each record that is deleted is a row, whose fields are NULL.
+    fields, each deleted record is a row with NULL fields.
     """
     if wanted.schema is None:
         return _entries(spark, wanted, None, "all", instance, first, last)
@@ -165,17 +165,17 @@ def _entries(
 
 
 def records(spark: SparkSession, wanted: Wanted) -> DataFrame:
-    """The records that a topic of a server has now."""
+    """Return the current records of a topic of a server."""
     reader = spark.read.format("amps").options(**wanted.given(server=wanted.source))
     return (reader if wanted.schema is None else reader.schema(wanted.schema)).load()
 
 
 def published(spark: SparkSession, wanted: Wanted, most: int) -> DataFrame:
-    """What is published to a topic of a server, as a stream.
+    """Return a stream of the messages published to a topic of a server.
 
     Args:
-        spark: reads it.
-        wanted: what to read.
+        spark: the Spark session.
+        wanted: the selection to read.
         most: rows in a micro-batch.
     """
     given = wanted.given(server=wanted.source, max_rows_per_trigger=str(most))
@@ -188,11 +188,11 @@ def write(frame: DataFrame, target: Target, wanted: Wanted) -> int:
 
     Args:
         frame: the rows.
-        target: where; its staging folder is not there yet.
-        wanted: what they are divided by.
+        target: the target; its staging folder must not exist yet.
+        wanted: determines the partition columns.
 
     Returns:
-        How many rows there were.
+        The number of rows.
     """
     prefix = "" if BODY in frame.columns else "_"
     seen = Observation("written")
@@ -203,7 +203,7 @@ def write(frame: DataFrame, target: Target, wanted: Wanted) -> int:
     folders = wanted.folders if target.has_folders else []
     conf = frame.sparkSession.conf
     before = conf.get(_TIMES)
-    conf.set(_TIMES, "TIMESTAMP_MICROS")  # which everybody reads; Spark's own is older than that
+    conf.set(_TIMES, "TIMESTAMP_MICROS")  # every reader knows it; Spark's default INT96 is older
     try:
         counted.write.partitionBy(*folders).parquet(str(target.staging.resolve()))
     finally:
@@ -212,7 +212,7 @@ def write(frame: DataFrame, target: Target, wanted: Wanted) -> int:
 
 
 def united(frames: Iterable[DataFrame]) -> DataFrame:
-    """The rows of some frames with the same columns."""
+    """Return the union of frames with the same columns."""
     first, *others = frames
     for other in others:
         first = first.unionByName(other)

@@ -1,4 +1,4 @@
-"""What journals have, and a table has not, is added to it."""
+"""Exports the journal entries that a table does not have yet."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ def export_round(
     accepts_gap: bool,
     most: int | None = None,
 ) -> int:
-    """Export what journals have, and the target has not.
+    """Export the journal entries that the target does not have yet.
 
     Args:
-        wanted: what to export.
-        run: has Spark.
-        target: where to, which the caller possesses.
-        state: how far it is; it is changed.
-        logs: the journals; what comes later is left for another round.
+        wanted: the selection to export.
+        run: provides Spark.
+        target: the target, which the caller has locked.
+        state: the position of the export; it is updated.
+        logs: the journals; later entries are left to the next round.
         accepts_gap: whether entries may be missing.
-        most: entries of an instance at most; None for all.
+        most: the maximum number of entries per instance; None for all.
 
     Returns:
-        How many entries there were, also of those that are not wanted; 0 if nothing is new.
+        The number of entries, including those not selected; 0 if nothing is new.
 
     Raises:
-        PipelineError: it cannot be done; nothing has changed.
+        PipelineError: the export failed; nothing has changed.
     """
     ranges = {}
     for log in logs:
@@ -67,7 +67,7 @@ def export_round(
 
 
 def logs_of(wanted: Wanted) -> list[Log]:
-    """The journals as they are now.
+    """Return the journals as they are now.
 
     Raises:
         PipelineError: they cannot be read.
@@ -76,7 +76,7 @@ def logs_of(wanted: Wanted) -> list[Log]:
 
 
 def range_of(log: Log, state: State, wanted: Wanted, *, accepts_gap: bool) -> tuple[int, int]:
-    """The txid behind which to go on, and the last one."""
+    """Return the txid after which to resume, and the last one."""
     first = log.files[0].first_txid - 1
     last = max(file.end_txid or 0 for file in log.files) - 1
     reached = state.reached.get(log.instance)

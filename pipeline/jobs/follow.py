@@ -1,4 +1,4 @@
-"""`amps-pipeline view --follow`: a view that is kept up as its topics change."""
+"""`amps-pipeline view --follow`: a view that is updated as its topics change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def follow(options: argparse.Namespace, run: Run, spec: InstanceSpec, view: TopicRef) -> None:
-    """Keep a view up, until it has caught up or is interrupted.
+    """Update a view, until it has caught up or is interrupted.
 
     Args:
         options: the arguments of the job `view`.
@@ -26,7 +26,7 @@ def follow(options: argparse.Namespace, run: Run, spec: InstanceSpec, view: Topi
         view: the view.
 
     Raises:
-        PipelineError: it cannot be done.
+        PipelineError: the job failed.
     """
     if options.checkpoint is None:
         raise PipelineError("--follow: needs --checkpoint, where the next run goes on")

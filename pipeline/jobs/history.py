@@ -1,4 +1,4 @@
-"""`amps-pipeline history`: the state that a SOW topic had, from its journals."""
+"""`amps-pipeline history`: an earlier state of a SOW topic, from its journals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HELP: Final = "tell which records a topic had at a time or bookmark"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the job wants to know."""
+    """Add the arguments of the job."""
     add_source(parser)
     parser.add_argument(
         "--at",
@@ -35,10 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, run: Run) -> None:
-    """Do it.
+    """Run the job.
 
     Raises:
-        PipelineError: it cannot be done.
+        PipelineError: the job failed.
     """
     if not options.topic:
         raise PipelineError("--topic: missing: whose records")
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
     if run.is_dry:
         run.say(f"{options.source}: the records of {options.topic} {bookmark or 'at the end'}")
         return
-    from pipeline.entries import state_of  # takes Spark, which a command line is read without
+    from pipeline.entries import state_of  # imports Spark, which parsing a command line must not
 
     records = state_of(run.spark(), source, end_of(bookmark))
     if options.output is None:
@@ -70,21 +70,21 @@ def run(options: argparse.Namespace, run: Run) -> None:
 
 
 def end_of(bookmark: str) -> datetime | None:
-    """The time at which a range ends; None if it ends otherwise."""
+    """Return the time at which a range ends; None if it does not end at a time."""
     ends = parse_bookmark(bookmark).ends if bookmark else ()
     times = [end.timestamp for end in ends if isinstance(end, Moment)]
     return datetime.fromtimestamp(max(times) / 1e6, UTC) if times else None
 
 
 def range_up_to(at: str, source: Source | None) -> str:
-    """The bookmark range from the beginning to a point.
+    """Return the bookmark range from the beginning to a point.
 
     Args:
         at: the point; empty for the end.
-        source: the journals that have to have it, if it is a bookmark.
+        source: the journals that must contain the point, if it is a bookmark.
 
     Raises:
-        PipelineError: it is no point, or none of these journals.
+        PipelineError: the point is not valid, or not in these journals.
     """
     if not at:
         return ""

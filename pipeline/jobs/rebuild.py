@@ -1,11 +1,11 @@
-"""`amps-pipeline rebuild`: a SOW topic or a view, made anew from journals.
+"""`amps-pipeline rebuild`: rebuilds a SOW topic or a view from journals.
 
-What a publish ends in, and what an instance does when it comes back, is done here as well, by the
-same functions, with the configuration's own keys and indexes: no Spark is needed, and the file is
-what the server would have made.
+A topic is rebuilt by the functions that publishes and the recovery of an instance use, with the
+keys and indexes of the configuration. So no Spark is needed, and the file is identical to the
+server's.
 
-A view has no file: a server makes it of its topics at each start. What is made of it here are
-Parquet files, or records of a topic of a server; Spark computes them.
+A view has no file: a server computes it from its topics at each start. Its output here are Parquet
+files, or records of a topic of a server; Spark computes them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TOGETHER: Final = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the job wants to know."""
+    """Add the arguments of the job."""
     parser.add_argument("config", type=Path, help="configuration of the instance")
     parser.add_argument(
         "--topic", required=True, help="Name of the Topic or View in the SOW section"
@@ -64,10 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, run: Run) -> None:
-    """Do it.
+    """Run the job.
 
     Raises:
-        PipelineError: it cannot be done; there is no file then.
+        PipelineError: the job failed; there is no file then.
     """
     spec = read_configuration(str(options.config))
     if any(isinstance(topic, ViewSpec) and topic.name == options.topic for topic in spec.sow):
@@ -111,7 +111,7 @@ def _rebuild_view(spec: InstanceSpec, options: argparse.Namespace, run: Run) -> 
 
 
 def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: Log, run: Run) -> int:
-    """Make the file; gives how many records it has."""
+    """Build the file and return its number of records."""
     said, damage = Silence(), list[Notice]()
     committer = GroupCommit(lambda call: call())
     opener = TopicOpener(
@@ -146,7 +146,7 @@ def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: Log, run: Run) -> int:
 
 
 def _expire(sow: SowTopic, last: int) -> None:
-    """Remove what has expired, as the server does when it comes back: the log says nothing of it.
+    """Remove expired records, as the server does at its recovery: the log does not record expiry.
 
     Args:
         sow: the topic.
@@ -173,7 +173,7 @@ def _topic(spec: InstanceSpec, name: str) -> TopicSpec:
 
 
 def _directories(spec: InstanceSpec, options: argparse.Namespace) -> tuple[Path, Path | None]:
-    """Where the journals are, and those that have been archived."""
+    """Return the directory of the journals, and that of archived ones."""
     configured = spec.transaction_log
     directory, archive = options.journals, options.archive
     if directory is None:

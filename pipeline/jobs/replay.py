@@ -1,9 +1,9 @@
-"""`amps-pipeline replay`: journals, or an export of them, published to a server again.
+"""`amps-pipeline replay`: publishes journals, or an export of them, to a server again.
 
-Messages go in the order in which they were recorded, instance by instance, with the numbers of
-their entries for sequence numbers; `replay_sender` says as whom. A replay that is interrupted and
-goes on sends a few messages again, which the server takes for duplicates, if the topic is in its
-transaction log.
+Messages are sent in the order in which they were recorded, instance by instance. Their sequence
+numbers are the numbers of their entries; `replay_sender` chooses the client names. A replay that
+resumes after an interruption sends a few messages again; the server drops them as duplicates if the
+topic is in its transaction log.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _COLUMNS: Final = (
     "expiration",
 )
 _TOGETHER: Final = 1000
-"""Messages after which the server is asked whether it has them."""
+"""Messages per flush, which waits until the server has persisted them."""
 
 _SLICE: Final = 0.05
-"""Seconds: at a rate, so much is sent at a time."""
+"""Seconds: with a rate limit, the messages of this interval are sent together."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the job wants to know."""
+    """Add the arguments of the job."""
     add_source(parser)
     parser.add_argument("server", help="URI of the server, such as tcp://localhost:9007/amps/json")
     parser.add_argument("--rate", type=float, default=0.0, help="messages a second at most")
@@ -66,10 +66,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, run: Run) -> None:
-    """Do it.
+    """Run the job.
 
     Raises:
-        PipelineError: it cannot be done, or not completely.
+        PipelineError: the job failed, or some messages were refused.
     """
     if options.rate < 0:
         raise PipelineError(f"--rate={options.rate:g}: expected messages a second, 0 for any")
@@ -107,7 +107,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
 
 
 def _check_places(source: Source, state: State) -> None:
-    """Check that the journals still have the entries that an earlier run has sent last.
+    """Check that the journals still have the last entries that an earlier run sent.
 
     Raises:
         PipelineError: they do not, or cannot be read.
@@ -121,10 +121,10 @@ def _check_places(source: Source, state: State) -> None:
 
 
 def _count(source: Source, state: State, run: Run, uri: ServerUri) -> int:
-    """How many entries there are to send.
+    """Return the number of entries to send.
 
     Raises:
-        PipelineError: some are of another message type than the server is to be sent.
+        PipelineError: some have another message type than the URI of the server.
     """
     names = ("message_type", "topic", "command", "instance", "txid")
     groups = _entries(source, state, run, names).groupBy("message_type", "topic").count().collect()
@@ -139,7 +139,7 @@ def _count(source: Source, state: State, run: Run, uri: ServerUri) -> int:
 
 
 def _entries(source: Source, state: State, run: Run, names: Sequence[str]) -> DataFrame:
-    """What is still to be sent, in order."""
+    """Return the entries still to be sent, in order."""
     from pyspark.sql import functions as F
 
     frame = source.entries(run.spark(), *names)
@@ -149,11 +149,11 @@ def _entries(source: Source, state: State, run: Run, names: Sequence[str]) -> Da
 
 
 class _Senders(ExitStack):
-    """A sender for each instance that entries are from, and for each type of messages.
+    """The senders, one for each instance that entries come from and each message type.
 
     Args:
-        uri: the server; its message type is not looked at.
-        name: what client names begin with.
+        uri: the server; its message type is ignored.
+        name: the prefix of the client names.
     """
 
     def __init__(self, uri: ServerUri, name: str) -> None:
@@ -163,7 +163,7 @@ class _Senders(ExitStack):
         self._senders: dict[tuple[str, str], ReplaySender] = {}
 
     def refusals(self) -> tuple[int, str]:
-        """How many entries the server would not take; and which the first was, and why."""
+        """Return the number of refused entries, and the first of them with the reason."""
         senders = [sender for sender in self._senders.values() if sender.refused]
         if not senders:
             return 0, ""
@@ -171,7 +171,7 @@ class _Senders(ExitStack):
 
     def of(self, row: Any) -> ReplaySender:
         """Return the sender of an entry."""
-        from pipeline.jobs.replay_sender import ReplaySender  # takes what Spark takes
+        from pipeline.jobs.replay_sender import ReplaySender  # imports modules that import Spark
 
         key = row.instance, row.message_type
         sender = self._senders.get(key)
@@ -188,7 +188,7 @@ class _Senders(ExitStack):
 
 
 class _Replay:
-    """Publishes entries at a rate, and remembers how far it has got."""
+    """Publishes entries at a rate, and stores its progress."""
 
     def __init__(
         self, options: argparse.Namespace, source: Source, state: State, progress: Progress
@@ -201,7 +201,7 @@ class _Replay:
         self._began = time.monotonic()
 
     def publish(self, senders: _Senders, frame: DataFrame) -> None:
-        self._state.marks = {}  # a mark costs a look into a file, so they are made at the end
+        self._state.marks = {}  # computing a mark reads a file, so this is done once, at the end
         try:
             self._publish_all(senders, frame)
         finally:
@@ -210,7 +210,7 @@ class _Replay:
             self._remember()
 
     def _marks(self) -> dict[str, str]:
-        """Return the marks of the entries that were sent last; of an export there are none."""
+        """Return the marks of the last entries sent; an export has none."""
         if self._path is None or self._source.is_export:
             return {}
         archive = self._source.archive
@@ -221,7 +221,7 @@ class _Replay:
         }
 
     def _publish_all(self, senders: _Senders, frame: DataFrame) -> None:
-        self._remember()  # before anything is sent: the client names are made of it
+        self._remember()  # before the first message: the client names are derived from the state
         waiting: list[Any] = []
         step = min(_TOGETHER, max(int(self._rate * _SLICE), 1)) if self._rate else _TOGETHER
         for row in frame.toLocalIterator(prefetchPartitions=True):

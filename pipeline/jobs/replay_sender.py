@@ -1,10 +1,10 @@
 """Sends the entries of one journal to a server again, each once.
 
 The number of an entry in its journal is the sequence number of its message, and the client names
-are the same whenever the replay runs: the server drops what it has already. Deletions are numbered
-as well. Sent again without a number, one would take away a record whose later publishes are then
-dropped. They have a connection and a client name of their own, and wait for what was published
-before them, as that waits for them.
+are the same in each run of the replay, so that the server drops duplicates. Deletions are numbered
+as well: one sent again without a number would remove a record whose later publishes are then
+dropped. Deletions have a connection and a client name of their own. A deletion waits for the
+publishes before it, and later publishes wait for the deletion.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _PATIENCE: Final = 30.0
 
 
 class _EntryStore(PublishStore):
-    """Keeps messages under the numbers of their entries."""
+    """Stores messages under the numbers of their entries."""
 
     def number_next(self, txid: int) -> None:
-        """Say which entry the next message is."""
+        """Set the entry number of the next message."""
         self._last = txid - 1
 
 
@@ -47,8 +47,8 @@ class ReplaySender(ExitStack):
         name: the client name.
 
     Attributes:
-        refused: how many entries the server would not take.
-        first_refusal: which the first of them was, and why.
+        refused: the number of entries refused by the server.
+        first_refusal: the first of them, with the reason.
 
     Raises:
         ClientError: the server cannot be reached.
@@ -73,13 +73,13 @@ class ReplaySender(ExitStack):
 
     def __enter__(self) -> Self:
         self.enter_context(self._deleter)
-        self._log_on()  # first, for it says at once if there is no server
+        self._log_on()  # first, because it fails at once if there is no server
         self.enter_context(self._publisher)
         self._publisher.connect()
         return self
 
     def send(self, entry: Any) -> None:
-        """Do again what a client once did.
+        """Send an entry: publish its message, or delete its records.
 
         Args:
             entry: a row with the columns body, topic, command, txid, sow_key, correlation_id and
@@ -93,7 +93,7 @@ class ReplaySender(ExitStack):
         self._publisher.publish(
             entry.topic,
             bytes(entry.body),
-            sow_key=entry.sow_key,  # topics with a Key take no notice
+            sow_key=entry.sow_key,  # ignored by topics with a Key
             correlation_id=entry.correlation_id,
             expiration=entry.expiration,
         )
@@ -106,14 +106,14 @@ class ReplaySender(ExitStack):
         keys = msgspec.json.decode(bytes(entry.body), type=list[str])
         try:
             self._number_deletion(entry.topic, keys, entry.txid)
-        except ConnectionLostError:  # the server is back: the publisher has just had its answer
+        except ConnectionLostError:  # the server is back: the publisher's flush has just succeeded
             self._log_on()
             self._number_deletion(entry.topic, keys, entry.txid)
         except CommandError as problem:
             self._refuse(f"{problem}; it is the deletion of {', '.join(keys):.200}")
 
     def _number_deletion(self, topic: str, keys: list[str], txid: int) -> None:
-        with suppress(DuplicateMessageError):  # it came before the replay was interrupted
+        with suppress(DuplicateMessageError):  # it was executed before the replay was interrupted
             self._deleter.sow_delete(topic, sow_keys=keys, sequence=txid, persisted=True)
 
     def _log_on(self) -> None:

@@ -1,4 +1,4 @@
-"""What every job has: Spark when it asks for it, where to say what, and how far it is."""
+"""The environment of a job: Spark on demand, output and progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 30
 _INTERVAL: Final = 0.2
-"""Seconds between two pictures of the progress."""
+"""Seconds between two updates of the progress display."""
 
 
 @dataclass(slots=True)
@@ -24,11 +24,11 @@ class Run:
     """One run of a job.
 
     Attributes:
-        master: where Spark runs.
-        conf: settings of Spark's.
-        is_dry: only say what would be done.
+        master: the Spark master.
+        conf: Spark settings.
+        is_dry: only print the work, do not do it.
         is_quiet: show no progress.
-        out: where results go that are for reading.
+        out: the stream for readable results.
     """
 
     master: str = "local[*]"
@@ -38,7 +38,7 @@ class Run:
     out: TextIO = field(default_factory=lambda: sys.stdout)
 
     def spark(self) -> SparkSession:
-        """Spark, started when a job first needs it."""
+        """Start Spark and return its session. A job calls this when it first needs Spark."""
         from pipeline.jobs.starting import started
 
         shows = not self.is_quiet and sys.stderr.isatty()
@@ -48,25 +48,25 @@ class Run:
         return spark
 
     def say(self, text: str) -> None:
-        """Say something to whoever started the job."""
+        """Print a text to the user."""
         print(text, file=self.out, flush=True)
 
     def say_object(self, values: Mapping[str, object]) -> None:
-        """Say it to a program: as a line of JSON."""
+        """Print an object to a program, as a line of JSON."""
         self.say(json_line(values).decode().rstrip("\n"))
 
     def progress(self, what: str, total: int) -> Progress:
-        """Begin to show how far something is."""
+        """Return a new progress display."""
         return Progress(what, total, shown=not self.is_quiet and sys.stderr.isatty())
 
 
 class Progress:
-    """A bar on a terminal; nothing where there is none.
+    """A progress bar on a terminal; shows nothing without one.
 
     Args:
-        what: is being done.
-        total: how much there is of it, 0 if that is not known.
-        shown: whether anybody looks.
+        what: the name of the activity.
+        total: the total amount, 0 if unknown.
+        shown: whether to draw it.
     """
 
     def __init__(self, what: str, total: int, *, shown: bool) -> None:
@@ -78,13 +78,13 @@ class Progress:
         self._drawn = 0.0
 
     def add(self, count: int) -> None:
-        """So much more has been done."""
+        """Add to the amount done."""
         self.done += count
         if self._shown and time.monotonic() - self._drawn >= _INTERVAL:
             self._draw()
 
     def end(self) -> None:
-        """Leave the line as it is."""
+        """Draw the final state and end the line."""
         if self._shown:
             self._draw()
             sys.stderr.write("\n")
@@ -102,10 +102,10 @@ class Progress:
 
 
 def _silence(spark: SparkSession) -> None:
-    """Keep Spark from telling its life on standard error, and whatever fails with all its traces.
+    """Keep Spark from logging on standard error, and from printing a stack trace per failure.
 
-    What goes wrong comes as an exception, of which the job tells the cause. Processes that Java
-    starts have theirs printed by Java, and there is no setting for that.
+    Errors reach the job as exceptions, and the job prints their cause. The standard error of
+    processes that Java starts is printed by Java, and there is no setting against that.
     """
     spark.sparkContext.setLogLevel("OFF")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""The arguments that say what a job reads."""
+"""The arguments that select the source of a job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say what to read."""
+    """Add the arguments that select the source."""
     parser.add_argument(
         "source", type=Path, help="directory of journals, or of what the job export made of them"
     )
@@ -23,15 +23,15 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 
 
 def source_of(options: argparse.Namespace, **more: str) -> Source:
-    """Return the source that the arguments name.
+    """Return the source that the arguments select.
 
     Raises:
         PipelineError: there is no such directory.
     """
-    from pipeline.entries import Source  # a command line is read without Spark
+    from pipeline.entries import Source  # parsing a command line must not import Spark
 
     if not options.source.is_dir():
         raise PipelineError(f"{options.source}: there is no such directory")
-    # Spark's workers have a working directory of their own.
+    # Spark's workers have another working directory.
     archive = None if options.archive is None else options.archive.resolve()
     return Source(options.source.resolve(), archive, options.topic, **more)

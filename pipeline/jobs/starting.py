@@ -1,4 +1,4 @@
-"""Starts the Spark of a job without Java's chatter; what fails is told in a line."""
+"""Starts the Spark session of a job without Java's log output; reports a failure in one line."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _ERRORS: Final = 2
 """The descriptor of standard error, which Java inherits."""
 
 _SOON: Final = 1.0
-"""Seconds after which whoever waits wants to know what for."""
+"""Seconds of waiting after which the user is told the reason."""
 
 
 def started(name: str, master: str, conf: Mapping[str, str], *, shows: bool) -> SparkSession:
-    """Start Spark, see `pipeline.session`; interrupts remain what they were.
+    """Start Spark (see `pipeline.session`) and restore the handler of interrupts.
 
     Args:
         name: the application's name.
-        master: where Spark runs.
-        conf: settings of Spark's.
-        shows: whether somebody at a terminal is told while it takes its time.
+        master: the Spark master.
+        conf: Spark settings.
+        shows: whether to show on a terminal that a slow start is in progress.
 
     Raises:
         PipelineError: Java could not start it.
@@ -51,13 +51,13 @@ def started(name: str, master: str, conf: Mapping[str, str], *, shows: bool) -> 
             raise PipelineError(f"Spark cannot start: {_reason(errors, problem)}") from None
         finally:
             if current_thread() is main_thread():
-                # Spark's own way is to call Java from within a call of Java, which fails.
+                # Spark's handler calls Java from within a call of Java, which fails.
                 signal.signal(signal.SIGINT, interrupted)
 
 
 @contextmanager
 def _redirected(errors: IO[bytes]) -> Iterator[int]:
-    """Have what Java says in a file; gives a descriptor of where it would have gone."""
+    """Redirect the standard error of Java to a file; yields a descriptor of the original one."""
     sys.stderr.flush()
     before = os.dup(_ERRORS)
     os.dup2(errors.fileno(), _ERRORS)
@@ -70,7 +70,7 @@ def _redirected(errors: IO[bytes]) -> Iterator[int]:
 
 @contextmanager
 def _told_what_for(terminal: int, *, shows: bool) -> Iterator[None]:
-    """Say on a terminal what is waited for, unless it comes soon, and wipe it away then."""
+    """Show a notice on a terminal if the start is slow, and erase it at the end."""
     told = Event()
 
     def tell() -> None:
@@ -91,7 +91,7 @@ def _told_what_for(terminal: int, *, shows: bool) -> Iterator[None]:
 
 
 def _reason(errors: IO[bytes], problem: Exception) -> str:
-    """What Java has said before it ended."""
+    """Return the error that Java printed before it ended."""
     errors.seek(0)
     lines = errors.read().decode("utf-8", "replace").splitlines()
     said = [line for line in lines if line.strip() and not _CHATTER.search(line)]

@@ -19,7 +19,7 @@ HELP: Final = "count messages, bytes and top keys of every topic and hour"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the job wants to know."""
+    """Add the arguments of the job."""
     add_source(parser)
     parser.add_argument(
         "--bookmark", default="", help="bookmark or range to count; all if left out"
@@ -29,10 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, run: Run) -> None:
-    """Do it.
+    """Run the job.
 
     Raises:
-        PipelineError: it cannot be done.
+        PipelineError: the job failed.
     """
     if options.top < 0:
         raise PipelineError(f"--top={options.top}: expected a number of keys")
@@ -56,12 +56,12 @@ def run(options: argparse.Namespace, run: Run) -> None:
 
 
 def statistics(spark: SparkSession, source: Source, top: int) -> DataFrame:
-    """Messages, bytes and the keys with the most messages.
+    """Return messages, bytes and the keys with the most messages.
 
     Args:
-        spark: reads the entries.
-        source: what to count; deletes count as messages.
-        top: keys to name.
+        spark: the Spark session.
+        source: the entries to count; deletes count as messages.
+        top: the number of keys to name.
 
     Returns:
         Columns topic, hour, messages, bytes and top_keys (an array of key and messages).

@@ -1,6 +1,6 @@
 """`amps-pipeline view`: a view of a configuration, computed from journals or from a server.
 
-Either once, as of any time, or for as long as the job runs (`follow`).
+It is computed once, as of any time, or for as long as the job runs (`follow`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HELP: Final = "compute a view, as of any time or bookmark, or keep one up"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the job wants to know."""
+    """Add the arguments of the job."""
     parser.add_argument("config", help="configuration with the view")
     parser.add_argument("view", help="its Name")
     source = parser.add_mutually_exclusive_group(required=True)
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say where a view goes."""
+    """Add the arguments that select the destination of a view."""
     target = parser.add_mutually_exclusive_group()
     target.add_argument("--output", type=Path, help="directory for Parquet files")
     target.add_argument(
@@ -72,10 +72,10 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, run: Run) -> None:
-    """Do it.
+    """Run the job.
 
     Raises:
-        PipelineError: it cannot be done.
+        PipelineError: the job failed.
     """
     spec = read_configuration(options.config)
     view = find_view(spec, options.view)
@@ -111,7 +111,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
 
 
 def _journals(options: argparse.Namespace) -> Source | None:
-    """What the view is computed from, if that are journals."""
+    """Return the journals that the view is computed from; None with a server."""
     if not options.journals:
         return None
     from pipeline.entries import Source
@@ -120,7 +120,7 @@ def _journals(options: argparse.Namespace) -> Source | None:
 
 
 def find_view(spec: InstanceSpec, name: str) -> TopicRef:
-    """The view of a name.
+    """Return the view with a name.
 
     Raises:
         PipelineError: the configuration has none.
@@ -140,21 +140,21 @@ def from_journals(
     archive: Path | None,
     bookmark: str = "",
 ) -> DataFrame:
-    """The records of a view, from journals.
+    """Return the records of a view, computed from journals.
 
     Args:
-        run: has Spark.
+        run: provides Spark.
         spec: the instance.
         view: the view.
         journals: the directory of journals.
-        archive: where others have been moved to.
-        bookmark: the part of the log that counts, from its beginning; all of it if empty.
+        archive: the directory of archived journals.
+        bookmark: the part of the log to use, from its beginning; all of it if empty.
     """
     from pipeline.views import view_records
     from pipeline.views.sources import journal_records
 
     spark, moment = run.spark(), end_of(bookmark)
-    # Spark's workers have a working directory of their own.
+    # Spark's workers have another working directory.
     path = journals.resolve()
     archived = None if archive is None else archive.resolve()
 
@@ -173,15 +173,15 @@ def deliver(
     *,
     as_json: bool = False,
 ) -> None:
-    """Bring the records of a view to where they are wanted.
+    """Write the records of a view to their destination.
 
     Args:
         records: the records.
-        run: tells them, if nothing else is wanted.
+        run: prints them, if there is no other destination.
         output: a new directory.
         publish: the URI of a server.
         topic: the topic there.
-        as_json: tell them as JSON.
+        as_json: print them as JSON.
     """
     if output is not None:
         with new_path(output) as directory:

@@ -1,4 +1,4 @@
-"""Watches what goes on until somebody interrupts it."""
+"""Watches a streaming query until it ends or is interrupted."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pipeline.jobs.run import Progress
 
 _LOOK: Final = 1
-"""Seconds between two looks at how far it is."""
+"""Seconds between two polls of the progress."""
 
 
 def watch(query: StreamingQuery, progress: Progress, interrupted: Event) -> None:
-    """Show how far a query is until it ends, or somebody interrupts."""
+    """Show the progress of a query until it ends, or the user interrupts."""
     seen = -1
     is_over = False
     while not (is_over or interrupted.is_set()):
@@ -31,12 +31,12 @@ def watch(query: StreamingQuery, progress: Progress, interrupted: Event) -> None
 
 @contextmanager
 def interruption() -> Iterator[Event]:
-    """Takes note of being interrupted; gives what says so.
+    """Catch interrupts; yields an event that an interrupt sets.
 
-    Spark's own way with an interrupt is to call Java from within a call of Java, which fails.
+    Spark's own handler calls Java from within a call of Java, which fails.
     """
     interrupted = Event()
-    if current_thread() is not main_thread():  # only that one is interrupted
+    if current_thread() is not main_thread():  # signals are delivered to the main thread only
         yield interrupted
         return
     before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())

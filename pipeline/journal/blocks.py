@@ -1,4 +1,4 @@
-"""Reading a piece of a journal: records by the thousand, and wanted bodies in blocks."""
+"""Reads a piece of a journal: records in chunks, and the wanted bodies in blocks."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from server.journal.records import CHUNK, RECORD_TYPE, read_rows, records_check
 from server.journal.storage import Source
 
 _GAP: Final = 16_384
-"""Bytes between wanted bodies that are better read and thrown away than stepped over."""
+"""Gaps between wanted bodies up to this size in bytes are read rather than skipped."""
 
 _LARGEST_BLOCK: Final = 1 << 20
-"""Bytes that are read and decoded together: they stay in the processor's cache meanwhile."""
+"""Bytes that are read and decoded together, so that they stay in the processor's cache."""
 
 _NOTHING: Final = np.zeros(0, np.int64)
 
 Choose = Callable[[Records, Names], Records]
-"""Gives those of some records that are wanted."""
+"""Returns the wanted ones of some records."""
 
 Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What of the entries is wanted.
+    """The parts of entries to read.
 
     Attributes:
-        choose: chooses the entries.
-        with_bodies: whether their bodies are.
-        skips_damaged: whether damaged entries are left out; else they are an error.
+        choose: selects the entries.
+        with_bodies: whether to read bodies.
+        skips_damaged: whether to skip damaged entries; otherwise they are an error.
     """
 
     choose: Choose
@@ -52,7 +52,7 @@ def read_blocks(piece: Piece, request: Request) -> Iterator[Block]:
     """Read a piece.
 
     Raises:
-        PipelineError: the file is gone, or an entry is damaged; it names file and entry.
+        PipelineError: the file is gone, or an entry is damaged; the text names file and entry.
     """
     reader = _Reader(piece, request, open_journal(piece.path, piece.archive))
     for start in _windows(piece):
@@ -62,7 +62,7 @@ def read_blocks(piece: Piece, request: Request) -> Iterator[Block]:
 
 
 def _windows(piece: Piece) -> Iterator[int]:
-    """Where to read records: everywhere, or where the topic index has entries of wanted topics."""
+    """Yield the starts of chunks: all, or those where the topic index has wanted entries."""
     numbers = _indexed(piece)
     if numbers is None:
         yield from range(piece.start, piece.stop, CHUNK)
@@ -74,7 +74,7 @@ def _windows(piece: Piece) -> Iterator[int]:
 
 
 def _indexed(piece: Piece) -> npt.NDArray[np.int64] | None:
-    """The numbers of the wanted entries in the piece; None if there is no topic index."""
+    """Return the numbers of the wanted entries in the piece; None if there is no topic index."""
     try:
         data = sibling(piece.path, TOPIC_INDEX).read_bytes()
         topics = unpack_topic_index(data, piece.count)
@@ -95,7 +95,7 @@ class _Reader:
         self._source = source
 
     def records(self, start: int, stop: int) -> Records:
-        """The wanted records among those with numbers from `start` to before `stop`."""
+        """Return the wanted records with numbers from `start` to before `stop`."""
         length = RECORD_SIZE * (stop - start)
         data = self._source.read(self._piece.size - RECORD_SIZE * stop, length)
         if len(data) < length:
@@ -107,7 +107,7 @@ class _Reader:
         return self._request.choose(records, self._piece.names)
 
     def blocks(self, records: Records) -> Iterator[Block]:
-        """The entries of some records, with their bodies if these are wanted."""
+        """Yield the entries of some records, with their bodies if requested."""
         if not self._request.with_bodies:
             yield Block(self._piece.path, records, self._piece.names, b"", _NOTHING, _NOTHING)
             return
@@ -128,7 +128,7 @@ class _Reader:
             yield self._checked(block)
 
     def _bodies(self, begins: Integers, ends: Integers) -> tuple[bytes, Integers]:
-        """Bodies with their extras, and where each begins."""
+        """Return bodies with their extras, and the offset of each."""
         span, wanted = int(ends[-1] - begins[0]), int((ends - begins).sum())
         if span <= 2 * wanted + _GAP:
             return self._source.read(int(begins[0]), span), begins - begins[0]
@@ -138,7 +138,7 @@ class _Reader:
         return data, np.cumsum(lengths) - lengths
 
     def _checked(self, block: Block) -> Block:
-        """A block without the entries whose bodies are damaged."""
+        """Return a block without the entries with damaged bodies."""
         records = block.records
         ends = block.starts + block.lengths + records["extras_length"]
         bad = damaged(block.data, block.starts, ends, records["body_crc"])

@@ -1,4 +1,4 @@
-"""The columns that every entry has, whatever its message says."""
+"""The metadata columns of every entry, independent of its message."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ COMMANDS: Final = {
     "delta_publish": Kind.DELTA_PUBLISH,
     "sow_delete": Kind.SOW_DELETE,
 }
-"""What the column `command` says, by the kinds of entries that are messages of clients."""
+"""The values of the column `command`, by the kinds of entries that are client messages."""
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Builder: TypeAlias = Callable[[Block], pa.Array]
 
 _NAMES: Final = {int(kind): name for name, kind in COMMANDS.items()}
 _FEW: Final = 8
-"""As many comparisons take less than sorting what is compared."""
+"""Up to this number, comparisons take less time than `np.isin`, which sorts."""
 
 _PAST_LONG: Final = np.uint64(2**63)
 
@@ -55,28 +55,28 @@ METADATA: Final[Mapping[str, DataType]] = {
     "user": StringType(),
     "instance": StringType(),
 }
-"""Name and type of each; docs/pipeline_journals.md says what they are."""
+"""Name and type of each; described in docs/pipeline_journals.md."""
 
 
 def metadata_column(name: str, block: Block) -> pa.Array:
-    """One column of a block."""
+    """Return a metadata column of a block."""
     return _BUILDERS[name](block)
 
 
 def body_column(block: Block) -> pa.Array:
-    """The bodies of a block."""
+    """Return the bodies of a block."""
     return Bodies(block.data, block.starts, block.starts + block.lengths).column()
 
 
 def is_quick(predicate: Predicate) -> bool:
-    """Whether records tell without a column being made of them: `quick_mask` or `slow_mask`."""
+    """Return whether records suffice for a test, without a column: `quick_mask` or `slow_mask`."""
     if predicate.column in ("txid", "timestamp"):
         return predicate.operation in ORDERINGS
     return predicate.column in ("topic", "message_type", "command", "instance")  # never NULL
 
 
 def quick_mask(predicate: Predicate, records: Records, names: Names) -> Mask:
-    """Which of some records a quick predicate is true of."""
+    """Return the mask of the records for which a quick predicate is true."""
     match predicate.column:
         case "topic":
             return _by_number(predicate, records["topic"], names.topics)
@@ -92,7 +92,7 @@ def quick_mask(predicate: Predicate, records: Records, names: Names) -> Mask:
 
 
 def is_among(numbers: Records, wanted: Collection[int]) -> Mask:
-    """Which of some numbers are among those that are wanted."""
+    """Return the mask of the numbers that are wanted."""
     if len(wanted) > _FEW:
         return np.isin(numbers, list(wanted))
     found: Mask = np.zeros(len(numbers), np.bool_)
@@ -102,7 +102,7 @@ def is_among(numbers: Records, wanted: Collection[int]) -> Mask:
 
 
 def slow_mask(predicate: Predicate, block: Block) -> Mask:
-    """Which entries of a block a predicate on any column of METADATA is true of."""
+    """Return the mask of a block's entries for which a predicate on a METADATA column is true."""
     return predicate.mask(metadata_column(predicate.column, block))
 
 
@@ -112,13 +112,13 @@ def _by_number(predicate: Predicate, numbers: Records, names: Mapping[int, str])
 
 
 def _named(numbers: Records, names: Mapping[int, str]) -> pa.Array:
-    """A column of names from one of numbers."""
+    """Return a column of names from one of numbers."""
     found, places = np.unique(numbers, return_inverse=True)
     return pa.array([names.get(int(one)) for one in found], pa.string()).take(pa.array(places))
 
 
 def _decimal(numbers: Records) -> pa.Array:
-    """Unsigned numbers as text, as AMPS writes them."""
+    """Return unsigned numbers as text, as AMPS writes them."""
     return pa.array(np.ascontiguousarray(numbers)).cast(pa.string())
 
 

@@ -25,8 +25,8 @@ class ContentFilter:
     """A content filter.
 
     Args:
-        text: the filter; it has been found to be good.
-        environment: has the message types of a configuration; None where there is none.
+        text: the filter, already validated.
+        environment: the message types of a configuration; None without one.
     """
 
     def __init__(self, text: str, environment: Environment | None) -> None:
@@ -36,7 +36,7 @@ class ContentFilter:
         self._readers: dict[str, tuple[BulkExtractor, Predicate]] = {}
 
     def matches(self, block: Block) -> npt.NDArray[np.bool_]:
-        """Which messages of a block match.
+        """Return the mask of the messages of a block that match.
 
         Raises:
             PipelineError: messages of that type cannot be read without its configuration.
@@ -58,7 +58,7 @@ class ContentFilter:
         return list(map(predicate, zip(*values, strict=True)))
 
     def _reader(self, kind: str) -> tuple[BulkExtractor, Predicate]:
-        """What reads the fields of a message type, and what decides by them."""
+        """Return the field extractor and the predicate for a message type."""
         reader = self._readers.get(kind)
         if reader is None:
             try:

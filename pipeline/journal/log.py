@@ -1,8 +1,8 @@
-"""The journal files of a directory as they are at one moment: what a query will read.
+"""A snapshot of the journal files of a directory, which a query reads.
 
-The moment is that of planning. Files are looked up by name then, the end of the file that the
-server is writing to is fixed, and nothing that comes later belongs to the query. The files may be
-moved to the archive, or compressed, before a task opens them: `open_journal` looks for them there.
+The snapshot is taken at planning. It looks up the files by name, and fixes the end of the file that
+the server is writing to; later entries do not belong to the query. The files may be moved to the
+archive, or compressed, before a task opens them: `open_journal` looks for them there.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _ATTEMPTS: Final = 3  # to list the files while the server moves them
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The journals of one instance at one moment.
+    """A snapshot of the journals of one instance.
 
     Attributes:
         instance: its name.
-        steps: where the wall clock was set.
-        files: in order. All have a seal: the last one's says how far it had been written.
+        steps: the places where the wall clock was set.
+        files: the files in order. All have a seal: that of the last one has the current end.
     """
 
     instance: str
@@ -60,8 +60,8 @@ class Log:
 
 
 Sealed = dict[Path, tuple[tuple[int, int, int], JournalFile]]
-"""Files that nothing is added to any more, by their paths, with what tells another file of that
-name: its inode, size and time of modification."""
+"""Files to which no entries are added any more, by their paths, each with its inode, size and time
+of modification, which detect another file of the same name."""
 
 
 def snapshot(
@@ -70,13 +70,13 @@ def snapshot(
     instance: str = "",
     sealed: Sealed | None = None,
 ) -> list[Log]:
-    """Find out which entries there are.
+    """Return the current journals.
 
     Args:
-        directory: of journal files; or a single one.
-        archive: where others have been moved to.
-        instance: whose journals to read; those of all instances if empty.
-        sealed: files that need not be opened; those that are found are added.
+        directory: a directory of journal files; or a single file.
+        archive: the directory of archived journals.
+        instance: the instance of the journals; all if empty.
+        sealed: files that need not be opened; sealed files that are found are added.
 
     Raises:
         PipelineError: there are none, one is missing or cannot be read.
@@ -103,7 +103,7 @@ def _log(directory: Path, instance: str, files: tuple[JournalFile, ...]) -> Log:
     try:
         data = (directory / steps_name(instance)).read_bytes()
         steps = unpack_steps(data)
-    except (OSError, FormatError):  # the times are taken as they are
+    except (OSError, FormatError):  # use the times unchanged
         steps = ClockSteps()
     return Log(instance, files, steps)
 
@@ -112,8 +112,8 @@ def open_journal(path: Path, archive: Path | None) -> Source:
     """Open a journal file, wherever it is by now.
 
     Args:
-        path: where it was when the query was planned.
-        archive: where it may have been moved to since.
+        path: its path when the query was planned.
+        archive: the directory where it may have been moved since.
 
     Raises:
         PipelineError: it is gone, or cannot be read.
@@ -132,7 +132,7 @@ def open_journal(path: Path, archive: Path | None) -> Source:
 
 
 def inflated(path: Path) -> Source:
-    """A compressed journal file, decompressed into a temporary file that has no name.
+    """Decompress a journal file into a temporary file without a name.
 
     Raises:
         OSError: it cannot be read, or there is no space.
@@ -167,7 +167,7 @@ def _files(
     directory: Path, archive: Path | None, instance: str, sealed: Sealed
 ) -> tuple[JournalFile, ...]:
     for attempt in range(_ATTEMPTS):
-        # A file moved meanwhile is found twice; in the other order it might be missed.
+        # A file moved meanwhile is found twice; listing in the other order might miss it.
         paths = journal_files(directory, instance)
         archived = journal_files(archive, instance) if archive is not None else {}
         paths = {**archived, **paths}
@@ -187,10 +187,10 @@ def _files(
 
 
 def _check_beginning(paths: Iterable[Path], files: Sequence[JournalFile | None]) -> None:
-    """See that no file is empty before the first that is in use: only the last ones can be.
+    """Check that no file is empty before the first file in use: only the last ones may be.
 
     Raises:
-        PipelineError: one is, so that it has lost what it had.
+        PipelineError: a file is, so that its contents are lost.
     """
     in_use = [place for place, file in enumerate(files) if file is not None]
     for place, (path, file) in enumerate(zip(paths, files, strict=True)):
@@ -212,7 +212,7 @@ def _check_chain(directory: Path, files: Iterable[JournalFile]) -> None:
 
 
 def _describe(path: Path, sealed: Sealed) -> JournalFile | None:
-    """What is known of a file, None if it has not been taken into use."""
+    """Return the description of a file; None if it has not been taken into use."""
     stat = path.stat()
     mark = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
     known = sealed.get(path)
@@ -247,7 +247,7 @@ def _describe(path: Path, sealed: Sealed) -> JournalFile | None:
 
 
 def _written(source: Source, header: FileHeader) -> Seal:
-    """How far a file that is not full has been written."""
+    """Return a seal with the current end of a file that is not full."""
     count = entries_written(source, header.first_txid)
     ends = [read_rows(source, header.first_txid, n, n + 1)[0] for n in (0, count - 1) if count]
     first, last = (ends[0], ends[-1]) if ends else (None, None)

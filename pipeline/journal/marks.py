@@ -1,7 +1,7 @@
-"""Marks of entries, by which a reader recognises that a log is another branch than it has read.
+"""Marks of entries, by which a reader detects that a log is another branch than it has read.
 
-A log that was put back from a backup goes on with the txids that it had given before. So a reader
-that keeps the txid of the last entry that it has read keeps a mark of that entry, too.
+A log that was restored from a backup continues with txids that it had given before. So a reader
+that stores the txid of the last entry read stores a mark of that entry, too.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ UNKNOWN: Final = ""
 
 
 def mark_of(log: Log, txid: int, archive: Path | None) -> str:
-    """Return the mark of an entry; `UNKNOWN` if it is not there, or damaged.
+    """Return the mark of an entry; `UNKNOWN` if it is missing or damaged.
 
     Args:
         log: the journals.
-        txid: of the entry.
-        archive: where journals may have been moved to.
+        txid: the txid of the entry.
+        archive: the directory of archived journals.
 
     Raises:
         PipelineError: its journal file cannot be read.
@@ -46,7 +46,7 @@ def mark_of(log: Log, txid: int, archive: Path | None) -> str:
 
 
 def has(log: Log, txid: int, mark: str, archive: Path | None) -> bool:
-    """Return whether an entry may be the one that a mark was made of; see `mark_of`.
+    """Return whether a mark may be that of an entry; see `mark_of`.
 
     Raises:
         PipelineError: its journal file cannot be read.
@@ -55,25 +55,25 @@ def has(log: Log, txid: int, mark: str, archive: Path | None) -> bool:
     if row is None:
         return True
     name, _, timestamp = mark.partition("-")
-    # A record that was made again after damage has the time of the one before it.
+    # A record that was rebuilt after damage has the time of the one before it.
     return name == _name(row) and (str(row[TIMESTAMP]) == timestamp or row[LAG] == LAG_UNKNOWN)
 
 
 def check_place(
     log: Log, reached: int, mark: str, archive: Path | None, job: str, advice: str
 ) -> None:
-    """Check that a job can go on behind the last entry that it has dealt with.
+    """Check that a job can resume after the last entry that it has processed.
 
     Args:
         log: the journals.
         reached: the txid of that entry.
-        mark: of that entry; see `mark_of`.
-        archive: where journals may have been moved to.
-        job: the job, as an error calls it.
-        advice: what to do if it cannot.
+        mark: the mark of that entry; see `mark_of`.
+        archive: the directory of archived journals.
+        job: the name of the job for an error.
+        advice: the advice for an error.
 
     Raises:
-        PipelineError: it cannot: this is another log, or one that was put back from a backup.
+        PipelineError: it cannot: this is another log, or one restored from a backup.
     """
     last = max(file.end_txid or 0 for file in log.files) - 1
     where = f"{log.files[-1].path.parent}: the journals of {log.instance}"

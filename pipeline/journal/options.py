@@ -20,7 +20,7 @@ from server.expressions import ExpressionError, parse
 from server.expressions.topic_names import TopicError, select_topics
 from server.journal import BookmarkError, parse_bookmark
 
-_PIECE: Final = 128 << 20  # as Spark divides files
+_PIECE: Final = 128 << 20  # the size into which Spark splits files
 _SMALLEST_PIECE: Final = 1 << 16
 
 _KNOWN: Final = frozenset(
@@ -45,23 +45,23 @@ _KNOWN: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class JournalOptions:
-    """What is to be read, and how.
+    """The options of a read.
 
     Attributes:
         path: a directory of journal files, or one such file.
-        archive: where others have been moved to.
-        instance: whose journals; empty for all.
+        archive: the directory of archived journals.
+        instance: the instance of the journals; empty for all.
         topic: a topic, or a regular expression of topics; empty for all.
         message_type: only topics of that message type; empty for all.
-        bookmark: where to begin, or a range; empty for all.
+        bookmark: the beginning, or a range; empty for all.
         filter: a content filter; empty for none.
-        commands: the commands whose entries count.
-        skips_damaged: whether damaged entries are left out; else they are an error.
-        piece_size: bytes for one task.
-        where: filters of Spark's that are tested while reading; Spark applies them, too.
-        max_rows_per_trigger: of a stream, entries in a micro-batch at most; None for all there are.
-        fail_on_data_loss: whether a stream stops where entries are not there any more.
-        tolerance: how messages are read, and what becomes of those that do not fit.
+        commands: the commands of the entries to read.
+        skips_damaged: whether damaged entries are skipped; otherwise they are an error.
+        piece_size: bytes per task.
+        where: Spark's filters that are tested while reading; Spark applies them, too.
+        max_rows_per_trigger: the maximum number of entries in a micro-batch; None for no limit.
+        fail_on_data_loss: whether a stream stops if entries are missing.
+        tolerance: how messages are read, and how those that do not fit are handled.
     """
 
     path: Path
@@ -81,10 +81,10 @@ class JournalOptions:
 
 
 def read_options(options: Mapping[str, str]) -> JournalOptions:
-    """Read the options as Spark passes them on.
+    """Read the options that Spark passes.
 
     Raises:
-        PipelineError: one is not known, missing or wrong; it names the option.
+        PipelineError: an option is unknown, missing or invalid; the text names it.
     """
     given = {name.lower(): value for name, value in options.items()}
     refuse_pushdown(given.pop(PUSHDOWN, "false"))
@@ -120,10 +120,10 @@ def read_options(options: Mapping[str, str]) -> JournalOptions:
 
 
 def _check_path(path: str) -> None:
-    """Refuse what is no path of this machine.
+    """Refuse a path that is not on this machine.
 
     Raises:
-        PipelineError: it is none.
+        PipelineError: it is not.
     """
     scheme, separator, _ = path.partition("://")
     if separator and scheme != "file":
@@ -145,7 +145,7 @@ def _commands(text: str) -> tuple[str, ...]:
 
 
 def _choice(given: Mapping[str, str], name: str, default: str, other: str) -> bool:
-    """Whether an option with two values has the other one."""
+    """Return whether an option with two values has the non-default one."""
     value = given.get(name, default).lower()
     if value not in (default, other):
         raise option_error(name, value, f"expected {default} or {other}")

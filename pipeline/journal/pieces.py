@@ -1,4 +1,4 @@
-"""A piece of a journal, as planning cuts it, and a block of entries, as a task reads it."""
+"""A piece of a journal, as planned, and a block of entries, as read by a task."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pipeline.journal.predicates import Predicate
 from pipeline.packed import Bodies
 
 Records = npt.NDArray[np.void]
-"""Records as `server.journal.records.RECORD_TYPE` has them, or one column of theirs."""
+"""Records of type `server.journal.records.RECORD_TYPE`, or one of their columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the numbers in the records of a file stand for.
+    """The names for the numbers in the records of a file.
 
     Attributes:
-        instance: whose journal it is.
-        topics: the topics that are wanted, by number; entries of others do not count.
-        message_types: theirs, by the same numbers.
-        users: who published, by the number of the origin; those who are not known are not in it.
-        kinds: the kinds of entry that are wanted.
+        instance: the instance of the journal.
+        topics: the wanted topics, by number; entries of others are ignored.
+        message_types: their message types, by the same numbers.
+        users: the publishers, by the number of the origin; unknown ones are left out.
+        kinds: the wanted kinds of entries.
     """
 
     instance: str
@@ -43,15 +43,15 @@ class Piece(InputPartition):
 
     Attributes:
         path: the file.
-        archive: where it may be found otherwise.
-        first_txid: of the file.
-        count: entries in the file.
+        archive: the directory where it may be otherwise.
+        first_txid: the first txid of the file.
+        count: the number of entries in the file.
         start: the number of the first entry of the piece in the file.
-        stop: the number behind the last one.
-        size: of the file in bytes, decompressed.
-        names: what its numbers stand for.
-        has_extras: whether entries may have correlation ids, or keys that publishers gave.
-        bounds: what entries have to meet beside what the query says.
+        stop: the number after the last one.
+        size: the size of the file in bytes, decompressed.
+        names: the names for its numbers.
+        has_extras: whether entries may have correlation ids, or keys assigned by publishers.
+        bounds: further predicates of the entries, besides those of the query.
     """
 
     path: Path
@@ -68,15 +68,15 @@ class Piece(InputPartition):
 
 @dataclass(slots=True)
 class Block:
-    """Some entries, read together.
+    """Entries that were read together.
 
     Attributes:
-        path: the file that they are in.
-        records: theirs.
-        names: what the numbers in them stand for.
-        data: bytes among which the bodies are; none if bodies are not asked for.
-        starts: where the bodies begin in `data`.
-        lengths: how long they are.
+        path: their file.
+        records: their records.
+        names: the names for the numbers in them.
+        data: the bytes that contain the bodies; empty if bodies are not requested.
+        starts: the offsets of the bodies in `data`.
+        lengths: the lengths of the bodies.
     """
 
     path: Path
@@ -87,27 +87,27 @@ class Block:
     lengths: npt.NDArray[np.int64]
 
     def bodies(self) -> Bodies:
-        """The bodies, one by one."""
+        """Return the bodies as a sequence."""
         return Bodies(self.data, self.starts, self.starts + self.lengths)
 
     def extras(self) -> Iterator[bytes]:
-        """What stands behind each body."""
+        """Yield the extras after each body."""
         ends = self.starts + self.lengths
         lengths = self.records["extras_length"]
         for end, length in zip(ends.tolist(), lengths.tolist(), strict=True):
             yield self.data[end : end + length]
 
     def message_type(self, number: int) -> str:
-        """The message type of one of the entries."""
+        """Return the message type of an entry."""
         return self.names.message_types[int(self.records["topic"][number])]
 
     def describe(self, number: int) -> str:
-        """One of the entries, for an error."""
+        """Describe an entry for an error."""
         record = self.records[number]
         return f"{self.path}: entry {record['txid']} of topic {self.names.topics[record['topic']]}"
 
     def by_message_type(self) -> Iterator[Block]:
-        """The entries, apart by message type."""
+        """Yield the entries, divided by message type."""
         kinds = set(self.names.message_types.values())
         if len(kinds) == 1:
             yield self
@@ -119,10 +119,10 @@ class Block:
                 yield part
 
     def only(self, chosen: npt.NDArray[np.bool_ | np.signedinteger[Any]] | list[int]) -> Block:
-        """Some of the entries.
+        """Return a block with some of the entries.
 
         Args:
-            chosen: which, as numbers or as a mask.
+            chosen: their numbers, or a mask.
         """
         return Block(
             self.path,

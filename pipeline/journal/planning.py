@@ -1,4 +1,4 @@
-"""From a directory and a query to pieces of files that have to be read."""
+"""Plans the pieces of files to read for a query of a directory."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _EVERYTHING: Final = Span(0)
 
 
 class PlannedLog:
-    """The journals of one instance, and how entries are found in them by name and time.
+    """The journals of one instance, with lookup of entries by bookmark and time.
 
     Args:
-        log: its files.
+        log: the files.
     """
 
     def __init__(self, log: Log) -> None:
@@ -49,7 +49,7 @@ class PlannedLog:
         self._has_steps = len(log.steps) > 0
 
     def is_place(self, client: int) -> bool:  # noqa: ARG002 - see `Log`
-        """Return False: files do not have the name of the log."""
+        """Return False: files do not contain the name of the log."""
         return False
 
     def parting(self, client: int, sequence: int) -> int | None:  # noqa: ARG002 - see `Log`
@@ -57,7 +57,7 @@ class PlannedLog:
         return None
 
     def span(self, bookmark: str) -> Span:
-        """The part of the log that a bookmark stands for.
+        """Return the part of the log that a bookmark selects.
 
         Raises:
             PipelineError: it is not in the log.
@@ -71,7 +71,7 @@ class PlannedLog:
         return self._by_txids(span) if self._has_steps else span
 
     def _by_txids(self, span: Span) -> Span:
-        """Return a part of the log without moments, since the times of entries do not ascend."""
+        """Return a part of the log without times, because the times of entries do not ascend."""
         if span.before is None:
             return replace(span, not_before=0)
         last = self.first_since(span.before) - 1
@@ -79,17 +79,17 @@ class PlannedLog:
 
 
 def plan(options: JournalOptions, predicates: Sequence[Predicate]) -> list[Piece]:
-    """Find out what has to be read.
+    """Plan the pieces to read.
 
     Args:
-        options: what is asked for.
-        predicates: what entries have to meet; those that rule out whole files are made use of.
+        options: the options of the read.
+        predicates: predicates of entries; those that exclude whole files are used.
 
     Returns:
         Pieces in the order of the log, instance by instance.
 
     Raises:
-        PipelineError: the journals are not there, or cannot be read.
+        PipelineError: the journals are missing, or cannot be read.
     """
     return [
         piece
@@ -99,19 +99,19 @@ def plan(options: JournalOptions, predicates: Sequence[Predicate]) -> list[Piece
 
 
 def message_types(options: JournalOptions) -> set[str]:
-    """The message types of the topics that would be read."""
+    """Return the message types of the topics to read."""
     return {kind for piece in plan(options, ()) for kind in piece.names.message_types.values()}
 
 
 def topics_of(directory: Path, archive: Path | None) -> Iterator[str]:
-    """The names of the topics that journals have entries of, some more than once.
+    """Yield the names of the topics in journals, some more than once.
 
     Args:
-        directory: of journal files.
-        archive: where others have been moved to.
+        directory: a directory of journal files.
+        archive: the directory of archived journals.
 
     Raises:
-        PipelineError: the journals are not there, or cannot be read.
+        PipelineError: the journals are missing, or cannot be read.
     """
     options = JournalOptions(directory, archive)
     for log in snapshot(directory, archive):
@@ -123,12 +123,12 @@ def topics_of(directory: Path, archive: Path | None) -> Iterator[str]:
 def plan_log(
     log: Log, options: JournalOptions, predicates: Iterable[Predicate], span: Span
 ) -> Iterator[Piece]:
-    """The pieces of one instance's journals.
+    """Yield the pieces of one instance's journals.
 
     Args:
         log: the journals.
-        options: what is asked for.
-        predicates: what entries have to meet.
+        options: the options of the read.
+        predicates: the predicates of entries.
         span: the part of the log to read.
     """
     bounds = tuple(_bounds(span))
@@ -161,7 +161,7 @@ def _count(file: JournalFile) -> int:
 
 
 def _numbers(file: JournalFile, span: Span) -> tuple[int, int]:
-    """The entries of a file that lie in a span: number of the first, number behind the last."""
+    """Return the range of numbers of a file's entries in a span: first, and after the last."""
     stop = _count(file)
     if span.last is not None:
         stop = min(stop, span.last + 1 - file.first_txid)
@@ -171,7 +171,7 @@ def _numbers(file: JournalFile, span: Span) -> tuple[int, int]:
 def _may_have(
     file: JournalFile, start: int, stop: int, tests: Iterable[Predicate], *, ascends: bool
 ) -> bool:
-    """Whether there can be entries that meet all tests, by what is known of the file."""
+    """Return whether a file can have entries that pass all tests, by its ranges."""
     ranges = {"txid": (file.first_txid + start, file.first_txid + stop - 1)}
     if file.seal is not None and ascends:
         ranges["timestamp"] = (file.seal.first_timestamp, file.seal.last_timestamp)
@@ -197,7 +197,7 @@ def _names(file: JournalFile, options: JournalOptions, start: int, stop: int) ->
 def _wanted(
     instance: str, names: FileNames, options: JournalOptions, tests: Sequence[Predicate]
 ) -> Names:
-    """The names of a file, without the topics that are not wanted."""
+    """Return the names of a file, without unwanted topics."""
     selector = select_topics(options.topic) if options.topic else None
     checks = {
         column: [test.test() for test in tests if test.column == column]
@@ -222,7 +222,7 @@ def _wanted(
 
 
 def _cuts(file: JournalFile, start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
-    """Cut a range of entries into pieces of about a size in bytes."""
+    """Yield ranges of entries of about a size in bytes."""
     if file.path.suffix == ".gz":
         yield start, stop
         return

@@ -1,7 +1,7 @@
 """Predicates that Spark pushes down, as tests on values.
 
-Only what has the same meaning here is accepted; Spark asks the rest of what comes back. A
-comparison with NULL is NULL, and a row counts only if all predicates are true.
+Only filters with the same semantics here are accepted; Spark applies the others to the rows. A
+comparison with NULL is NULL, and a row passes only if all predicates are true.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from pyspark.sql.types import (
 )
 
 Scalar: TypeAlias = bool | int | float | str | None
-"""A value as it is compared: times are microseconds since the Unix epoch."""
+"""A value for comparisons: times are microseconds since the Unix epoch."""
 
 Test: TypeAlias = Callable[[Scalar], bool]
 
@@ -81,7 +81,7 @@ _AFFIX_TESTS: Final[Mapping[str, Callable[..., pa.Array]]] = {
     "__contains__": pc.match_substring,
 }
 _EXACT: Final = 1 << 53
-"""Whole numbers up to that are the same as floating point numbers."""
+"""Integers up to this size are exact as floating point numbers."""
 
 _NEVER_TRUE_OF_NULL: Final = frozenset((*ORDERINGS, *_AFFIXES.values(), "in", "not_in"))
 
@@ -94,12 +94,12 @@ class Predicate:
     """A test of one column.
 
     Attributes:
-        column: its name; of metadata, without the underscore that it may have in the schema.
+        column: its name; for metadata, without the underscore that it may have in the schema.
         on_field: whether it is a field of messages.
         operation: eq, ne, gt, ge, lt, le, in, not_in, startswith, endswith, __contains__, null,
             not_null or same (as `eq`, but NULL is the same as NULL).
-        values: what to compare with.
-        negated: the rows that count are those where the test fails; NULL still does not.
+        values: the values to compare with.
+        negated: rows pass where the test fails; NULL still does not pass.
     """
 
     column: str
@@ -109,11 +109,11 @@ class Predicate:
     on_field: bool = False
 
     def test(self) -> Test:
-        """The test as a function of a value."""
+        """Return the test as a function of a value."""
         return _test(self)
 
     def mask(self, column: pa.Array) -> npt.NDArray[np.bool_]:
-        """Which of the values of a column pass; the same as `test` on each, but faster."""
+        """Return the mask of the values that pass; the same as `test` on each, but faster."""
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.int64())
         passes = _passes(self, column)
@@ -122,7 +122,7 @@ class Predicate:
         return np.asarray(pc.fill_null(passes, fill_value=False).to_numpy(zero_copy_only=False))
 
     def may_hold(self, low: int, high: int) -> bool:
-        """Whether some number of a range can pass; true if that cannot be told."""
+        """Return whether a number of a range can pass; True if unknown."""
         value = self.values[0] if self.values else None
         if not isinstance(value, int):
             return True
@@ -138,10 +138,10 @@ class Predicate:
 
 
 def accept(filters: Iterable[Filter], schema: StructType) -> list[tuple[Filter, Predicate | None]]:
-    """Find out which filters can be tested here.
+    """Translate the filters that can be tested here.
 
     Args:
-        filters: as Spark pushes them down; rows have to meet all of them.
+        filters: the filters that Spark pushes down; rows have to pass all of them.
         schema: the columns.
 
     Returns:
@@ -151,9 +151,9 @@ def accept(filters: Iterable[Filter], schema: StructType) -> list[tuple[Filter, 
 
 
 def without_implied(predicates: Sequence[Predicate]) -> tuple[Predicate, ...]:
-    """Predicates without those that others imply.
+    """Return predicates without those that others imply.
 
-    Spark asks of every column that it compares that it is not NULL, and before anything else.
+    Spark adds a not-null test for every column that it compares, before all other filters.
     """
     rejecting = {one.column for one in predicates if one.operation in _NEVER_TRUE_OF_NULL}
     return tuple(
@@ -195,7 +195,7 @@ def _translate(one: Filter, schema: StructType) -> Predicate | None:
 
 
 def _literals(values: tuple[object, ...], kind: DataType) -> tuple[Scalar, ...] | None:
-    """Values to compare with a column, None if that would not mean the same as in Spark."""
+    """Return values for comparison with a column; None if Spark's semantics would differ."""
     found: list[Scalar] = []
     for value in values:
         if isinstance(value, bool):
@@ -244,7 +244,7 @@ def _test(predicate: Predicate) -> Test:
 
 
 def _passes(predicate: Predicate, column: pa.Array) -> pa.Array | None:
-    """Whether each value of a column passes, as Arrow computes it; None if it does not."""
+    """Return for each value whether it passes, computed by Arrow; None if Arrow cannot do so."""
     operation, values = predicate.operation, predicate.values
     if operation == "null":
         return pc.is_null(column)
@@ -261,7 +261,7 @@ def _passes(predicate: Predicate, column: pa.Array) -> pa.Array | None:
 
 
 def _compare(operation: str) -> Callable[[Any, Any], bool]:
-    """A comparison of single values; to Spark, NaN is greater than everything."""
+    """Return a comparison of single values; to Spark, NaN is greater than everything."""
     if operation in ("gt", "ge"):
         opposite = ORDERINGS[_OPPOSITES[operation]]
         return lambda value, expected: not opposite(value, expected)

@@ -1,4 +1,4 @@
-"""From a piece of a journal to Arrow batches."""
+"""Reads pieces of a journal as Arrow batches."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _ADVICE = (
 )
 
 Values = Mapping[str, pa.Array]
-"""Fields of messages."""
+"""Fields of messages, by name."""
 
 
 class PieceReader:
     """Reads pieces for one query.
 
     Args:
-        options: what is asked for.
+        options: the options of the read.
         schema: the columns.
-        predicates: what rows have to meet.
+        predicates: the predicates of rows.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class PieceReader:
         self._readers: dict[str, FieldReader] = {}
 
     def check(self, pieces: Iterable[Piece]) -> None:
-        """See whether the fields can be read of the messages that there are.
+        """Check that the fields can be read from the messages in the pieces.
 
         Raises:
             PipelineError: they cannot.
@@ -117,7 +117,7 @@ class PieceReader:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema.arrow)
 
     def _decoded(self, block: Block) -> tuple[Block, Values]:
-        """The messages of a block that meet the predicates on fields, decoded."""
+        """Decode the fields of a block; return the messages that pass the predicates on fields."""
         reader = self._reader(block.message_type(0))
         try:
             values = reader.columns(block.bodies())
@@ -130,7 +130,7 @@ class PieceReader:
         return block, values
 
     def _unfit(self, block: Block) -> tuple[Block, Values]:
-        """Messages whose fields are NULL, if such rows meet the predicates on fields."""
+        """Return messages with NULL fields, if such rows pass the predicates on fields."""
         if not all(predicate.test()(None) for predicate in self._on_fields):
             block = block.only([])
         return block, {}

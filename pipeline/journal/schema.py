@@ -1,7 +1,7 @@
 """The columns of a journal's DataFrame: bodies with metadata, or fields of the messages.
 
-The two forms are those of `pipeline.rows`: beside a column `body` stand metadata columns by their
-names; without one, columns are fields of the messages, and metadata columns have an underscore
+The two forms are those of `pipeline.rows`. With a column `body`, metadata columns have their plain
+names. Without one, columns are fields of the messages, and metadata columns have an underscore
 before their names.
 """
 
@@ -24,10 +24,10 @@ from pipeline.tolerance import STRICT, Tolerance
 
 
 def default_schema(message_types: Iterable[str]) -> StructType:
-    """Whole messages with everything that is known of them.
+    """Return the schema of whole messages with all metadata.
 
     Args:
-        message_types: of the messages; their bodies are a string if all of these are texts.
+        message_types: the message types; bodies are strings if all of these are texts.
     """
     body = StringType() if set(message_types) <= set(TEXT_TYPES) else BinaryType()
     fields = [StructField(name, kind) for name, kind in METADATA.items()]
@@ -35,21 +35,21 @@ def default_schema(message_types: Iterable[str]) -> StructType:
 
 
 class JournalSchema:
-    """What is asked for.
+    """The columns of a read.
 
     Args:
         schema: the columns.
-        tolerance: what becomes of messages that do not fit.
+        tolerance: how messages that do not fit are handled.
 
     Attributes:
-        arrow: the columns as Arrow has them.
-        has_bodies: whether one of them is whole messages.
-        metadata: name of the metadata by that of the column.
+        arrow: the Arrow schema.
+        has_bodies: whether one of the columns is whole messages.
+        metadata: the name of the metadata by that of the column.
         fields: the columns that are fields of messages.
         corrupt: the column for messages that do not fit; None for none.
 
     Raises:
-        PipelineError: a column cannot be had; it names the column.
+        PipelineError: a column is not valid; the text names it.
     """
 
     def __init__(self, schema: StructType, tolerance: Tolerance = STRICT) -> None:
@@ -77,7 +77,7 @@ class JournalSchema:
         self._whole = {BODY if self.has_bodies else self.corrupt}
 
     def accept(self, filters: Iterable[Filter]) -> tuple[Predicate, ...]:
-        """Those of some filters that can be tested while reading."""
+        """Return the predicates of the filters that can be tested while reading."""
         accepted = []
         for _, predicate in accept(filters, self._schema):
             if predicate is None or predicate.column in self._whole:

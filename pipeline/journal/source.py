@@ -1,4 +1,4 @@
-"""`format("amps-journal")` as Spark sees it: schema, planning, reading."""
+"""The data source `format("amps-journal")`: schema, planning, reading."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class AmpsJournalDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format()` calls it."""
+        """Return the name for `format()`."""
         return "amps-journal"
 
     def schema(self) -> StructType:
-        """The columns where no schema is given."""
+        """Return the default columns."""
         return default_schema(message_types(read_options(self._given)))
 
     def reader(self, schema: StructType) -> AmpsJournalReader:
-        """What reads journals once."""
+        """Return the batch reader of journals."""
         return AmpsJournalReader(read_options(self._given), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """What follows journals."""
+        """Return the stream reader of journals."""
         return stream_reader(lambda: self._stream_reader(schema))
 
     def _stream_reader(self, schema: StructType) -> AmpsJournalStreamReader:
@@ -54,11 +54,11 @@ class AmpsJournalReader(DataSourceReader):
     """Reads journals for one query.
 
     Args:
-        options: what is asked for.
+        options: the options of the read.
         schema: the columns.
 
     Raises:
-        PipelineError: a column of the schema cannot be had.
+        PipelineError: a column of the schema is not valid.
     """
 
     def __init__(self, options: JournalOptions, schema: StructType) -> None:
@@ -68,7 +68,7 @@ class AmpsJournalReader(DataSourceReader):
         self._predicates = self._columns.accept(options.where)
 
     def partitions(self) -> list[InputPartition]:
-        """Find out what has to be read, and divide it."""
+        """Plan the pieces to read."""
         pieces = plan(self._options, [one for one in self._predicates if not one.on_field])
         PieceReader(self._options, self._columns, self._predicates).check(pieces)
         return [*pieces] or [InputPartition(None)]

@@ -1,9 +1,9 @@
-"""`spark.readStream.format("amps-journal")`: journals followed while they are being written.
+"""`spark.readStream.format("amps-journal")`: follows journals while they are being written.
 
 An offset has for each instance the txid of the last entry that has been read, and a mark of that
-entry (`marks.py`): `{"AMPS-1": [1750000000000000123, "5d2c…-1750000000000000"]}`. That is all it
-takes to read a micro-batch again, so a query goes on exactly where it stopped, as long as the
-journals are still there or in the archive. Offsets of earlier versions have the txid alone.
+entry (`marks.py`): `{"AMPS-1": [1750000000000000123, "5d2c…-1750000000000000"]}`. That is enough to
+read a micro-batch again, so a query resumes exactly where it stopped, as long as the journals still
+exist or are archived. Offsets of earlier versions have the txid alone.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
     """Follows journals for one query.
 
     Args:
-        options: what is asked for.
-        columns: as what.
+        options: the options of the read.
+        columns: the columns of the rows.
 
     Raises:
         PipelineError: the bookmark is a range.
@@ -54,7 +54,7 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         self._sealed: Sealed = {}
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Where a new query begins: behind the bookmark given, else with the first entry."""
+        """Return the offset of a new query: after the given bookmark, or before the first entry."""
         begins = {}
         for log in self._logs():
             after = PlannedLog(log).span(self._options.bookmark).after
@@ -62,16 +62,16 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         return begins
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """How large a micro-batch may be."""
+        """Return the limit of a micro-batch."""
         most = self._options.max_rows_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read up to where the journals end now, and no further."""
+        """Read up to the current end of the journals, and no further."""
         self._end = self._ends({log.instance: log for log in self._logs()})
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """Where the next micro-batch ends; at its start if there is nothing.
+        """Return the end of the next micro-batch; its start if there is nothing.
 
         Raises:
             PipelineError: the journals end before the start.
@@ -95,7 +95,7 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         return offset
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """The tasks of a micro-batch.
+        """Return the tasks of a micro-batch.
 
         Raises:
             PipelineError: the journals do not have all its entries any more.
@@ -118,10 +118,10 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         return [txid, mark_of(log, txid, self._options.archive)]
 
     def _after(self, log: Log, start: Any, last: int) -> int:
-        """Return the txid behind which to go on in a log.
+        """Return the txid after which to resume in a log.
 
         Raises:
-            PipelineError: the log is not the one that was read, and the stream is to stop there.
+            PipelineError: the log is another one than was read, and the stream has to stop then.
         """
         read, mark = _parts(start)
         if read > last:

@@ -1,9 +1,9 @@
-"""Where a journal file ends that a running server is still writing to.
+"""Finds the end of a journal file that a running server is still writing to.
 
 `server.journal.extent` finds the end by checking every entry, as recovery must. Here the file is
-only read, perhaps often, so the end is looked for by bisection. Records say how far the log was on
-stable storage when they were made, and so does the mark behind the last one: what these cover is
-complete, and only the few entries behind that have to be checked, for the server may just be
+only read, perhaps often, so the end is found by bisection. Each record contains how far the log was
+on stable storage when it was written, and so does the mark after the last one. The entries up to
+there are complete. Only the few entries after that have to be checked, because the server may be
 writing them.
 """
 
@@ -20,18 +20,18 @@ from server.journal.records import columns, read_bodies, read_body, read_rows, s
 from server.journal.storage import Source
 
 _WALK_BACK: Final = 64
-"""Records that are asked how far the log was safe."""
+"""Records that are examined for the position up to which the log was durable."""
 
 _TOGETHER: Final = 64
-"""Entries behind that which are read and checked together."""
+"""Entries after that position which are read and checked together."""
 
 
 def entries_written(source: Source, first_txid: int) -> int:
-    """How many entries of a file without a seal are complete.
+    """Return the number of complete entries in a file without a seal.
 
     Args:
         source: the file.
-        first_txid: of its first entry.
+        first_txid: the txid of its first entry.
     """
     limit = slots(source.size)
     records = bisect_left(range(limit), True, key=lambda n: not _is_there(source, first_txid, n))
@@ -59,11 +59,11 @@ def _is_there(source: Source, first_txid: int, number: int) -> bool:
 
 
 def _known_safe(source: Source, first_txid: int, records: int) -> int | None:
-    """The number of the last entry that is known to be safe, -1 if none of this file is."""
+    """Return the number of the last entry known to be durable, -1 if none of this file is."""
     start = max(records - _WALK_BACK, 0)
     rows = read_rows(source, first_txid, start, records)
     proofs = [
-        max(number - row[LAG], -1)  # the file before may not be safe yet
+        max(number - row[LAG], -1)  # the previous file may not be durable yet
         for number, row in enumerate(rows, start)
         if row is not None and row[LAG] != LAG_UNKNOWN and read_body(source, row) is not None
     ]
@@ -71,7 +71,7 @@ def _known_safe(source: Source, first_txid: int, records: int) -> int | None:
 
 
 def _goes_on(source: Source, first_txid: int, records: int, behind: int) -> bool:
-    """Whether there are more records behind what seemed to be the end: then one is damaged."""
+    """Return whether there are records after the apparent end: then a record is damaged."""
     found = columns(source, records, records + behind)["txid"]
     expected = np.arange(first_txid + records, first_txid + records + len(found), dtype=np.uint64)
     return bool(np.any(found == expected))

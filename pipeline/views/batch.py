@@ -1,4 +1,4 @@
-"""A view as a DataFrame, made from the records of its topics."""
+"""A view as a DataFrame, computed from the records of its topics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RecordsOf: TypeAlias = "Callable[[TopicRef], DataFrame]"
-"""Gives the records of a topic that clients publish to, see `records.SCHEMA`."""
+"""Returns the records of a topic that clients publish to; see `records.SCHEMA`."""
 
 
 def view_records(
@@ -25,21 +25,21 @@ def view_records(
 ) -> DataFrame:
     """Compute a view.
 
-    Views and conflated topics below it are computed as well, from the topics below them.
+    Underlying views and conflated topics are computed as well, from their own underlying topics.
 
     Args:
         spec: the instance.
         view: the view.
-        records_of: gives what it is computed from: from SOW topics, from journals, of the present
-            or of the past.
-        moment: the time for functions that ask for it, in seconds since 1970; the present if it is
-            not given.
+        records_of: returns the records of a topic: from its SOW or from journals, of the present or
+            of the past.
+        moment: the time for functions that use it, in seconds since 1970; the present if it is not
+            given.
 
     Returns:
-        The view's records, see `records.SCHEMA`.
+        The view's records; see `records.SCHEMA`.
 
     Raises:
-        PipelineError: there is no such view, or it is over something that Spark cannot compute.
+        PipelineError: there is no such view, or Spark cannot compute an underlying topic.
     """
     environment = Environment(spec, moment)
     topics = {topic.ref: topic for topic in spec.sow}

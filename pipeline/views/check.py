@@ -1,7 +1,7 @@
-"""Proves views equal: what a server has, against what Spark makes of the records below.
+"""Compares the views of a server with the same views computed by Spark.
 
-Both are read while clients may be publishing. A view that differs is read again some moments later;
-only what keeps differing while its topics stay the same counts as a difference.
+Both are read while clients may be publishing. A view that differs is read again after a pause; only
+the differences of the last comparison are reported.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 _TRIES: Final = 3
 _PAUSE: Final = 1.0
-"""Seconds between two tries."""
+"""Seconds between two attempts."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A record that is not the same on both sides.
+    """A record that differs between server and Spark.
 
     Attributes:
         key: its SOW key.
@@ -40,12 +40,12 @@ class Difference:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the check of one view found.
+    """The result of the check of one view.
 
     Attributes:
         view: the view.
-        records: how many records the server has.
-        differences: what differs.
+        records: the number of records that the server has.
+        differences: the differing records.
     """
 
     view: TopicRef
@@ -57,7 +57,7 @@ def check_views(spark: SparkSession, spec: InstanceSpec, server: str) -> list[Ve
     """Compare all views of a configuration.
 
     Args:
-        spark: where they are computed.
+        spark: the session that computes them.
         spec: the configuration.
         server: the URI of an instance that runs it, without the message type:
             `tcp://host:port/amps`.

@@ -1,4 +1,4 @@
-"""Conflated topics below a view: as they are once all that was waiting has been copied."""
+"""Conflated topics below a view, in the state after all pending records have been copied."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 def conflated_records(
     spec: ConflatedTopicSpec, environment: Environment, source: DataFrame
 ) -> DataFrame:
-    """The records of a conflated topic.
+    """Return the records of a conflated topic.
 
     Args:
         spec: the topic.
         environment: the instance that it belongs to.
-        source: the records of the topic that it is a copy of.
+        source: the records of its underlying topic.
     """
     records = source
     if spec.filter is not None:
@@ -40,7 +40,7 @@ def conflated_records(
 
 
 def is_copied(spec: ConflatedTopicSpec, environment: Environment) -> Column:
-    """Which records are copied; the topic has a filter.
+    """Return a condition that selects the records to copy; the topic has a filter.
 
     Args:
         spec: the topic.
@@ -58,7 +58,7 @@ def is_copied(spec: ConflatedTopicSpec, environment: Environment) -> Column:
 
 
 def copier(spec: ConflatedTopicSpec, environment: Environment) -> Callable[[Record], Record]:
-    """What copies records, with what the topic adds to them.
+    """Return a function that copies records, with the topic's enrichment.
 
     Args:
         spec: the topic.
@@ -72,7 +72,7 @@ def copier(spec: ConflatedTopicSpec, environment: Environment) -> Callable[[Reco
     def copy(record: Record) -> Record:
         body = record.body
         if stage is not None:
-            with suppress(BodyError):  # the server copies what it cannot parse as it is
+            with suppress(BodyError):  # the server copies a body that it cannot parse unchanged
                 body = stage.apply(body, None, context_of(record))
         return record._replace(body=body, topic=spec.name)
 

@@ -1,4 +1,4 @@
-"""One view of a configuration, as Spark's workers need it."""
+"""A view of a configuration, in a form for Spark's workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ViewDefinition:
-    """Travels to the workers as plain data; what it describes is compiled there, once each.
+    """Is sent to the workers as plain data, and compiled there, once per copy.
 
     Attributes:
         spec: the view.
@@ -27,7 +27,7 @@ class ViewDefinition:
     environment: Environment
 
     def __getstate__(self) -> dict[str, object]:
-        """Everything but what is compiled."""
+        """Return the state without compiled parts."""
         return {"spec": self.spec, "environment": self.environment}
 
     @cached_property
@@ -40,5 +40,5 @@ class ViewDefinition:
 
     @cached_property
     def message_type(self) -> MessageType:
-        """The type of its messages."""
+        """The message type of the view."""
         return self.environment.message_type(self.spec.message_type)

@@ -1,10 +1,9 @@
-"""Rows become groups, and groups the records of a view, in parallel.
+"""Groups rows, and builds the records of a view from the groups, in parallel.
 
-Every task groups the rows of its own part of the input; what it keeps of a group is small, whatever
-the number of rows. These partial groups are brought together by SOW key, merged, and made into
-bodies. The accumulators are the server's, so that the result is the same to the last digit, in
-whichever order tasks run: sums are exact, and the row that counts as the last one is that of the
-last update.
+Every task groups the rows of its own part of the input; the partial group is small, whatever the
+number of rows. These partial groups are collected by SOW key, merged, and built into bodies. The
+accumulators are the server's, so that the result is the same to the last digit, in whatever order
+tasks run: sums are exact, and the last row is that of the last update.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ _PARTIAL: Final = pa.schema(
     ]
 )
 _MOST_GROUPS: Final = 50_000
-"""Groups that a task keeps at once while it reads; then it passes them on as they are."""
+"""Groups that a task holds while it reads; beyond that it passes them on as they are."""
 _BATCH: Final = 5_000
 
 
 class RowOfView(NamedTuple):
-    """A row, and what is known of the update that made it.
+    """A row, and the update that caused it.
 
     Attributes:
         row: the values.
-        context: what expressions may ask about the message.
-        sequence: the update's place in the order of updates.
-        timestamp: when it was, in nanoseconds since 1970; 0 if that is not known.
+        context: the message context for expressions.
+        sequence: the position of the update in the order of updates.
+        timestamp: the time of the update, in nanoseconds since 1970; 0 if unknown.
     """
 
     row: Row
@@ -61,15 +60,15 @@ ReadRows: TypeAlias = Callable[[ViewDefinition, Iterable[pa.RecordBatch]], Itera
 
 
 def grouped(view: ViewDefinition, rows: DataFrame, read: ReadRows) -> DataFrame:
-    """Group rows, and make each group a record.
+    """Group rows, and build a record from each group.
 
     Args:
         view: the view.
-        rows: what `read` makes rows of.
-        read: runs in the workers; a function of a module.
+        rows: the input of `read`.
+        read: reads rows in the workers; a module-level function.
 
     Returns:
-        The view's records, see `records.SCHEMA`.
+        The view's records; see `records.SCHEMA`.
     """
     partials = rows.mapInArrow(_Partials(view, read), _PARTIAL_SCHEMA)
     together = partials.repartition("key").sortWithinPartitions("key", "sequence")
@@ -77,7 +76,7 @@ def grouped(view: ViewDefinition, rows: DataFrame, read: ReadRows) -> DataFrame:
 
 
 def rows_of_records(view: ViewDefinition, batches: Iterable[pa.RecordBatch]) -> Iterator[RowOfView]:
-    """Rows of a view over one topic."""
+    """Yield the rows of a view over one topic."""
     read = row_reader(view)
     for record in records_in(batches):
         found = read(record)
@@ -86,14 +85,14 @@ def rows_of_records(view: ViewDefinition, batches: Iterable[pa.RecordBatch]) -> 
 
 
 def row_reader(view: ViewDefinition) -> Callable[[Record], tuple[Row, MessageContext] | None]:
-    """What makes rows of the records of a view's only topic.
+    """Return a function that converts records of a view's only topic to rows.
 
     Args:
         view: the view.
 
     Returns:
-        Gives the row of a record, and what expressions may ask about the message; None if the
-        view's filter leaves the record out.
+        A function that returns the row of a record, and the message context for expressions; None
+        if the view's filter excludes the record.
     """
     source = view.compiled.rows()
     projection = view.compiled.projection
@@ -109,7 +108,7 @@ def row_reader(view: ViewDefinition) -> Callable[[Record], tuple[Row, MessageCon
 
 
 def rows_of_parts(view: ViewDefinition, batches: Iterable[pa.RecordBatch]) -> Iterator[RowOfView]:
-    """Rows of a view over several topics, see `rows.joined_parts`."""
+    """Yield the rows of a view over several topics; see `rows.joined_parts`."""
     topics = range(len(view.compiled.topics))
     nothing: list[Row] = [(None,) * len(view.compiled.inputs(place)) for place in topics]
     for batch in batches:
@@ -129,7 +128,7 @@ class _Partials:
         self._read = read
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read rows, and give partial groups."""
+        """Read rows, and yield partial groups."""
         projection = self._view.compiled.projection
         grouping = Grouping(projection, self._view.spec.key_domain)
         latest: dict[Group, tuple[int, int, Row, MessageContext]] = {}
@@ -148,7 +147,7 @@ class _Partials:
 def _packed(
     latest: dict[Group, tuple[int, int, Row, MessageContext]],
 ) -> Iterator[pa.RecordBatch]:
-    """Partial groups in batches."""
+    """Yield partial groups in batches."""
     groups = list(latest.items())
     for start in range(0, len(groups), _BATCH):
         keys, partials, sequences, timestamps = [], [], [], []
@@ -165,13 +164,13 @@ def _packed(
 
 
 class _Merge:
-    """Merges partial groups, which come ordered by key and sequence, and makes bodies of them."""
+    """Merges partial groups, ordered by key and sequence, and builds bodies from them."""
 
     def __init__(self, view: ViewDefinition) -> None:
         self._view = view
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read partial groups, and give records."""
+        """Read partial groups, and yield records."""
         name, build = self._view.spec.name, self._view.message_type.build
         projection = self._view.compiled.projection
         waiting: list[Record] = []
@@ -199,7 +198,7 @@ class _Merge:
 
 
 def _take_in(group: Group, earlier: Group) -> None:
-    """Add what an earlier part of a group holds to a later one."""
+    """Merge an earlier part of a group into a later one."""
     group.rows += earlier.rows
     for accumulator, other in zip(group.accumulators, earlier.accumulators, strict=True):
         accumulator.merge(other)

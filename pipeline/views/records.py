@@ -1,4 +1,4 @@
-"""Records of topics as rows of a DataFrame: the form in which views take them and give them.
+"""Records of topics as rows of a DataFrame, which views have as input and output.
 
     key, body, topic, timestamp, sequence, correlation_id, bookmark
 
@@ -29,11 +29,11 @@ SCHEMA: Final = (
     "key string, body binary, topic string, timestamp long, sequence long,"
     " correlation_id string, bookmark string"
 )
-"""The same for Spark."""
+"""The same schema for Spark."""
 
 
 def records_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
-    """The records of some batches, one by one."""
+    """Yield the records of some batches."""
     for batch in batches:
         columns: list[list[Any]] = [batch.column(name).to_pylist() for name in ARROW.names]
         for key, body, topic, timestamp, sequence, correlation_id, bookmark in zip(
@@ -52,6 +52,6 @@ def records_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
 
 
 def batch_of(records: Sequence[Record]) -> pa.RecordBatch:
-    """A batch of records."""
+    """Return a batch of records."""
     columns = {name: [getattr(record, name) for record in records] for name in ARROW.names}
     return pa.RecordBatch.from_pydict(columns, schema=ARROW)

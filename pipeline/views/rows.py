@@ -1,8 +1,8 @@
-"""Records of underlying topics become rows of a view; those of several topics are joined.
+"""Converts records of underlying topics to rows of a view, and joins those of several topics.
 
-The rows of a single topic are read where they are grouped. To be joined, a record is reduced to
-what a row needs of it (its part of the row, pickled) and to the texts that have to be equal; Spark
-joins these as it joins anything else. Source: AMPS User Guide, Multiple Topic Aggregation: Join.
+The rows of a single topic are read where they are grouped. For a join, a record is reduced to its
+part of the row, pickled, and to the texts of the join fields; Spark joins these like any other
+columns. Source: AMPS User Guide, Multiple Topic Aggregation: Join.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def joined_parts(view: ViewDefinition, topics: Sequence[DataFrame]) -> DataFrame
         topics: the records of each topic.
 
     Returns:
-        A row for each row of the view: `part_0`, `part_1`, ... (NULL where nothing fits), and
+        A row for each row of the view: `part_0`, `part_1`, ... (NULL where no record matches), and
         `sequence`, that of its last update.
     """
     joined = _side(view, topics[0], 0)
@@ -56,23 +56,23 @@ def joined_parts(view: ViewDefinition, topics: Sequence[DataFrame]) -> DataFrame
 
 
 def _side(view: ViewDefinition, records: DataFrame, place: int) -> DataFrame:
-    """What the join needs of a topic's records."""
+    """Return the columns of a topic's records for the join."""
     parts = records.mapInArrow(_PartReader(view, place), _PART_SCHEMA)
     return parts.select(*[F.col(name).alias(f"{name}_{place}") for name in _PART.names])
 
 
 def _fit(view: ViewDefinition, one: JoinedFields) -> Column:
-    """That two texts are equal."""
+    """Return the condition that two texts are equal."""
     left = _text(one.left_topic, joined_paths(view, one.left_topic).index(one.left))
     right = _text(one.right_topic, joined_paths(view, one.right_topic).index(one.right))
     if not view.spec.join_null_equivalency:
         return left == right
-    # NULL equals NULL; but where no record is, nothing fits.
+    # NULL equals NULL; but where there is no record, nothing matches.
     return left.eqNullSafe(right) & F.col(f"part_{one.left_topic}").isNotNull()
 
 
 def joined_paths(view: ViewDefinition, place: int) -> list[Path]:
-    """The fields of one of the topics that are joined, in the order of `texts`."""
+    """Return the join fields of one of the topics, in the order of `texts`."""
     paths: dict[Path, None] = {}
     for one in view.compiled.joined_fields():
         for topic, path in ((one.left_topic, one.left), (one.right_topic, one.right)):
@@ -86,11 +86,11 @@ def _text(topic: int, place: int) -> Column:
 
 
 class Part(NamedTuple):
-    """What a row needs of a record.
+    """The part of a record in a row.
 
     Attributes:
-        values: its part of the row.
-        texts: the fields that have to be equal, None for NULL; see `joined_paths`.
+        values: its values of the row.
+        texts: the join fields, None for NULL; see `joined_paths`.
     """
 
     values: Row
@@ -98,11 +98,11 @@ class Part(NamedTuple):
 
 
 def part_reader(view: ViewDefinition, place: int) -> Callable[[Record], Part]:
-    """What reduces the records of one of several topics to what rows need of them.
+    """Return a function that reduces records of one of several topics to their parts.
 
     Args:
         view: the view.
-        place: which of `Definition.topics`.
+        place: the index in `Definition.topics`.
     """
     inputs = view.compiled.inputs(place)
     extract = view.compiled.message_types[place].extractor([*inputs, *joined_paths(view, place)])
@@ -116,7 +116,7 @@ def part_reader(view: ViewDefinition, place: int) -> Callable[[Record], Part]:
 
 
 class _PartReader:
-    """Reduces the records of one topic to what rows need of them; runs in the workers."""
+    """Reduces the records of one topic to their parts; runs in the workers."""
 
     def __init__(self, view: ViewDefinition, place: int) -> None:
         self._view = view

@@ -1,4 +1,4 @@
-"""Where the records below a view come from: a running server, or journals."""
+"""Sources of the records below a view: a running server, or journals."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _SERVER_COLUMNS: Final = (
 
 
 def server_records(spark: SparkSession, server: str, ref: TopicRef) -> DataFrame:
-    """The records of a topic that a server has now, see `records.SCHEMA`.
+    """Return the current records of a topic of a server; see `records.SCHEMA`.
 
     Args:
         spark: the session.
-        server: the server's URI: `tcp://host:port/amps`; its message type does not matter.
+        server: the server's URI: `tcp://host:port/amps`; its message type is ignored.
         ref: the topic.
     """
     reader = spark.read.format("amps").schema(_SERVER_COLUMNS)
@@ -46,19 +46,19 @@ def journal_records(
     bookmark: str = "",
     moment: datetime | None = None,
 ) -> DataFrame:
-    """The records that a topic had, from its journals, see `records.SCHEMA`.
+    """Return the records that a topic had, from its journals; see `records.SCHEMA`.
 
     Args:
         spark: the session.
         spec: the instance.
         ref: the topic.
         path: the directory of journals.
-        archive: where other journals have been moved to.
-        bookmark: the part of the log that counts, from its beginning; all of it if empty.
-        moment: at which lifetimes have ended or not, see `state_of`.
+        archive: the directory of archived journals.
+        bookmark: the part of the log to use, from its beginning; all of it if empty.
+        moment: the time at which lifetimes are checked; see `state_of`.
 
     Raises:
-        PipelineError: they have none, by the configuration.
+        PipelineError: the journals do not have the topic, by the configuration.
     """
     if any(isinstance(topic, QueueSpec) and topic.ref == ref for topic in spec.sow):
         raise PipelineError(
@@ -79,7 +79,7 @@ def journal_records(
 
 
 def names_of(spec: InstanceSpec, ref: TopicRef) -> str:
-    """A regular expression of the names under which messages for a topic are published.
+    """Return a regular expression of the names under which messages for a topic are published.
 
     Args:
         spec: the instance.

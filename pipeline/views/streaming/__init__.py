@@ -1,21 +1,21 @@
-"""Views of a configuration kept up by Spark as their topics change.
+"""Views of a configuration that Spark updates as their topics change.
 
-events        what happens to records, as rows; sources: journals, a server
-changes       what travels between the stages
-latest        the first stage: events become changes of rows
+events        changes of records, as rows; sources: journals, a server
+changes       the data between the stages
+latest        the first stage: events to changes of rows
 joining       the stages in between: rows of several topics
-grouping      the last stage: rows become groups, and groups what happens to the view's records
-plan          a view, put together of its stages
-targets       where that goes: a topic, Parquet files
-checkpoint    what a query's state belongs to
-query         a streaming view at work
+grouping      the last stage: rows to groups, and groups to events of the view's records
+plan          a view, composed of its stages
+targets       destinations of the events: a topic, Parquet files
+checkpoint    the identity of a query's state
+query         a running streaming view
 
-Theory of operation. Each stage keeps in Spark's state store what it needs to tell what a change
-means: the row of each record, both sides of a join, the accumulators of each group. From the
-changes that the stage before makes of a micro-batch it makes changes of its own, so that the work
-is that of what changes, whatever the size of the view. State is committed with the micro-batch:
-when one is run again, by the same process or by another, it begins with the state of the one
-before.
+Theory of operation. Each stage keeps in Spark's state store the data that it needs to process a
+change: the row of each record, both sides of a join, the accumulators of each group. It converts
+the changes that the previous stage makes of a micro-batch to changes of its own, so that the cost
+depends on the number of changes, not on the size of the view. State is committed with the
+micro-batch: a micro-batch that is run again, by the same process or by another, begins with the
+state of the one before.
 """
 
 from pipeline.views.streaming.query import stream_view

@@ -1,14 +1,15 @@
-"""Changes of rows: what travels between the stages of a streaming view.
+"""Changes of rows: the data between the stages of a streaming view.
 
-    key         where the next stage takes it: the fields of the next join, or the group's SOW key
-    is_right    whether it is one of the topic that the next join adds
+    key         the routing key of the next stage: the fields of the next join, or the group's SOW
+                key
+    is_right    whether the change belongs to the topic that the next join adds
     row         the row so far (`Grown`), or that topic's part of it (`Part`), pickled
-    times       how many such rows come, or go if it is negative
-    sequence    the order of the events that these are the consequences of
-    timestamp   when the event was, in nanoseconds since 1970
+    times       the number of such rows that are added, or removed if it is negative
+    sequence    the order of the events that caused the changes
+    timestamp   the time of the event, in nanoseconds since 1970
 
-A row that changes goes as it was and comes as it is. What goes in a micro-batch was there before
-it, so that a stage may let all go first, and then take in what comes, in order.
+An updated row is removed in its old form and added in its new form. Rows that a micro-batch removes
+existed before it, so that a stage may first process all removals, and then all additions, in order.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ SCHEMA: Final = (
     "key string, is_right boolean, row binary, times long, sequence long, timestamp long"
 )
 NOTHING: Final = "!"
-"""What keys begin with of rows that the next topic has nothing for."""
+"""The key prefix of rows that match no record of the next topic."""
 _SPREAD: Final = 1024
-"""Keys that these are divided among."""
+"""The number of keys that these rows are spread over."""
 
 
 class Change(NamedTuple):
@@ -45,7 +46,7 @@ class Change(NamedTuple):
     timestamp: int
 
     def spark(self) -> Row:
-        """The same for Spark."""
+        """Return the change as a Spark row."""
         return _ROW(*self)
 
 
@@ -53,7 +54,7 @@ _ROW: Final = Row(*Change._fields)
 
 
 def in_order(rows: Iterable[Row]) -> list[Change]:
-    """The changes of a micro-batch for one key: what goes, then what comes, in order."""
+    """Return the changes of a micro-batch for one key: removals, then additions, in order."""
     changes = [
         Change(one.key, one.is_right, bytes(one.row), one.times, one.sequence, one.timestamp)
         for one in rows
@@ -63,11 +64,11 @@ def in_order(rows: Iterable[Row]) -> list[Change]:
 
 
 class Grown(NamedTuple):
-    """A row as far as it has grown.
+    """A row with the topics joined so far.
 
     Attributes:
-        parts: a part of each topic so far, None where nothing fits.
-        context: what expressions may ask about the message, if they do.
+        parts: a part of each topic so far, None where no record matches.
+        context: the message context for expressions, if they use it.
     """
 
     parts: tuple[Part | None, ...]
@@ -78,18 +79,18 @@ _Stored: TypeAlias = "tuple[Any, ...]"
 
 
 def pack(row: Grown | Part) -> bytes:
-    """A row, or a part of one, as bytes: the same for the same."""
+    """Serialize a row, or a part of one; equal rows have equal bytes."""
     plain = (tuple(row.parts), row.context) if isinstance(row, Grown) else tuple(row)
     return pickle.dumps(plain, protocol=5)
 
 
 def unpack(packed: bytes) -> Grown:
-    """A row that was packed."""
+    """Deserialize a row."""
     return Grown(*_loads(packed))
 
 
 def unpack_part(packed: bytes) -> Part:
-    """A part of a row that was packed."""
+    """Deserialize a part of a row."""
     return Part(*_loads(packed))
 
 
@@ -98,7 +99,7 @@ def _loads(packed: bytes) -> _Stored:
 
 
 class Keys:
-    """Where changes go next.
+    """Computes the routing keys of changes.
 
     Args:
         view: the view.
@@ -128,11 +129,11 @@ class Keys:
         ]
 
     def of_row(self, row: Grown, packed: bytes) -> str:
-        """Where a row goes.
+        """Return the key of a row.
 
         Args:
             row: the row.
-            packed: the same, packed.
+            packed: the row, serialized.
         """
         place = len(row.parts)
         if place == len(self._left):
@@ -140,17 +141,17 @@ class Keys:
         texts: list[bytes | None] = []
         for topic, text in self._left[place]:
             part = row.parts[topic]
-            if part is None:  # where no record is, nothing fits
+            if part is None:  # where there is no record, nothing matches
                 return _nothing_for(packed)
             texts.append(part.texts[text])
         return self._joined(texts) or _nothing_for(packed)
 
     def of_part(self, place: int, part: Part) -> str | None:
-        """Where a part goes that a topic adds; None if it fits no row."""
+        """Return the key of a part that a topic adds; None if it matches no row."""
         return self._joined([part.texts[text] for text in self._right[place]])
 
     def values(self, row: Grown) -> Values:
-        """The values of a row that has grown to the end."""
+        """Return the values of a complete row."""
         values: Values = ()
         for part, nothing in zip(row.parts, self._nothing, strict=True):
             values += nothing if part is None else part.values
@@ -163,5 +164,5 @@ class Keys:
 
 
 def _nothing_for(packed: bytes) -> str:
-    # Not `hash`, which differs from process to process.
+    # Not `hash`, which differs between processes.
     return f"{NOTHING}{sum(packed) % _SPREAD}"

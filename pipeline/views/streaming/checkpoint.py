@@ -1,7 +1,7 @@
-"""What a checkpoint belongs to: Spark keeps the state of a query there, and does not ask of which.
+"""The identity of a checkpoint: Spark keeps the state of a query there, but does not check which.
 
-State of one view makes nonsense of another, so the first run notes down what it was, and later runs
-have to be the same. One run at a time may use it.
+The state of one view is invalid for another, so the first run stores its identity, and later runs
+must have the same one. One run at a time may use a checkpoint.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _VERSION: Final = 1
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What must not change between two runs.
+    """The properties that must not change between two runs.
 
     Attributes:
-        view: the view, and what it is made of, as the configuration says it.
-        source: what is followed.
-        target: where its records go.
-        version: of the state's form.
+        view: the view, and its underlying topics, as configured.
+        source: the source of events.
+        target: the destination of its records.
+        version: the version of the state's format.
     """
 
     view: str
@@ -41,17 +41,17 @@ class Identity(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def possession(path: Path, identity: Identity) -> Iterator[bool]:
-    """Use a checkpoint, and keep other runs out.
+    """Lock a checkpoint against other runs, and check its identity.
 
     Args:
-        path: its directory; made if it is not there.
-        identity: what it is used for.
+        path: its directory; created if missing.
+        identity: the identity of the run.
 
     Yields:
-        Whether it is new. It has to be noted down (`note`) before anything is kept in it.
+        True if it is new. Its identity has to be stored (`note`) before any state.
 
     Raises:
-        PipelineError: it belongs to something else, another run uses it, or it cannot be used.
+        PipelineError: it has another identity, another run uses it, or it cannot be used.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def possession(path: Path, identity: Identity) -> Iterator[bool]:
 
 
 def note(path: Path, identity: Identity) -> None:
-    """Note down what a checkpoint is for."""
+    """Store the identity of a checkpoint."""
     store(path / _FILE, msgspec.json.encode(identity))
 
 

@@ -1,12 +1,11 @@
-"""What happens to the records of topics, as rows of a streaming DataFrame.
+"""Events of the records of topics, as rows of a streaming DataFrame.
 
     key, body, topic, timestamp, sequence, correlation_id, bookmark, is_gone, expires
 
-The first seven are those of `pipeline.views.records`. An event says what a record is from now on,
-or that it is gone (`is_gone`): then the body is the last one it had, or NULL where that is not
-known. Within a micro-batch, `sequence` is the order of events; of two micro-batches, the later one
-has the later events. `expires` is the moment at which the record goes by itself, in milliseconds
-since 1970; NULL for never.
+The first seven are those of `pipeline.views.records`. An event has the new state of a record, or
+that it was removed (`is_gone`): then the body is its last one, or NULL if that is unknown. Within a
+micro-batch, `sequence` is the order of events; a later micro-batch has later events. `expires` is
+the time at which the record expires, in milliseconds since 1970; NULL for never.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ SCHEMA: Final = f"{records.SCHEMA}, is_gone boolean, expires long"
 def conflated_events(
     spec: ConflatedTopicSpec, environment: Environment, source: DataFrame
 ) -> DataFrame:
-    """What happens to the records of a conflated topic once all that was waiting has been copied.
+    """Return the events of a conflated topic, after all pending records have been copied.
 
     Args:
         spec: the topic.
         environment: the instance that it belongs to.
-        source: what happens to the records of the topic that it is a copy of.
+        source: the events of its underlying topic.
     """
     if spec.filter is not None:
         is_gone = F.col("is_gone") | ~is_copied(spec, environment)
@@ -48,7 +47,7 @@ def conflated_events(
 
 
 class _Copies:
-    """Copies what happens to records; runs in the workers."""
+    """Copies events; runs in the workers."""
 
     def __init__(self, spec: ConflatedTopicSpec, environment: Environment) -> None:
         self._spec = spec

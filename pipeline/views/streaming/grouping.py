@@ -1,7 +1,7 @@
-"""The last stage: changes of rows become what happens to the view's records.
+"""The last stage: converts changes of rows to events of the view's records.
 
-Of each group its accumulators are kept, which are the server's, and the record that it has. A group
-whose record stays the same tells nothing.
+The state of a group is its accumulators, which are the server's, and its record. A group whose
+record does not change yields no event.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 
 def group_events(view: ViewDefinition, rows: DataFrame) -> DataFrame:
-    """The last stage.
+    """Return the last stage.
 
     Args:
         view: the view.
-        rows: changes of its rows, see `changes`.
+        rows: changes of its rows; see `changes`.
 
     Returns:
-        What happens to its records, see `events`.
+        Events of its records; see `events`.
     """
     return rows.groupBy("key").transformWithState(Groups(view), events.SCHEMA, "Append", "None")
 
 
 class Groups(StatefulProcessor):
-    """Keeps groups."""
+    """Keeps the state of groups."""
 
     def __init__(self, view: ViewDefinition) -> None:
         self._view = view
@@ -55,7 +55,7 @@ class Groups(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: TimerValues,  # noqa: ARG002, N803 - Spark's name
     ) -> Iterator[Row]:
-        """All changes of a group in a micro-batch."""
+        """Apply all changes of a group in a micro-batch."""
         view = self._view
         grouping = Grouping(view.compiled.projection, view.spec.key_domain)
         kept = self._kept.get()

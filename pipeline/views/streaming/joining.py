@@ -1,15 +1,15 @@
 """The stages in between: each joins one topic to the rows so far, as a left outer join.
 
-Theory of operation. Both sides are kept by the fields that have to be equal: the rows from the
-left, and the parts that the topic adds, each with the number of times it is there. Of a
-micro-batch, what goes and comes on either side makes rows go and come:
+Theory of operation. The state has both sides by their join fields: the rows from the left, and the
+parts that the topic adds, each with its count. Removals and additions of a micro-batch on either
+side cause removals and additions of rows:
 
-    rows on the left that go      go, with every part that was there; with NULLs if there was none
-    parts that go and come        take away, and add, a row for each row that stays on the left
-    the first part to come        takes the place of NULLs; when the last one goes, they come back
-    rows on the left that come    come, with every part that is there now
+    removed rows on the left      are removed with every part that existed; with NULLs if none did
+    removed and added parts       remove and add a row for each row that stays on the left
+    the first part added          replaces NULLs; when the last part is removed, they return
+    added rows on the left        are added with every part that exists now
 
-Rows that can fit nothing, because a field is NULL, are not kept: they go on with NULLs.
+Rows that cannot match, because a field is NULL, are not kept: they pass with NULLs.
 
 Source: AMPS User Guide, Multiple Topic Aggregation: Join.
 """
@@ -53,7 +53,7 @@ def joined_rows(view: ViewDefinition, left: DataFrame, right: DataFrame) -> Data
         right: changes of the topic's parts.
 
     Returns:
-        Changes of rows that have grown by one part.
+        Changes of rows with one more part.
     """
     return (
         left.unionByName(right)
@@ -63,7 +63,7 @@ def joined_rows(view: ViewDefinition, left: DataFrame, right: DataFrame) -> Data
 
 
 class Join(StatefulProcessor):
-    """Keeps both sides."""
+    """Keeps the state of both sides."""
 
     def __init__(self, view: ViewDefinition) -> None:
         self._view = view
@@ -80,7 +80,7 @@ class Join(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: TimerValues,  # noqa: ARG002, N803 - Spark's name
     ) -> Iterator[Row]:
-        """Everything of a micro-batch that has the same fields."""
+        """Apply all changes of a micro-batch with the same join fields."""
         together = in_order(rows)
         left = [one for one in together if not one.is_right]
         if key[0].startswith(NOTHING):
@@ -101,7 +101,7 @@ class Join(StatefulProcessor):
         """See `StatefulProcessor.close`."""
 
     def _left_changes(self, left: Iterable[Change], parts: Mapping[bytes, int]) -> Iterator[Row]:
-        """Rows that come or go on the left, with the parts that are there."""
+        """Yield changes for rows added or removed on the left, with the existing parts."""
         for one in left:
             if not parts:
                 yield self._grown(one.row, None, one)
@@ -115,7 +115,7 @@ class Join(StatefulProcessor):
         before: Mapping[bytes, int],
         after: Mapping[bytes, int],
     ) -> Iterator[Row]:
-        """Parts that come or go, for all rows that stay on the left."""
+        """Yield changes for parts added or removed, for all rows that stay on the left."""
         stay = _changed(_counts(self._left), [one for one in left if one.times < 0])
         for row, times in stay.items():
             if not before and after:
@@ -126,7 +126,7 @@ class Join(StatefulProcessor):
                 yield self._grown(row, None, right[-1]._replace(times=1), times)
 
     def _grown(self, row: bytes, part: bytes | None, cause: Change, times: int = 1) -> Row:
-        """A row that has grown by a part."""
+        """Return the change of a row with a part appended."""
         so_far = unpack(row)
         added = None if part is None else unpack_part(part)
         grown = so_far._replace(parts=(*so_far.parts, added))
@@ -154,12 +154,12 @@ def _changed(counts: Mapping[bytes, int], some: Iterable[Change]) -> dict[bytes,
 def _store(
     side: MapState, some: Iterable[Change], counts: Mapping[bytes, int] | None = None
 ) -> None:
-    """Keep what has come, and forget what has gone.
+    """Store additions, and delete removals.
 
     Args:
-        side: what is kept.
+        side: the state of a side.
         some: the changes.
-        counts: what is there, if that is known.
+        counts: the counts in the state, if known.
     """
     for row, count in _changed({}, some).items():
         if counts is None:

@@ -1,7 +1,7 @@
-"""The first stage: the events of a topic become changes of rows.
+"""The first stage: converts the events of a topic to changes of rows.
 
-Of each record the row is kept that it makes, so that an update lets the old row go, wherever that
-has been joined or grouped.
+The state has the row of each record, so that an update removes the old row, wherever that has been
+joined or grouped.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ _MICRO: Final = 1_000_000
 
 
 def latest_rows(view: ViewDefinition, place: int, events: DataFrame, *, expire: bool) -> DataFrame:
-    """The first stage.
+    """Return the first stage.
 
     Args:
         view: the view.
-        place: which of its topics this is.
-        events: what happens to the topic's records, see `events`.
+        place: the index of the topic in the view.
+        events: the events of the topic's records; see `events`.
         expire: whether records may have a lifetime.
 
     Returns:
-        Changes, see `changes`.
+        Changes; see `changes`.
     """
     read = events.mapInArrow(Reading(view, place), _READ_SCHEMA)
     return read.groupBy("topic", "record").transformWithState(
@@ -71,7 +71,7 @@ def latest_rows(view: ViewDefinition, place: int, events: DataFrame, *, expire: 
 
 
 class Reading:
-    """Reads from bodies what rows need, wherever the events are."""
+    """Reads the parts of rows from bodies, in the workers that have the events."""
 
     def __init__(self, view: ViewDefinition, place: int) -> None:
         self._view = view
@@ -100,7 +100,7 @@ class Reading:
             )
 
     def _reader(self) -> Callable[[Record], tuple[str | None, bytes | None]]:
-        """Gives the key and the row of a record; no row if it makes none."""
+        """Return a function that gives the key and the row of a record; no row if it has none."""
         view, place = self._view, self._place
         keys = Keys(view)
         if len(view.compiled.topics) == 1:
@@ -133,7 +133,7 @@ class Reading:
 
 
 class Latest(StatefulProcessor):
-    """Keeps the row of each record, and tells when it changes."""
+    """Keeps the row of each record, and yields its changes."""
 
     def __init__(self, *, is_right: bool) -> None:
         self._is_right = is_right
@@ -149,7 +149,7 @@ class Latest(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: TimerValues,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
-        """Only the last event of a micro-batch counts."""
+        """Apply the last event of a micro-batch."""
         last = max(rows, key=lambda one: one.sequence)
         before = self._kept.get()
         if before is not None:
@@ -176,7 +176,7 @@ class Latest(StatefulProcessor):
         timerValues: TimerValues,  # noqa: ARG002, N803 - Spark's name
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
-        """The record has come to its end."""
+        """Remove the row of an expired record."""
         before = self._kept.get()
         if before is not None:
             moment = expiredTimerInfo.getExpiryTimeInMs() * _MICRO

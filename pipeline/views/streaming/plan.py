@@ -1,9 +1,9 @@
-"""A view as a streaming DataFrame, put together of its stages.
+"""A view as a streaming DataFrame, composed of its stages.
 
     events of a topic  ->  latest  \\
     events of a topic  ->  latest  ->  joining  ->  grouping  ->  events of the view
 
-Views below it become the events of a topic in the same way; conflated topics copy those of theirs.
+Underlying views become the events of a topic in the same way; conflated topics copy their events.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 EventsOf: TypeAlias = "Callable[[TopicSpec], DataFrame]"
-"""Gives what happens to the records of a topic that clients publish to, see `events.SCHEMA`."""
+"""Returns the events of a topic that clients publish to; see `events.SCHEMA`."""
 
 
 def topics_below(spec: InstanceSpec, view: TopicRef) -> list[TopicSpec]:
-    """The topics that clients publish to, of which a view is made in the end.
+    """Return the topics that clients publish to below a view.
 
     Args:
         spec: the instance.
         view: the view.
 
     Raises:
-        PipelineError: one cannot be followed: it keeps no records, or is not in the log.
+        PipelineError: a topic cannot be followed: it has no SOW, or is not in the log.
     """
     topics = {topic.ref: topic for topic in spec.sow}
     found: dict[TopicRef, TopicSpec] = {}
@@ -66,15 +66,15 @@ def _require_log(spec: InstanceSpec, view: TopicRef, topic: TopicSpec) -> None:
 
 
 def view_events(spec: InstanceSpec, view: TopicRef, events_of: EventsOf) -> DataFrame:
-    """What happens to the records of a view.
+    """Return the events of a view's records.
 
     Args:
         spec: the instance.
-        view: the view; see `topics_below` for what it needs.
-        events_of: gives what it is computed from.
+        view: the view; see `topics_below` for its requirements.
+        events_of: returns the events of underlying topics.
 
     Returns:
-        Events, see `events.SCHEMA`; each record at most once in a micro-batch.
+        Events; see `events.SCHEMA`; each record at most once in a micro-batch.
     """
     environment = Environment(spec)
     topics = {topic.ref: topic for topic in spec.sow}

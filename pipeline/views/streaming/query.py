@@ -1,4 +1,4 @@
-"""A streaming view at work."""
+"""The streaming query of a view."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _STATE_STORE: Final = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    # What a micro-batch has changed is written, and not the whole state.
+    # Write the changes of a micro-batch, and not the whole state.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
 _LOOK_FOR_EXPIRED: Final = "1 second"
-"""How often micro-batches run that have nothing to do but to let records expire."""
+"""The interval of micro-batches that only let records expire."""
 
 _PAUSE: Final = 0.1
-"""Seconds between two looks at what a query has done."""
+"""Seconds between two polls of a query's progress."""
 
 
 @contextmanager
@@ -51,26 +51,26 @@ def stream_view(
     *,
     until_caught_up: bool = False,
 ) -> Iterator[StreamingQuery]:
-    """Keep a view up, or go on with it where an earlier run stopped, however that ended.
+    """Update a view continuously; resume where an earlier run stopped, however it ended.
 
-    What changes of the view in a micro-batch reaches the target once. Nothing is counted twice: the
-    state of the view belongs to the micro-batch, as the place in the log does.
+    The changes of the view in a micro-batch reach the target once. No change is counted twice: the
+    state of the view is committed with the micro-batch, as the position in the log is.
 
     Args:
         spark: the session.
         spec: the instance.
         view: the view.
-        source: what is followed.
-        target: where the view's records go.
-        checkpoint: a directory for the query's state; a new one begins with the first entry of the
-            log.
+        source: the source of events.
+        target: the destination of the view's records.
+        checkpoint: a directory for the query's state; with a new one, the query begins with the
+            first entry of the log.
         until_caught_up: end at the end of the log as it is at the start.
 
     Yields:
-        The query, which is stopped in the end.
+        The query, which is stopped at the end.
 
     Raises:
-        PipelineError: the view cannot be followed, or the checkpoint belongs to something else.
+        PipelineError: the view cannot be followed, or the checkpoint has another identity.
     """
     topics = topics_below(spec, view)
     identity = Identity(f"{view} as defined {_fingerprint(spec, view)}", source.name, target.name)
@@ -97,10 +97,10 @@ def stream_view(
 
 
 def _stop_when_caught_up(query: StreamingQuery) -> None:
-    """End a query behind a micro-batch that has found nothing new.
+    """Stop a query after a micro-batch without new events.
 
-    Spark does not: where records may expire, it runs one after the other, for ever. The first may
-    be one of an earlier run, which is repeated.
+    Spark does not: where records may expire, it runs empty micro-batches for ever. The first one
+    may be one of an earlier run, which is repeated.
     """
     while query.isActive:
         progress = query.recentProgress
@@ -114,7 +114,7 @@ def _stop_when_caught_up(query: StreamingQuery) -> None:
 
 @contextmanager
 def _configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings that a query takes with it when it starts."""
+    """Apply settings that a query copies when it starts, and restore them afterwards."""
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, text in settings.items():
         spark.conf.set(name, text)
@@ -129,7 +129,7 @@ def _configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[No
 
 
 def _fingerprint(spec: InstanceSpec, view: TopicRef) -> str:
-    """Tells one definition of a view, and of what is below it, from another."""
+    """Return a fingerprint of the definition of a view and its underlying topics."""
     topics = {topic.ref: topic for topic in spec.sow}
     nowhere = Location("", 0)
     texts: list[str] = []

@@ -1,7 +1,7 @@
-"""Where the events below a streaming view come from: journals, or a running server.
+"""Sources of events for a streaming view: journals, or a running server.
 
-Both have all that happens to records: what is published, with its lifetime, and what is deleted.
-That a record has expired nobody needs to tell.
+Both contain publishes, with their lifetime, and deletions. Expiry is not recorded, because it
+follows from the lifetime.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _MOST_ROWS: Final = 100_000
-"""Entries in a micro-batch: what a query has missed does not have to be made up for at once."""
+"""Entries in a micro-batch: a query that is behind need not catch up in a single one."""
 
 _ROW_BITS: Final = 40
 """A task has fewer than 2^40 messages in a micro-batch."""
@@ -44,25 +44,25 @@ _SERVER_COLUMNS: Final = (
 
 
 class Source(Protocol):
-    """Gives events."""
+    """A source of events."""
 
     @property
     def name(self) -> str:
-        """What it is, for people."""
+        """A readable name."""
 
     def check(self, spec: InstanceSpec, topics: Iterable[TopicSpec]) -> None:
-        """Find out whether it has all that is needed.
+        """Check that the source has all that is needed.
 
         Args:
             spec: the instance.
-            topics: what is to be followed.
+            topics: the topics to follow.
 
         Raises:
             PipelineError: it has not.
         """
 
     def events(self, spark: SparkSession, spec: InstanceSpec, topic: TopicSpec) -> DataFrame:
-        """What happens to the records of a topic, see `events.SCHEMA`.
+        """Return the events of a topic's records; see `events.SCHEMA`.
 
         Args:
             spark: the session.
@@ -77,8 +77,8 @@ class Journals:
 
     Attributes:
         path: their directory.
-        archive: where others have been moved to.
-        max_rows: entries in a micro-batch at most.
+        archive: the directory of archived journals.
+        max_rows: the maximum number of entries in a micro-batch.
     """
 
     path: Path
@@ -112,11 +112,11 @@ class Journals:
 
 @dataclass(frozen=True)
 class Server:
-    """A running server, by a bookmark subscription for each topic.
+    """A running server, read by a bookmark subscription per topic.
 
     Attributes:
-        uri: without the message type: `tcp://host:port/amps`.
-        max_rows: messages in a micro-batch at most.
+        uri: the URI without the message type: `tcp://host:port/amps`.
+        max_rows: the maximum number of messages in a micro-batch.
     """
 
     uri: str
@@ -150,11 +150,11 @@ class Server:
 
 
 def _events(entries: DataFrame, sequence: Column) -> DataFrame:
-    """What entries of a log do to records.
+    """Return the events of records that log entries cause.
 
     Args:
-        entries: with the columns that both formats have.
-        sequence: their order.
+        entries: the entries, with the columns that both formats have.
+        sequence: the order of the entries.
     """
     is_gone = F.col("command") == "sow_delete"
     deleted = F.from_json(F.col("body").cast("string"), "array<string>")
@@ -175,7 +175,7 @@ def _events(entries: DataFrame, sequence: Column) -> DataFrame:
 
 
 def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Number messages in the order of the log: tasks have consecutive parts of it."""
+    """Number messages in the order of the log: each task has a consecutive part of it."""
     task = TaskContext.get()
     assert task is not None  # noqa: S101 - this runs in the workers
     number = task.partitionId() << _ROW_BITS

@@ -1,8 +1,8 @@
-"""Where the events of a streaming view go, micro-batch by micro-batch.
+"""Destinations of the events of a streaming view, one micro-batch at a time.
 
-A micro-batch that is run again, after a crash of whatever, has the same events in the same order
-in the same partitions, and leaves behind what it would have left the first time: a server knows
-what it has already (`pipeline.amps.writer`), and files are replaced.
+A micro-batch that is run again, after any crash, has the same events in the same order in the same
+partitions, and the same result as the first time: a server detects duplicates
+(`pipeline.amps.writer`), and files are replaced.
 """
 
 from __future__ import annotations
@@ -32,46 +32,46 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _DELETES: Final = "gone"
-"""Deletions are numbered on their own, under a client name that ends like this."""
+"""Deletions have sequence numbers of their own, under a client name with this suffix."""
 
 
 class Target(Protocol):
-    """Takes the events of a view."""
+    """A destination of the events of a view."""
 
     @property
     def name(self) -> str:
-        """What it is, for people."""
+        """A readable name."""
 
     def check(self, *, is_new: bool) -> None:
-        """Find out whether it can take events.
+        """Check that the target can take events.
 
         Args:
-            is_new: whether it has to be empty, as the query begins.
+            is_new: whether the target must be empty, because the query is new.
 
         Raises:
             PipelineError: it cannot.
         """
 
     def take(self, events: DataFrame, batch: int) -> None:
-        """Take those of a micro-batch, all of them, once.
+        """Apply the events of a micro-batch, all of them, once.
 
         Args:
-            events: see `events`.
-            batch: its number.
+            events: the events; see `events`.
+            batch: the number of the micro-batch.
 
         Raises:
-            PipelineError: they could not be taken.
+            PipelineError: they could not be applied.
         """
 
 
 class Publication:
-    """Publishes records to a topic, and deletes them there when their groups are gone.
+    """Publishes records to a topic, and deletes them there when their groups are removed.
 
-    What is deleted is the record that a publish of its last message would update, so that the
-    topic's keys have to be what the view is grouped by.
+    A deletion removes the record that a publish of its last message would update, so that the
+    topic's keys have to be the grouping fields of the view.
 
     Args:
-        options: where.
+        options: the server and the topic.
     """
 
     def __init__(self, options: AmpsOptions) -> None:
@@ -85,7 +85,7 @@ class Publication:
         with connected(options, "plan") as client:
             require_log(client, topic, NOT_ONCE.partition(";")[0], literal=True)
             for _ in client.sow(topic, filter="1=0"):
-                pass  # a topic that keeps no records refuses
+                pass  # a topic without SOW refuses the query
 
     def take(self, events: DataFrame, batch: int) -> None:  # noqa: ARG002 - tasks know
         """See `Target.take`."""
@@ -103,7 +103,7 @@ def _sender(
     options: AmpsOptions,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Send the events of a partition; gives what the server refuses."""
+        """Send the events of a partition, and yield the refusals of the server."""
         identity = identity_in_stream(options)
         deleting = replace(options, command="sow_delete")
         deleter = identity._replace(name=f"{identity.name}-{_DELETES}")
@@ -130,7 +130,7 @@ def _sender(
 
 
 class ParquetFiles:
-    """Appends events to Parquet files: a folder for each micro-batch, complete or not there.
+    """Appends events to Parquet files, in a folder per micro-batch, complete or absent.
 
     Args:
         path: the directory. Its columns are key, body, timestamp, is_gone and batch.
@@ -165,10 +165,10 @@ class ParquetFiles:
 
 
 class Lines:
-    """Tells events to a reader, one by one; those of a repeated micro-batch twice.
+    """Passes events to a callback, one by one; those of a repeated micro-batch twice.
 
     Args:
-        tell: takes a key and the record's body, which is None if there is none any more.
+        tell: takes a key and the record's body, which is None if the record was removed.
     """
 
     name: Final = "standard output"
@@ -186,14 +186,14 @@ class Lines:
 
 
 def publication(server: str, topic: str) -> Publication:
-    """Where a view is published.
+    """Return the target for publishing a view.
 
     Args:
         server: the client URI, with the message type.
         topic: the topic.
 
     Raises:
-        PipelineError: the URI is none.
+        PipelineError: the URI is not valid.
     """
     options = read_options({"server": server, "topic": topic}, "writeStream")
     if options.message_type is None:
