@@ -1,1 +1,1 @@
-"""Actions: what an instance does by itself, on schedule or in answer to an event."""
+"""Actions: work that an instance does by itself, on schedule or in answer to an event."""

@@ -1,13 +1,13 @@
-"""One action: events wait in its queue, and are worked off one run at a time, in order.
+"""One action: events wait in its queue, and their runs are executed one at a time, in order.
 
-Theory of operation. Whatever happens in the engine, posting it to an action costs an entry in a
+Theory of operation. Posting an event to an action costs the engine no more than an entry in a
 queue. A task on the engine's thread takes the entries: steps that only compute, or only touch the
 engine's state, run there for a millisecond at a time, so that messages never wait longer than that;
-steps that wait for the operating system are done by helper threads, each within a time limit.
-The queue is bounded; what does not fit is dropped, and said.
+steps that wait for the operating system are executed by helper threads, each with a timeout.
+The queue is bounded; entries beyond the limit are dropped, and their number is logged.
 
-An action that publishes may cause runs of actions, its own included. Each run knows how many runs
-led to it; where that chain gets too long it is a publish loop, and is cut.
+An action that publishes may cause runs of actions, including its own. Each run knows the length of
+the chain of runs that caused it; a chain that gets too long is a publish loop, and is cut.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from config_schema.problems import Location
 
 MOST_WAITING: Final = 100_000
-"""Runs that may wait in the queue of an action."""
+"""Maximum number of runs in the queue of an action."""
 
 MOST_BYTES_WAITING: Final = 64 * 1024 * 1024
-"""Bytes of variables, messages mostly, that may wait there."""
+"""Maximum size of the variables in that queue, messages mostly, in bytes."""
 
 LONGEST_CHAIN: Final = 64
-"""Runs that may follow from each other before they count as a loop."""
+"""Maximum length of a chain of runs before it counts as a loop."""
 
 _SLICE: Final = 0.001
-"""Seconds that runs take of the engine's thread before messages get their turn."""
+"""Time slice in seconds that runs take of the engine's thread before messages are processed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of an action, when it is over.
+    """One completed run of an action.
 
     Attributes:
-        began: when it began, in seconds since 1970.
-        seconds: how long it took.
-        cause: what it was for.
+        began: its start, in seconds since 1970.
+        seconds: its duration.
+        cause: the event that caused it.
         failure: why a step failed; empty if none did.
-        ended_by: the module that ended it; empty if it went through to the end.
+        ended_by: the module that ended it; empty if all parts were executed.
     """
 
     began: float
@@ -79,15 +79,15 @@ class Action:
     """One Action of the configuration.
 
     Args:
-        title: how the log calls it.
+        title: its name in the log.
         parts: its steps and conditions, in order.
         services: the instance.
 
     Attributes:
-        runs: how many there have been since the start.
-        failures: how many of these failed.
-        last: the last one.
-        last_failure: the last one that failed.
+        runs: the number of runs since the start.
+        failures: the number of failed runs.
+        last: the last run.
+        last_failure: the last run that failed.
     """
 
     def __init__(self, title: str, parts: Sequence[Part], services: Services) -> None:
@@ -111,26 +111,26 @@ class Action:
 
     @property
     def waiting(self) -> int:
-        """Runs that have not begun."""
+        """The number of runs that have not begun."""
         return len(self._queue)
 
     def post(self, values: Mapping[str, bytes], cause: str | None = None) -> None:
-        """Have the action run soon, unless too many runs wait already."""
+        """Schedule a run of the action, unless too many runs wait already."""
         self._enqueue(values, cause, None)
 
     async def perform(self, values: Mapping[str, bytes]) -> None:
-        """Have the action run, and wait until it has, or will not."""
+        """Run the action, and wait until it has finished or is dropped."""
         done = asyncio.get_running_loop().create_future()
         self._enqueue(values, None, done)
         await done
 
     async def settle(self) -> None:
-        """Wait until nothing is left to do."""
+        """Wait until the queue is empty and the last run has ended."""
         while self._task is not None:
             await asyncio.wait([self._task])
 
     def close(self) -> None:
-        """Run no more; what waits is dropped."""
+        """Drop the queued runs, and cancel the current one."""
         self._queue.clear()
         if self._task is not None:
             self._task.cancel()
@@ -175,7 +175,7 @@ class Action:
         self._task.add_done_callback(self._stopped)
 
     def _stopped(self, task: asyncio.Task[None]) -> None:
-        """Go on after a defect, which is said by whoever looks after tasks that failed."""
+        """Log a defect of the task, and continue with the queue."""
         self._task = None
         if not task.cancelled():
             if (error := task.exception()) is not None:
@@ -218,10 +218,10 @@ class Action:
             self.last_failure = self.last
 
     async def _go(self, context: Context) -> tuple[str, str]:
-        """Have one part after the other do its work.
+        """Execute the parts one after the other.
 
         Returns:
-            The module that ended it, and why it failed; empty if none did.
+            The module that ended the run, and why it failed; empty if none did.
         """
         log, audit = self._services.engine.log, self._services.engine.audit
         for part in self._parts:
@@ -241,7 +241,7 @@ class Action:
         limit = part.module.limit
         if limit is None:
             return await _go_through(part.module, context)
-        self._services.engine.flush()  # what has been published does not wait for this step
+        self._services.engine.flush()  # flush first: published messages do not wait for this step
         try:
             async with asyncio.timeout(limit):
                 return await _go_through(part.module, context)

@@ -1,6 +1,6 @@
-"""What of actions belongs to the audit trail: what an operator might have done as well.
+"""The modules of actions that belong to the audit trail: an operator might have done the same.
 
-Steps that work on messages and records, one by one, do not: there may be very many of them.
+Steps that process messages and records, one by one, do not: there may be very many of them.
 """
 
 from __future__ import annotations

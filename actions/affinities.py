@@ -1,7 +1,7 @@
-"""Which client has which record, where each record belongs to one client.
+"""The assignment of records to clients, each record to one client.
 
-Plain bookkeeping: a record goes to the client that has the fewest, and stays there until it is
-dropped or the client leaves. Records that nobody can have wait for a client.
+A record is assigned to the client that has the fewest, and stays there until it is dropped or the
+client leaves. Records wait for a client while there is none.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Client: TypeAlias = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A record that now has a client, or has one no more.
+    """A record that is assigned to a client, or unassigned from it.
 
     Attributes:
         record: the record.
-        client: whose it is, or was.
-        reason: why.
-        begins: whether it is the client's from now on.
+        client: the new or former owner.
+        reason: the reason.
+        begins: true for an assignment, false for its end.
     """
 
     record: Key
@@ -34,32 +34,32 @@ class Assignment:
 
 
 class Affinities:
-    """Records and clients."""
+    """The assignments, and the queues of changes to report."""
 
     def __init__(self) -> None:
         self._records: dict[Client, dict[Key, None]] = {}  # of each client, in order
         self._clients: dict[Key, Client] = {}  # of each record that has one
-        self._to_assign: dict[Key, str] = {}  # and why
+        self._to_assign: dict[Key, str] = {}  # with the reason
         self._to_unassign: dict[Key, Assignment] = {}
 
     def join(self, client: Client) -> None:
-        """A client can have records; joining again does nothing."""
+        """Add a client that can own records; adding it again has no effect."""
         self._records.setdefault(client, {})
 
     def leave(self, client: Client, reason: str) -> None:
-        """A client can have no records any more: those that it has go to others."""
+        """Remove a client; its records are assigned to others."""
         for record in self._records.pop(client, {}):
             del self._clients[record]
             self._to_unassign[record] = Assignment(record, client, reason, begins=False)
             self._to_assign[record] = reason
 
     def add(self, record: Key, reason: str) -> None:
-        """A record is to have a client, unless it has one, or waits for one."""
+        """Queue a record for assignment, unless it is assigned or queued already."""
         if record not in self._clients and record not in self._to_assign:
             self._to_assign[record] = reason
 
     def drop(self, record: Key, reason: str) -> Assignment | None:
-        """A record is to have no client any more; returns what whoever had it has to be told."""
+        """Remove a record; return the change to report to its former owner, if any."""
         self._to_assign.pop(record, None)
         untold = self._to_unassign.pop(record, None)
         if untold is not None:
@@ -71,7 +71,7 @@ class Affinities:
         return Assignment(record, client, reason, begins=False)
 
     def next(self) -> Assignment | None:
-        """The next thing to be told; None if there is nothing for now."""
+        """Return the next change to report; None if there is nothing for now."""
         if self._to_unassign:
             return self._to_unassign.pop(next(iter(self._to_unassign)))
         if not self._to_assign or not self._records:

@@ -1,4 +1,4 @@
-"""The On, If and Do modules of the Actions section: what each is told and what it sets.
+"""The On, If and Do modules of the Actions section: their options and the variables they set.
 
 Pure data, in the vocabulary of the configuration. Verification checks an Action against these
 tables, the modules are built against them, and their documentation is printed from them.
@@ -11,7 +11,7 @@ from typing import Final
 from config_schema.catalogue import ModuleKind, ModuleRule, OptionRule, ValueKind
 
 PIPELINE_LIBRARY: Final = "libamps_spark_pipeline.so"
-"""What has to be loaded for jobs of the pipeline."""
+"""The library to load for jobs of the pipeline."""
 
 PIPELINE_JOBS: Final = ("export", "replay", "rebuild", "history", "stats")
 

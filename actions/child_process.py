@@ -26,7 +26,7 @@ async def started(helpers: Helpers, start: Callable[[], Process]) -> Process:
         start: starts it, as the leader of a session of its own.
 
     Raises:
-        asyncio.CancelledError: there is no time left; what is just being started is killed.
+        asyncio.CancelledError: there is no time left; a process that is being started is killed.
     """
     starting = _Starting(start)
     try:

@@ -1,4 +1,4 @@
-"""What triggers on clients have in common."""
+"""The base of triggers on clients."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class OnClient(Trigger):
-    """Runs when a client does something.
+    """Runs on an event of a client.
 
     Attributes:
-        event: what it does.
-        tells_user: whether the variables include the authenticated user.
+        event: the event.
+        tells_user: true if the variables include the authenticated user.
     """
 
     event: ClassVar[str]
@@ -36,7 +36,7 @@ class OnClient(Trigger):
 
 
 def client_variables(client: Client, *, with_user: bool) -> dict[str, bytes]:
-    """The variables that say who a client is."""
+    """Return the variables that identify a client."""
     values = {
         "AMPS_CLIENT_NAME": to_octets(client.client_name),
         "AMPS_CONNECTION_NAME": to_octets(client.connection_name),

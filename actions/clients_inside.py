@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def client_of(services: Services, options: StepOptions, name: str) -> InternalClient:
-    """Make the client for a step.
+    """Create the client for a step.
 
     Args:
         services: the instance.

@@ -1,4 +1,4 @@
-"""The variables of one run of an action, and texts that hold them.
+"""The variables of one run of an action, and texts that contain them.
 
 Values are bytes: a message's body is one, and so is AMPS_BYTE_FF. A variable that is not set is
 empty. Source: AMPS User Guide, Configuring AMPS for Automation with Actions.
@@ -14,20 +14,20 @@ from server.base.octets import from_octets, to_octets
 from server.subscriptions.envelope import iso_timestamp
 
 RESERVED_PREFIX: Final = "AMPS_"
-"""Variables whose names begin like this are set by the instance alone."""
+"""Only the instance sets variables whose names begin with this prefix."""
 
 _BYTES: Final = {f"AMPS_BYTE_{number:02X}": bytes([number]) for number in range(256)}
 
 
 class Context:
-    """What is known while an action runs.
+    """The context variables of one run of an action.
 
     Args:
         instance: the instance's name.
-        now: when the run began, in seconds since 1970.
-        values: what the event says about itself.
+        now: the start of the run, in seconds since 1970.
+        values: the variables of the event.
         cause: the event, for the log.
-        depth: how many runs of actions led to this one, each by what it did.
+        depth: the length of the chain of runs of actions that caused this one.
     """
 
     __slots__ = ("_instance", "_now", "_values", "cause", "depth")
@@ -48,12 +48,12 @@ class Context:
 
     @property
     def size(self) -> int:
-        """The bytes of all values, more or less."""
+        """The approximate total size of all values in bytes."""
         return sum(map(len, self._values.values()))
 
     @property
     def values(self) -> Mapping[str, bytes]:
-        """What has been set, by the event and by steps."""
+        """The variables set by the event and by steps."""
         return self._values
 
     def __getitem__(self, name: str) -> bytes:
@@ -87,7 +87,7 @@ _DEFAULTS: Final[Mapping[str, Callable[[Context], bytes]]] = {
 
 
 def byte_of(name: str) -> bytes | None:
-    """Return the byte that a variable such as AMPS_BYTE_01 stands for; None for other names."""
+    """Return the byte of a variable such as AMPS_BYTE_01; None for other names."""
     return _BYTES.get(name)
 
 
@@ -106,20 +106,20 @@ class Template:
 
     @property
     def is_variable(self) -> bool:
-        """Whether the text is one variable and nothing else."""
+        """True if the text is one variable and nothing else."""
         return [before for before, _ in self.parts] == [""] and not self.tail
 
     def expand(self, context: Context) -> bytes:
-        """Replace variables by their values."""
+        """Return the text with the variables replaced by their values."""
         return self.filled(lambda _, name: context[name])
 
     def filled(self, value: Callable[[int, str], bytes]) -> bytes:
-        """Replace each variable by what `value` returns for its number and its name."""
+        """Replace each variable by the result of `value` for its number and its name."""
         pieces: list[bytes] = []
         for number, (text, name) in enumerate(self.parts):
             pieces += (to_octets(text), value(number, name))
         return b"".join([*pieces, to_octets(self.tail)])
 
     def expand_text(self, context: Context) -> str:
-        """The same as a text."""
+        """Return the result of `expand` as a text."""
         return from_octets(self.expand(context))

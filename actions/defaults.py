@@ -1,4 +1,4 @@
-"""What an instance does on signals unless its configuration says otherwise.
+"""The default actions of an instance on signals, unless its configuration replaces them.
 
 An action of the configuration for one of these signals takes the place of the default for it.
 Source: AMPS User Guide, On a Linux Signal (Default Signal Actions).
@@ -34,13 +34,13 @@ DEFAULT_STEPS: Final[Mapping[signal.Signals, tuple[str, ...]]] = {
 
 
 def signals_in_use(configured: Iterable[ActionSpec]) -> Mapping[signal.Signals, bool]:
-    """The signals that an instance reacts to.
+    """Return the signals that an instance handles.
 
     Args:
         configured: the actions of the configuration.
 
     Returns:
-        For each, whether it has its default meaning, and that is to stop the instance.
+        For each, true if it has its default meaning, and that is to stop the instance.
     """
     taken = _taken(configured)
     return {
@@ -50,11 +50,11 @@ def signals_in_use(configured: Iterable[ActionSpec]) -> Mapping[signal.Signals, 
 
 
 def default_actions(configured: Iterable[ActionSpec], location: Location) -> tuple[ActionSpec, ...]:
-    """The default actions that an instance has besides those of its configuration.
+    """Return the default actions that an instance has besides those of its configuration.
 
     Args:
         configured: the actions of the configuration.
-        location: stands for the place where they would be configured.
+        location: the location to give them, since they are not configured.
     """
     taken = _taken(configured)
     return tuple(
@@ -65,7 +65,7 @@ def default_actions(configured: Iterable[ActionSpec], location: Location) -> tup
 
 
 def _taken(configured: Iterable[ActionSpec]) -> set[signal.Signals]:
-    """The signals that actions of the configuration react to."""
+    """Return the signals that actions of the configuration handle."""
     return {
         signal_of(trigger.options.get("Signal") or "")
         for action in configured

@@ -27,7 +27,7 @@ class DoCompactSow(Step):
         self._message_type = optional(options, "MessageType")
 
     def provision(self, services: Services) -> None:
-        """Take note of the topics."""
+        """Keep a reference to the topics."""
         self._stores = services.engine.stores
 
     async def run(self, context: Context) -> None:

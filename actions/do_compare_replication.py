@@ -1,7 +1,7 @@
-"""amps-action-do-compare-replication: are the records of two instances the same?
+"""amps-action-do-compare-replication: compares the records of two instances.
 
-It has comparisons begin, and does not wait for what they find: that is in the log. What compares,
-and what a repair does, is in `server/links/comparing.py`.
+It starts comparisons, and does not wait for their results, which are logged. Comparison and repair
+are in `server/links/comparing.py`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class DoCompareReplication(Step):
-    """Has records compared with those of other instances.
+    """Starts comparisons of records with those of other instances.
 
-    It fails if there is nothing to be compared: no such instance is connected, or none replicates
+    It fails if there is nothing to compare: no such instance is connected, or none replicates
     such a topic here.
     """
 
@@ -32,14 +32,14 @@ class DoCompareReplication(Step):
         self._repair = required(options, "Repair")
 
     def provision(self, services: Services) -> None:
-        """Take note of what compares."""
+        """Keep a reference to the comparing service."""
         self._comparing = services.comparing
 
     async def run(self, context: Context) -> None:
-        """Have the comparisons begin.
+        """Start the comparisons.
 
         Raises:
-            StepFailed: there is nothing to be compared, or an option has a value that is none.
+            StepFailed: there is nothing to compare, or an option has an invalid value.
         """
         repair = quantity("Repair", self._repair, context, parse_bool)
         peer = None if self._peer is None else self._peer.expand_text(context)

@@ -22,7 +22,7 @@ class DoCompressFiles(OldFiles):
     """Compresses files."""
 
     def process(self, path: Path) -> None:
-        """Compress one; if that fails, it stays as it was.
+        """Compress one file; if that fails, it stays as it was.
 
         Raises:
             OSError: it cannot be read, the compressed one cannot be written, or is there already.

@@ -15,10 +15,10 @@ class DoDisableAuthentication(Step):
     """Switches authentication off."""
 
     def provision(self, services: Services) -> None:
-        """Take note of the switches."""
+        """Keep a reference to the engine."""
         self._engine = services.engine
 
     async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
-        """Switch it off."""
+        """Disable authentication."""
         self._engine.switches.authentication = False
         self._engine.log.emit("25-0001", what="authentication", state="off")

@@ -15,11 +15,11 @@ class DoDisableEntitlement(Step):
     """Switches entitlement off."""
 
     def provision(self, services: Services) -> None:
-        """Take note of the switches."""
+        """Keep a reference to the engine."""
         self._engine = services.engine
 
     async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
-        """Switch it off; what was decided before is asked again."""
+        """Disable entitlement; earlier decisions are made anew."""
         self._engine.switches.entitlement = False
         self._engine.topics.invalidate()
         self._engine.log.emit("25-0001", what="entitlement", state="off")

@@ -14,5 +14,5 @@ class DoDowngradeReplication(ChangeSyncType):
     """Downgrades destinations."""
 
     def change(self, replication: Replication, age: int) -> None:
-        """Downgrade those that something has waited for longer than that."""
+        """Downgrade the destinations with an unacknowledged entry older than `age`."""
         replication.downgrade_late(age)

@@ -21,7 +21,7 @@ class DoEchoMessage(Step):
         self._message = required(options, "Message")
 
     def provision(self, services: Services) -> None:
-        """Take note of the log."""
+        """Keep a reference to the log."""
         self._log = services.engine.log
 
     async def run(self, context: Context) -> None:

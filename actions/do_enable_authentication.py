@@ -15,11 +15,11 @@ class DoEnableAuthentication(Step):
     """Switches authentication on."""
 
     def provision(self, services: Services) -> None:
-        """Take note of the switches."""
+        """Keep a reference to the engine."""
         self._engine = services.engine
 
     async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
-        """Switch it on."""
+        """Enable authentication, and end the sessions of the admin interface."""
         self._engine.switches.authentication = True
-        self._engine.switches.sessions.end_all()  # nobody has vouched for who came meanwhile
+        self._engine.switches.sessions.end_all()  # users were not verified while it was off
         self._engine.log.emit("25-0001", what="authentication", state="on")

@@ -15,11 +15,11 @@ class DoEnableEntitlement(Step):
     """Switches entitlement on."""
 
     def provision(self, services: Services) -> None:
-        """Take note of the switches."""
+        """Keep a reference to the engine."""
         self._engine = services.engine
 
     async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
-        """Switch it on; what was decided before is asked again."""
+        """Enable entitlement; earlier decisions are made anew."""
         self._engine.switches.entitlement = True
         self._engine.topics.invalidate()
         self._engine.log.emit("25-0001", what="entitlement", state="on")

@@ -23,11 +23,11 @@ class DoExecuteEvent(Step):
         self._variable = options.get("EventVariable") or ""
 
     def provision(self, services: Services) -> None:
-        """Take note of who listens."""
+        """Keep a reference to the services."""
         self._services = services
 
     async def run(self, context: Context) -> None:
-        """Raise the event; nobody needs to listen.
+        """Raise the event; it need not have listeners.
 
         Raises:
             StepFailed: the variable that should name the event is empty.

@@ -1,7 +1,7 @@
 """amps-action-do-execute-system: runs a command of the operating system.
 
-Values of variables never are part of what the shell parses: see server/base/shell_quoting.py.
-The command and what it started are killed when they take too long, or when the instance stops.
+The shell never parses values of variables: see server/base/shell_quoting.py.
+The command and its child processes are killed on a timeout, or when the instance stops.
 
 Source: AMPS User Guide, Execute System Command.
 """
@@ -48,7 +48,7 @@ class DoExecuteSystem(Step):
         return self._limit
 
     def provision(self, services: Services) -> None:
-        """Take note of the helper threads."""
+        """Keep a reference to the helper threads."""
         self._helpers = services.helpers
 
     async def run(self, context: Context) -> None:

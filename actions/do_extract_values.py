@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class DoExtractValues(Step):
-    """Sets variables to values of a message; what is NULL, or cannot be read, is empty."""
+    """Sets variables to values of a message; a value that is NULL, or unreadable, is empty."""
 
     def __init__(self, options: StepOptions) -> None:
         super().__init__(options)

@@ -22,7 +22,7 @@ class DoIncrementCounter(Step):
         self._variable = options.get("Value") or ""
 
     def provision(self, services: Services) -> None:
-        """Take note of the counters."""
+        """Keep a reference to the counters."""
         self._counters = services.counters
 
     async def run(self, context: Context) -> None:

@@ -18,11 +18,11 @@ class DoMinidump(Step):
     time_limit: ClassVar[float] = 60.0
 
     def provision(self, services: Services) -> None:
-        """Take note of the instance."""
+        """Keep a reference to the services."""
         self._services = services
 
     async def run(self, context: Context) -> None:
-        """Write it.
+        """Write the minidump.
 
         Raises:
             OSError: the file cannot be written.

@@ -29,7 +29,7 @@ class DoPublishMessage(Step):
         self._update_only = required(options, "UpdateOnly")
 
     def provision(self, services: Services) -> None:
-        """Make the client, and prepare the message."""
+        """Create the client, and prepare the message."""
         self._client = client_of(services, self.options, "amps-action-do-publish-message")
         self._services = services
         self._data = body_of(services, self.options, "Data")

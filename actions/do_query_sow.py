@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class DoQuerySow(Step):
     """Sets a variable to the first record of a query's result, or to a default.
 
-    Without a default, the variable keeps what it had if nothing is found.
+    Without a default, the variable keeps its value if no record is found.
     """
 
     time_limit: ClassVar[float] = 60.0

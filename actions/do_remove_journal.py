@@ -1,4 +1,4 @@
-"""amps-action-do-remove-journal: old journals are removed once nobody needs them any more."""
+"""amps-action-do-remove-journal: removes old journals that are not needed any more."""
 
 from typing import ClassVar
 
@@ -7,6 +7,6 @@ from server.upkeep.journal_keeping import Deed
 
 
 class DoRemoveJournal(OldJournals):
-    """Removes old journals that nobody needs any more."""
+    """Removes old journals that are not needed any more."""
 
     deed: ClassVar[Deed] = Deed.REMOVE

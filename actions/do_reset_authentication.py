@@ -1,4 +1,4 @@
-"""amps-action-do-reset-authentication: what is kept about earlier logons is forgotten."""
+"""amps-action-do-reset-authentication: discards the cached results of earlier logons."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class DoResetAuthentication(Step):
     """Has every logon decided afresh."""
 
     def provision(self, services: Services) -> None:
-        """Take note of the engine."""
+        """Keep a reference to the engine."""
         self._engine = services.engine
 
     async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
-        """Forget."""
+        """Discard the cached results."""
         reset_authentication(self._engine)

@@ -1,8 +1,8 @@
-"""amps-action-do-reset-entitlement: what is kept about permissions is forgotten.
+"""amps-action-do-reset-entitlement: discards the cached permissions.
 
-Whom that concerns is disconnected, so that whoever comes again has the permissions of then. A
-client without an authentication id is only concerned where everybody is: an AuthenticationId that
-turns out to be empty, as with a variable that has no value, is nobody's.
+Affected clients are disconnected, so that they have the new permissions when they connect again.
+A client without an authentication id is affected only if all clients are: an AuthenticationId that
+expands to an empty text, as with a variable that has no value, matches no client.
 
 Source: AMPS User Guide, Manage Security; Entitlement.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class DoResetEntitlement(Step):
-    """Has every permission asked for afresh, and disconnects whom that concerns."""
+    """Discards all cached permissions, and disconnects the affected clients."""
 
     def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
@@ -30,12 +30,12 @@ class DoResetEntitlement(Step):
         self._user = optional(options, "AuthenticationId")
 
     def provision(self, services: Services) -> None:
-        """Take note of the engine and its transports."""
+        """Keep references to the engine and its transports."""
         self._engine = services.engine
         self._transports = services.transports
 
     async def run(self, context: Context) -> None:
-        """Forget, and disconnect.
+        """Discard permissions, and disconnect clients.
 
         Raises:
             StepFailed: there is no such transport.

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 class DoRotateLogs(Step):
-    """Lets log targets that are files go on in their next file."""
+    """Continues file log targets in their next file."""
 
     def provision(self, services: Services) -> None:
-        """Take note of the log."""
+        """Keep a reference to the rotation callback."""
         self._rotate = services.rotate_logs
 
     async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
-        """Rotate."""
+        """Rotate the log files."""
         self._rotate()

@@ -2,7 +2,7 @@
 
 A job is `amps-pipeline` in a process of its own, so that neither its memory nor its time is the
 server's. Arguments are split into words before variables are replaced: a value is part of a word,
-however many spaces and quotes it has. What the job prints goes to a temporary file; the log gets
+however many spaces and quotes it has. The job's output goes to a temporary file; the log gets
 its last line, or, if it fails, the last line of its errors.
 """
 
@@ -54,7 +54,7 @@ class DoRunPipeline(Step):
         return self._limit
 
     def provision(self, services: Services) -> None:
-        """Take note of the helper threads and the log.
+        """Keep references to the helper threads and the log.
 
         Raises:
             ProvisionFailed: the arguments are no words.

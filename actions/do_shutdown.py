@@ -15,7 +15,7 @@ class DoShutdown(Step):
     """Stops the instance, cleanly."""
 
     def provision(self, services: Services) -> None:
-        """Take note of how to stop."""
+        """Keep a reference to the stop callback."""
         self._stop = services.stop
 
     async def run(self, context: Context) -> None:

@@ -1,6 +1,6 @@
 """amps-action-do-truncate-statistics: old statistics are removed.
 
-The file does not become smaller; what has been freed is used for what comes.
+The file does not shrink; freed space is reused for new statistics.
 
 Source: AMPS User Guide, Truncate Statistics.
 """
@@ -33,14 +33,14 @@ class DoTruncateStatistics(Step):
         self._age = required(options, "Age")
 
     def provision(self, services: Services) -> None:
-        """Take note of who does it."""
+        """Keep a reference to the services."""
         self._services = services
 
     async def run(self, context: Context) -> None:
-        """Remove what is old enough; without statistics there is nothing to be removed.
+        """Remove the statistics beyond the age; without statistics do nothing.
 
         Raises:
-            StepFailed: the age is none, or the database cannot be written to.
+            StepFailed: the age is invalid, or the database cannot be written to.
         """
         age = quantity("Age", self._age, context, parse_interval) / _NANOSECONDS
         if self._services.statistics is None:

@@ -14,5 +14,5 @@ class DoUpgradeReplication(ChangeSyncType):
     """Upgrades destinations."""
 
     def change(self, replication: Replication, age: int) -> None:
-        """Upgrade those that nothing has waited for as long as that."""
+        """Upgrade the destinations without an unacknowledged entry as old as `age`."""
         replication.upgrade_recovered(age)

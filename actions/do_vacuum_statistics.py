@@ -1,7 +1,7 @@
-"""amps-action-do-vacuum-statistics: what the statistics database does not need is given back.
+"""amps-action-do-vacuum-statistics: returns unused space of the statistics database.
 
-AMPS does nothing any more, because all of its statistics had to wait. Here that is done in small
-steps between samples, so that the step is what it says.
+In AMPS the action has no effect any more, because all of its statistics had to wait. Here the
+vacuum runs in small steps between samples, so that the action does as its name says.
 
 Source: AMPS User Guide, Truncate Statistics.
 """
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 class DoVacuumStatistics(Step):
-    """Makes the file of the statistics database as small as it can be."""
+    """Shrinks the file of the statistics database to its minimum."""
 
     time_limit: ClassVar[float] = 3600.0
 
     def provision(self, services: Services) -> None:
-        """Take note of who does it."""
+        """Keep a reference to the services."""
         self._services = services
 
     async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
-        """Give back what is unused; without statistics there is nothing.
+        """Vacuum the statistics database; without statistics do nothing.
 
         Raises:
             StepFailed: the database cannot be written to.

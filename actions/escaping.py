@@ -1,13 +1,13 @@
-"""Texts with variables, whose values are escaped by the kind of place that they stand in.
+"""Texts with variables, whose values are escaped according to the kind of the text.
 
-A value may come from any client: its name, a filter, a message. It is data wherever it stands: it
+A value may come from any client: its name, a filter, a message. It is data in every context: it
 ends no string, adds no field, names no other directory and becomes no expression. The kind of an
-option in the catalogue says what is escaped in it, and how; `TEMPLATES` and `body_template` have
-one class for each. Filters, conditions and values are in `expressions`, shell commands in
-`server/base/shell_quoting.py`.
+option in the catalogue determines which characters are escaped, and how; `TEMPLATES` and
+`body_template` have one class for each. Filters, conditions and values are in `expressions`, shell
+commands in `server/base/shell_quoting.py`.
 
-Where a variable is all that an order, the options of a command, an argument or a message consists
-of, there is nothing to protect: its value is the whole.
+Where an order, the options of a command, an argument or a message is one variable and nothing
+else, there is nothing to protect: its value is the whole.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
 
 _OWN_PATHS: Final = frozenset(("AMPS_FILE_PATH", "AMPS_MINIDUMP_PATH"))
-"""Variables with paths that the instance has chosen, and no client."""
+"""Variables with paths that the instance chooses, not a client."""
 
 _SLASH: Final = re.compile(r"/(?![^{}]*\}\})")
 """A slash that is not part of a variable's name."""
@@ -64,7 +64,7 @@ _CDATA_EDGE: Final = re.compile(r"<!\[CDATA\[|\]\]>")
 
 
 class FileTemplate(Template):
-    """A path: a value is part of one of its names, and leaves no directory."""
+    """A path: a value is part of one of its names, and cannot leave its directory."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -95,7 +95,7 @@ class FileTemplate(Template):
         """Refuse a value that cannot be part of a name.
 
         Raises:
-            StepFailed: it cannot.
+            StepFailed: the value cannot be part of a name.
         """
         if b"/" in value or b"\0" in value:
             raise StepFailed(f"the value of {name} has a slash or a zero byte: {_shown(value)}")
@@ -106,10 +106,10 @@ class FileTemplate(Template):
 
 
 class FilePatternTemplate(FileTemplate):
-    """A shell pattern of files: a value also stands for nothing but itself."""
+    """A shell pattern of files: a value also matches only itself."""
 
     def escaped(self, value: bytes) -> bytes:
-        """Escape what would match other characters."""
+        """Escape the characters that would match others."""
         return glob.escape(value)
 
 
@@ -120,7 +120,8 @@ class ArgumentTemplate(FileTemplate):
         """Replace variables by their values.
 
         Raises:
-            StepFailed: a value has a slash, or what would end a string in an expression.
+            StepFailed: a value has a slash, or a character that would end a string in an
+                expression.
         """
         return Template.expand(self, context) if self.is_variable else super().expand(context)
 
@@ -132,7 +133,7 @@ class ArgumentTemplate(FileTemplate):
 
 
 class WordTemplate(Template):
-    """An order, or options of a command: a value is a word, and adds none."""
+    """An order, or options of a command: a value is one word, and adds no other."""
 
     def expand(self, context: Context) -> bytes:
         """Replace variables by their values.
@@ -236,7 +237,7 @@ class FixTemplate(Template):
 
 TEMPLATES: Final[Mapping[ValueKind, Callable[[str], Template]]] = {
     **dict.fromkeys(
-        (  # compared with names, read as a number, or written as it is
+        (  # compared with names, parsed as a number, or written verbatim
             ValueKind.TEXT,
             ValueKind.TRANSLATION,
             ValueKind.INTERVAL,
@@ -251,7 +252,7 @@ TEMPLATES: Final[Mapping[ValueKind, Callable[[str], Template]]] = {
         ),
         Template,
     ),
-    ValueKind.COMMAND: Template,  # whose values go through the environment
+    ValueKind.COMMAND: Template,  # its values are passed through the environment
     ValueKind.FILE: FileTemplate,
     ValueKind.FILE_PATTERN: FilePatternTemplate,
     ValueKind.ARGUMENTS: ArgumentTemplate,
@@ -265,8 +266,8 @@ TEMPLATES: Final[Mapping[ValueKind, Callable[[str], Template]]] = {
 def body_template(text: str, message_type: MessageType) -> Template:
     """Return a template for a message.
 
-    Values are escaped in JSON, XML, FIX and NVFIX; the other formats are no text, so that a value
-    has its place in them only as the whole message.
+    Values are escaped in JSON, XML, FIX and NVFIX; the other formats are not text, so that a value
+    can only be the whole message.
     """
     fixed = _with_bytes(text)
     if Template(fixed).is_variable:
@@ -281,7 +282,7 @@ def body_template(text: str, message_type: MessageType) -> Template:
 
 
 def _with_bytes(text: str) -> str:
-    """Put the bytes that variables like AMPS_BYTE_01 stand for into a text: these are no values."""
+    """Replace variables like AMPS_BYTE_01 by their bytes: these are fixed text, not values."""
     template = Template(text)
     pieces = []
     for before, name in template.parts:

@@ -1,4 +1,4 @@
-"""What actions will do, in words: for `ampServer --explain-actions`."""
+"""A description of actions in words, for `ampServer --explain-actions`."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 The variables are filled in before the text is parsed (AMPS User Guide, Based on an Expression). A
 value is data all the same, whatever is in it: inside a string it is escaped, so that it cannot end
-the string; outside, a number stands for itself and anything else becomes a string. Only where a
-variable is all there is, its value is the expression: that is what its author asks for.
+the string; outside, a number stays a number and anything else becomes a string. Only where a
+variable is the whole text, its value is the expression, as its author intends.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class ExpressionText:
         self._tail = template.tail
 
     def fill_in(self, context: Context) -> str:
-        """The expression with the values of its variables.
+        """Return the expression with the values of its variables.
 
         Raises:
-            StepFailed: a value cannot stand where it would have to.
+            StepFailed: a value is not valid at its place.
         """
         pieces: list[str] = []
         for before, name, string in self._pieces:
@@ -89,7 +89,7 @@ class ExpressionTemplate(Generic[_Compiled]):
 
 
 def _string_at_end(text: str, string: str) -> str:
-    """How the string that is open at the end of a text began, "" if none is.
+    """Return the opening of the string that is open at the end of a text, "" if none is.
 
     Args:
         text: a piece of an expression.
@@ -105,7 +105,7 @@ def _string_at_end(text: str, string: str) -> str:
 
 
 def _closes(token: str, string: str) -> bool:
-    """Whether a token that ends with a string's quote ends it: a letter or \\ may precede it."""
+    """Return true if a token ends with a string's closing quote: a letter or \\ may precede it."""
     return not token.startswith("\\") or len(string) == 2  # in a raw string a backslash is a letter
 
 

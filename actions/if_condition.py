@@ -31,7 +31,7 @@ class IfCondition(Condition):
         self._condition = ExpressionTemplate(self.options.get("Condition") or "", compiled)
 
     async def holds(self, context: Context) -> bool:
-        """Whether it is true.
+        """Return true if the condition holds.
 
         Raises:
             StepFailed: with its variables filled in, it cannot be parsed.

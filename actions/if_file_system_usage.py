@@ -25,11 +25,11 @@ class IfFileSystemUsage(Condition):
         self._threshold = required(options, "GreaterThan")
 
     def provision(self, services: Services) -> None:
-        """Take note of the helper threads."""
+        """Keep a reference to the helper threads."""
         self._helpers = services.helpers
 
     async def holds(self, context: Context) -> bool:
-        """Whether it is that full.
+        """Return true if the file system is filled to the limit.
 
         Raises:
             OSError: the path is not there.
@@ -45,7 +45,7 @@ class IfFileSystemUsage(Condition):
 
 
 def used_percentage(path: str) -> float:
-    """How full the file system of a path is, of what others than root may use; as df has it."""
+    """Return the used percentage of the space that users other than root may use, as df does."""
     usage = os.statvfs(path)
     used = usage.f_blocks - usage.f_bfree
     usable = used + usage.f_bavail

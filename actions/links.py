@@ -1,4 +1,4 @@
-"""What triggers on links with other instances have in common.
+"""The base of triggers on links with other instances.
 
 Source: AMPS User Guide, On Incoming Replication Connections; On Outgoing Replication Connections.
 """
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class OnLink(Trigger):
-    """Runs when something happens to a link.
+    """Runs on an event of a link.
 
     Attributes:
-        event: what.
-        is_incoming: whether it is about what comes here.
+        event: the event.
+        is_incoming: true for links over which messages come here.
     """
 
     event: ClassVar[LinkEvent]
@@ -39,7 +39,7 @@ class OnLink(Trigger):
 
 
 def _variables(way: Way, *, with_transport: bool) -> dict[str, bytes]:
-    """The variables that say which link it is."""
+    """Return the variables that identify a link."""
     values = {
         "AMPS_REPLICATION_PEER_NAME": to_octets(way.peer),
         "AMPS_REPLICATION_CLIENT_NAME": to_octets(way.client),

@@ -8,7 +8,7 @@ import tzlocal
 
 
 def local_zone() -> tzinfo:
-    """The zone that TZ or the system's settings name.
+    """Return the time zone that TZ or the system's settings name.
 
     A TZ that names no zone of the time zone database stands for the offset that it gives now.
     """

@@ -1,4 +1,4 @@
-"""What triggers on messages have in common."""
+"""The context variables of triggers on messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from server.base.octets import to_octets
 
 
 def message_variables(topic: str, body: bytes) -> dict[str, bytes]:
-    """The variables that hold a message."""
+    """Return the variables that hold a message."""
     return {
         "AMPS_TOPIC": to_octets(topic),
         "AMPS_DATA": body,

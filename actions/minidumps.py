@@ -1,4 +1,4 @@
-"""Minidumps that somebody asks for: an action, or the admin interface."""
+"""Minidumps on request of an action or the admin interface."""
 
 from __future__ import annotations
 

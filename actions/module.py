@@ -1,8 +1,8 @@
-"""What an action module is: a trigger (On), a step (Do) or a condition (If).
+"""The base classes of action modules: triggers (On), steps (Do) and conditions (If).
 
-Modules live like this: construct (from options, no side effects) -> provision (gets the services of
-the instance) -> run -> close. Everything runs on the engine's thread; what would make it wait is
-awaited, and done by a helper thread.
+The life of a module: construct (from options, no side effects) -> provision (gets the services of
+the instance) -> run -> close. Everything runs on the engine's thread; blocking calls are executed
+by a helper thread and awaited.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 
 class StepFailed(Exception):
-    """A step did not do what it should. The text says why, for the log."""
+    """A step failed. The text is the reason, for the log."""
 
 
 class ProvisionFailed(Exception):
-    """A module cannot be used. The text says why."""
+    """A module cannot be used. The text is the reason."""
 
 
 class Trigger:
     """An On module.
 
     Args:
-        options: what the configuration tells it.
+        options: its options in the configuration.
     """
 
     def __init__(self, options: Options) -> None:
         self.options = options
 
     def provision(self, services: Services, action: Runnable) -> None:
-        """Take note of what is there; from now on events may come.
+        """Connect to the services; from now on events may arrive.
 
         Raises:
             ProvisionFailed: the module cannot be used like this.
@@ -43,22 +43,22 @@ class Trigger:
         raise NotImplementedError
 
     def start(self) -> None:
-        """The instance has started."""
+        """Begin, because the instance has started."""
 
     def close(self) -> None:
-        """No more events, please."""
+        """Stop receiving events."""
 
     @property
     def next_run(self) -> float | None:
-        """When it makes its action run next, in seconds since 1970; None if nobody can tell."""
+        """The time of the next run of its action, in seconds since 1970; None if unknown."""
         return None
 
 
 class _Part:
-    """What Do and If modules have in common.
+    """The base of Do and If modules.
 
     Attributes:
-        time_limit: seconds that a run may take; None for modules that never wait.
+        time_limit: maximum duration of a run in seconds; None for modules that never wait.
     """
 
     time_limit: ClassVar[float | None] = None
@@ -68,32 +68,32 @@ class _Part:
 
     @property
     def limit(self) -> float | None:
-        """Seconds that this module may take."""
+        """Maximum duration of a run of this module, in seconds."""
         return self.time_limit
 
     def provision(self, services: Services) -> None:
-        """Take note of what is there.
+        """Connect to the services.
 
         Raises:
             ProvisionFailed: the module cannot be used like this.
         """
 
     def close(self) -> None:
-        """Give up what is going on."""
+        """Abort work in progress."""
 
 
 class Step(_Part):
     """A Do module."""
 
     async def run(self, context: Context) -> None:
-        """Do it.
+        """Execute the step.
 
         Args:
             context: the variables; a step may set some.
 
         Raises:
-            StepFailed: it could not be done; the action ends.
-            OSError: the same, for what the operating system refused.
+            StepFailed: the step failed; the action ends.
+            OSError: the operating system refused a call; the action ends.
         """
         raise NotImplementedError
 
@@ -102,10 +102,10 @@ class Condition(_Part):
     """An If module."""
 
     async def holds(self, context: Context) -> bool:
-        """Whether the action goes on.
+        """Return true if the action continues.
 
         Raises:
-            StepFailed: that cannot be told; the action ends.
-            OSError: the same, for what the operating system refused.
+            StepFailed: the condition cannot be evaluated; the action ends.
+            OSError: the operating system refused a call; the action ends.
         """
         raise NotImplementedError

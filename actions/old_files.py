@@ -1,7 +1,7 @@
-"""Which files the modules that tidy up may touch.
+"""The choice of the files that the clean-up modules may touch.
 
-They leave alone what is no regular file, what some process has open, and journals: of these, a
-pattern that matches one is taken for a mistake, and said after the other files are done.
+They skip files that are not regular, files that a process has open, and journals: a pattern
+that matches a journal is assumed to be an error, reported after the other files are processed.
 Source: AMPS User Guide, Compress Files; Remove Files.
 """
 
@@ -31,7 +31,7 @@ _JOURNALS: Final = (".journal", ".journal.gz")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which files.
+    """The criteria that select files.
 
     Attributes:
         pattern: a shell pattern.
@@ -47,7 +47,7 @@ class Choice:
 
 
 class OldFiles(Step):
-    """Does something with old files."""
+    """The base of steps that process old files."""
 
     time_limit: ClassVar[float] = 3600.0
 
@@ -59,15 +59,15 @@ class OldFiles(Step):
         self._count = optional(options, "Count")
 
     def provision(self, services: Services) -> None:
-        """Take note of the helper threads."""
+        """Keep a reference to the helper threads."""
         self._helpers = services.helpers
 
     def process(self, path: Path) -> None:
-        """Do it with one file, on a helper thread."""
+        """Process one file, on a helper thread."""
         raise NotImplementedError
 
     async def run(self, context: Context) -> None:
-        """Do it with all files that are meant.
+        """Process all files that the options select.
 
         Raises:
             StepFailed: some of them could not be processed; the others have been.
@@ -108,13 +108,13 @@ def tidy_up(choice: Choice, process: Callable[[Path], None]) -> None:
 
 
 def _old_files(paths: list[Path], age: float) -> list[Path]:
-    """The files that nobody has touched for some time, or has open, oldest first."""
+    """Return the files not modified for `age` seconds that no process has open, oldest first."""
     latest = time.time() - age
     candidates = []
     for path in paths:
         try:
             status = path.lstat()
-        except FileNotFoundError:  # somebody else was quicker
+        except FileNotFoundError:  # another process removed it first
             continue
         if stat.S_ISREG(status.st_mode) and status.st_mtime <= latest:
             candidates.append((status.st_mtime, path, (status.st_dev, status.st_ino)))
@@ -123,12 +123,12 @@ def _old_files(paths: list[Path], age: float) -> list[Path]:
 
 
 def _open_files() -> frozenset[tuple[int, int]]:
-    """Device and inode of every file that a process has open, as far as we may look."""
+    """Return device and inode of every file that a process has open, as far as visible to us."""
     found = set()
     for descriptor in glob.iglob("/proc/[0-9]*/fd/*"):
         try:
             status = os.stat(descriptor)
-        except OSError:  # it is closed by now, or belongs to somebody else
+        except OSError:  # it is closed by now, or belongs to another user
             continue
         if stat.S_ISREG(status.st_mode):
             found.add((status.st_dev, status.st_ino))

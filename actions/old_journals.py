@@ -1,4 +1,4 @@
-"""What the steps on journal files have in common: they mark the old ones, and the server does it.
+"""The base of steps on journal files: they mark the old ones, and the server processes them.
 
 Source: AMPS User Guide, Manage Transaction Log Journal Files.
 """
@@ -25,7 +25,7 @@ class OldJournals(Step):
     """Has something done to old journal files.
 
     Attributes:
-        deed: what.
+        deed: the operation.
     """
 
     deed: ClassVar[Deed]
@@ -36,7 +36,7 @@ class OldJournals(Step):
         self._age = required(options, "Age")
 
     def provision(self, services: Services) -> None:
-        """Take note of who does it."""
+        """Keep a reference to the services."""
         self._services = services
 
     async def run(self, context: Context) -> None:

@@ -19,7 +19,7 @@ class OnAdmin(Trigger):
     """Runs on a request for its path below /amps/administrator/actions."""
 
     def provision(self, services: Services, action: Runnable) -> None:
-        """Be there for whoever asks."""
+        """Register the action for requests to the admin interface."""
         get = self.options.get
         path = get("Path") or ""
         services.requested.append(

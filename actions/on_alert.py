@@ -10,11 +10,11 @@ class OnAlert(OnTrackedRecords):
     """Runs once for each record, and says in a variable which of the two happened."""
 
     def timed_out(self) -> dict[str, bytes]:
-        """It matched for too long."""
+        """Return the variable of a record that matched for too long."""
         return self._event("TimeoutEvent")
 
     def stopped(self) -> dict[str, bytes] | None:
-        """It stopped matching in time."""
+        """Return the variable of a record that stopped matching in time."""
         return self._event("OOFEvent")
 
     def _event(self, option: str) -> dict[str, bytes]:

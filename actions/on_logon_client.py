@@ -1,4 +1,4 @@
-"""amps-action-on-logon-client: a client has said who it is."""
+"""amps-action-on-logon-client: a client has logged on."""
 
 from actions.clients import OnClient
 

@@ -1,8 +1,8 @@
 """amps-action-on-message-affinity: a record is assigned to a client, or taken from it.
 
-Whoever subscribes to the control topic shares the work on the records of the data topic. What has
-to be told is told at the pace of the action, so that a client which leaves with many records does
-not flood its queue.
+The subscribers of the control topic share the work on the records of the data topic. Assignments
+are posted at the pace of the action, so that a client that leaves with many records does not
+flood its queue.
 Source: AMPS User Guide, On Message Affinity.
 """
 
@@ -30,7 +30,7 @@ _MATCH: Final = "match"
 _OOF: Final = "oof"
 _UNSUBSCRIBE: Final = "unsubscribe"
 _PAUSE: Final = 0.01
-"""Seconds until it is looked again whether an action that is busy has room."""
+"""Seconds between checks whether a busy action accepts runs again."""
 
 
 class OnMessageAffinity(OnRecords):
@@ -55,12 +55,12 @@ class OnMessageAffinity(OnRecords):
         services.engine.hooks.watch_clients("unsubscribe", self._unsubscribed)
 
     def take_record(self, topic: str, body: bytes, message: RecordMessage) -> None:  # noqa: ARG002 - see `Sink`
-        """A record matches: somebody is to have it."""
+        """Queue a matching record for assignment to a client."""
         self._affinities.add((topic, message.key), _MATCH)
         self._tell_all()
 
     def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
-        """A record matches no more: nobody is to have it."""
+        """Unassign a record that does not match any more."""
         assignment = self._affinities.drop((topic, message.key), _OOF)
         if assignment is not None:
             self._tell(assignment, body)
@@ -73,7 +73,7 @@ class OnMessageAffinity(OnRecords):
             self._in_control.setdefault(who, set()).add(details["sub_id"])
             self._affinities.join(who)
             self._tell_all()
-        else:  # perhaps in the place of one that was
+        else:  # it may have replaced one to the control topic
             self._unsubscribed(client, details)
 
     def _unsubscribed(self, client: Client, details: Mapping[str, str | None]) -> None:
@@ -96,7 +96,7 @@ class OnMessageAffinity(OnRecords):
             return False
 
     def _tell_all(self) -> None:
-        """Tell what there is to tell, as far as the action has room for that."""
+        """Post the pending assignments, until the action is busy."""
         while not self.action.is_busy:
             assignment = self._affinities.next()
             if assignment is None:

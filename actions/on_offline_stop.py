@@ -1,4 +1,4 @@
-"""amps-action-on-offline-stop: a slow client has read what went to disk."""
+"""amps-action-on-offline-stop: a slow client has read the messages spilled to disk."""
 
 from actions.clients import OnClient
 

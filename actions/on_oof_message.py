@@ -24,7 +24,7 @@ class OnOofMessage(OnRecords):
     """Runs when a record leaves the focus of a filter."""
 
     def message_types(self) -> list[str]:
-        """The message types that the option, a regular expression, matches."""
+        """Return the message types that the option, a regular expression, matches."""
         return matching_types(self.options.get("MessageType") or "", self.services)
 
     def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:

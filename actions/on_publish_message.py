@@ -61,7 +61,7 @@ class _Publishes:
         self._passes_over = {"local": True, "replicated": False}.get(source)
 
     def take(self, topic: str, body: bytes, envelope: Envelope) -> None:
-        """A message was published."""
+        """Run the action for a published message."""
         if envelope.is_replicated is self._passes_over:
             return
         self._action.post(
@@ -74,8 +74,8 @@ class _Publishes:
         )
 
     def take_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
-        """A message was published to a topic with records."""
+        """Run the action for a message published to a topic with records."""
         self.take(topic, body, message.envelope)
 
     def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
-        """A record matches no more, which is no publish."""
+        """Ignore a record that does not match any more: that is no publish."""

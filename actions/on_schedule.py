@@ -60,7 +60,7 @@ class OnSchedule(Trigger):
 
     @property
     def _name(self) -> str:
-        """How the log calls the schedule: by its name, or by what it says."""
+        """The name of the schedule in the log: its Name, or its text."""
         given = (self.options.get(option) for option in ("Name", "Every", "Crontab"))
         return next(filter(None, given), "")
 
@@ -116,7 +116,7 @@ def _nothing() -> None:
 
 
 def read_schedule(options: Options) -> Schedule:
-    """The schedule that the options of this module describe, in local time unless they say UTC.
+    """Return the schedule that the options of this module describe, local time unless they say UTC.
 
     Raises:
         ScheduleError: they describe none.

@@ -15,5 +15,5 @@ class OnShutdown(Trigger):
     """Runs when everything else is still there."""
 
     def provision(self, services: Services, action: Runnable) -> None:
-        """Take a place among the actions to run then."""
+        """Register the action as a shutdown callback."""
         services.at_shutdown.append(partial(action.perform, {}))

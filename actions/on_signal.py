@@ -24,5 +24,5 @@ class OnSignal(Trigger):
 
 
 def signal_of(name: str) -> signal.Signals:
-    """The signal of a name that the configuration check has accepted."""
+    """Return the signal of a name that the configuration check has accepted."""
     return signal.Signals[name.strip().upper()]

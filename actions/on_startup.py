@@ -15,5 +15,5 @@ class OnStartup(Trigger):
     """Runs when everything else has started."""
 
     def provision(self, services: Services, action: Runnable) -> None:
-        """Take a place among the actions to run then."""
+        """Register the action as a startup callback."""
         services.at_startup.append(partial(action.perform, {}))

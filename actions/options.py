@@ -1,6 +1,6 @@
-"""Options of action modules, read when a module runs: their values may hold variables.
+"""Options of action modules, parsed when a module runs: their values may hold variables.
 
-The configuration has been checked (actions/catalogue.py), so that only what a variable brought in
+The configuration has been checked (actions/catalogue.py), so that only the value of a variable
 can still be wrong.
 """
 

@@ -1,4 +1,4 @@
-"""What the steps have in common that say whether a queue acts for owners that are out of reach.
+"""The base of steps that set whether a queue acts for owners that are out of reach.
 
 Source: AMPS User Guide, Manage Queue Transfers.
 """
@@ -20,7 +20,7 @@ class ChangeProxiedTransfer(Step):
     """Sets it for one queue, until it is set otherwise or the instance ends.
 
     Attributes:
-        enabled: what it is set to.
+        enabled: the new setting.
     """
 
     enabled: ClassVar[bool]
@@ -31,7 +31,7 @@ class ChangeProxiedTransfer(Step):
         self._message_type = required(options, "MessageType")
 
     def provision(self, services: Services) -> None:
-        """Take note of the topics."""
+        """Keep a reference to the topics."""
         self._topics = services.engine.topics
 
     async def run(self, context: Context) -> None:

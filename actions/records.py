@@ -1,4 +1,4 @@
-"""What triggers on records have in common: a subscription from inside that follows their focus."""
+"""The base of triggers on records: an internal subscription that follows their focus."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class OnRecords(Trigger):
-    """Runs when something becomes of records; subclasses say of what they want to hear.
+    """Runs on changes of records; subclasses choose the changes.
 
     Attributes:
         topic_option: the option that names their topic.
-        filter_option: the option that says which of them.
+        filter_option: the option that filters its records.
     """
 
     topic_option: ClassVar[str] = "Topic"
@@ -59,7 +59,7 @@ class OnRecords(Trigger):
             self._subscriptions.append((client, subscription))
 
     def message_types(self) -> list[str]:
-        """The message types of the topics."""
+        """Return the message types of the topics."""
         return [self.options.get("MessageType") or ""]
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class OnRecords(Trigger):
         return self.options.get(self.filter_option)
 
     def matching(self) -> list[Record]:
-        """The records that match now, in the order of their last updates."""
+        """Return the records that match now, in the order of their last updates."""
         engine, text = self.services.engine, self._filter
         filter_ = None if not text else parse(text, Kind.FILTER, engine.settings.functions)
         selector = select_topics(self.options.get(self.topic_option) or "", literal=True)
@@ -86,7 +86,7 @@ class OnRecords(Trigger):
         return sorted(found, key=lambda one: one.timestamp)
 
     def current(self, topic: str, key: str) -> bytes | None:
-        """The body of a record as it is now; None if it is gone."""
+        """Return the current body of a record; None if it is gone."""
         keeper = self.services.engine.stores.find(self.options.get("MessageType") or "", topic)
         if keeper is None:
             return None
@@ -94,21 +94,21 @@ class OnRecords(Trigger):
         return None if record is None else record.body
 
     def take(self, topic: str, body: bytes, envelope: Envelope) -> None:
-        """A message of a topic without records, of which a pattern may match some."""
+        """Handle a message of a topic without records; a pattern may match some of these."""
 
     def take_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
-        """A record matches, newly or still."""
+        """Handle a record that matches, newly or still."""
 
     def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
-        """A record matches no more."""
+        """Handle a record that does not match any more."""
 
 
 def matching_types(pattern: str, services: Services) -> list[str]:
-    """The message types that a regular expression matches."""
+    """Return the message types that a regular expression matches."""
     return [name for name in services.engine.settings.message_types if matches(pattern, name)]
 
 
 def leaving_variables(topic: str, body: bytes, message: RecordMessage) -> dict[str, bytes]:
-    """The variables that hold a record that is gone."""
+    """Return the variables that hold a record that is gone."""
     correlation_id = message.correlation_id.encode("utf-8", "surrogateescape")
     return message_variables(topic, body) | {"AMPS_CORRELATION_ID": correlation_id}

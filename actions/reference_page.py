@@ -23,7 +23,7 @@ _TITLES: Final = {
 
 
 def modules_part() -> str:
-    """The modules with their options and variables, in Markdown."""
+    """Return the modules with their options and variables, in Markdown."""
     return "\n".join([BEGIN, *_note(), *(line for kind in _TITLES for line in _chapter(kind))])
 
 

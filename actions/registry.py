@@ -155,7 +155,7 @@ CONDITIONS: Final[Mapping[str, Callable[[StepOptions], Condition]]] = {
 
 
 def make_part(name: str, options: Options) -> Step | Condition:
-    """Make a Do or If module.
+    """Create a Do or If module.
 
     Args:
         name: the module's name.

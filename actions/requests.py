@@ -12,10 +12,10 @@ class RequestedAction:
 
     Attributes:
         path: the last part of its path.
-        name: what people know it by.
-        description: what it does, in the words of the configuration.
+        name: its display name.
+        description: its description, in the words of the configuration.
         needs: parameters that a request must have.
-        post: has it run soon; takes the parameters of the request.
+        post: schedules a run; takes the parameters of the request.
     """
 
     path: str

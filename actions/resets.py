@@ -1,7 +1,7 @@
-"""Resets of authentication and entitlement, whoever asks for them.
+"""Resets of authentication and entitlement, on any request.
 
-Nobody is disconnected by a reset of authentication: whoever has logged on stays so (AMPS User
-Guide, Manage Security, which says that of entitlement alone).
+A reset of authentication disconnects no client: a client that is logged on stays so (AMPS User
+Guide, Manage Security, which states that for entitlement alone).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _REASON: Final = "entitlement reset"
 
 
 def reset_authentication(engine: Engine) -> None:
-    """Have every logon decided afresh."""
+    """Discard the cached results of authentication, so that every logon is decided anew."""
     engine.switches.forget_logons()
     engine.log.emit("25-0002", what="authentication")
 
@@ -25,17 +25,17 @@ def reset_authentication(engine: Engine) -> None:
 def reset_entitlement(
     engine: Engine, transport: str | None = None, user: str | None = None
 ) -> None:
-    """Have every permission asked for afresh, and disconnect whom that concerns.
+    """Discard the cached permissions, and disconnect the affected clients.
 
     Args:
         engine: has the clients.
-        transport: of those concerned; None for any.
-        user: as whom they have logged on; None for anybody, and an empty one is nobody's.
+        transport: the transport of the affected clients; None for any.
+        user: the user name of the affected clients; None for any, and an empty one matches none.
 
     Source: AMPS User Guide, Manage Security; Entitlement.
     """
     engine.switches.forget_permissions(transport, user)
-    engine.topics.invalidate()  # who is concerned goes; others are asked for once more
+    engine.topics.invalidate()  # disconnects affected clients below; checks others again
     whose = [f"user {user!r}"] if user is not None else []
     whose += [f"transport {transport}"] if transport is not None else []
     engine.log.emit("25-0002", what="entitlement", whose=" on ".join(whose) or None)
@@ -49,14 +49,14 @@ def reset_entitlement(
 
 
 def disconnect_users(engine: Engine, transports: Collection[str], users: Collection[str]) -> None:
-    """Disconnect users whose permissions are others now, as by a reset of entitlement for each.
+    """Disconnect users whose permissions have changed, as by a reset of entitlement for each.
 
     Their cookies of the admin interface end.
 
     Args:
         engine: has the clients.
-        transports: of those concerned.
-        users: as whom they have logged on.
+        transports: the transports of the affected clients.
+        users: the user names of the affected clients.
     """
     for transport in transports:
         for user in users:
@@ -64,6 +64,6 @@ def disconnect_users(engine: Engine, transports: Collection[str], users: Collect
     engine.switches.sessions.end(users)
     engine.topics.invalidate()
     for session in list(engine.sessions):
-        # also those that wait for something else before they are logged on
+        # also clients that wait for another condition before they are logged on
         if session.entrance.transport in transports and session.user in users:
             session.close(_REASON)

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from config_schema.spec import ActionSpec, InstanceSpec, ModuleUse
 
 _SETTLE_SECONDS: Final = 5.0
-"""How long a stopping instance waits for runs that have begun or are in a queue."""
+"""Maximum time in seconds that a stopping instance waits for runs that have begun or are queued."""
 
 
 class ActionError(Exception):
-    """An action cannot be provisioned. The text says which, where and why."""
+    """An action cannot be provisioned. The text names the action, its location and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerState:
-    """What sets an action off.
+    """A trigger of an action.
 
     Attributes:
         module: the module's name.
-        options: what it is told, in the order of the configuration.
+        options: its options, in the order of the configuration.
     """
 
     module: str
@@ -40,10 +40,10 @@ class TriggerState:
 
 @dataclass(frozen=True, slots=True)
 class ActionState:
-    """What has become of an action.
+    """The state of an action.
 
     Attributes:
-        triggers: what sets it off.
+        triggers: its triggers.
         parts: its steps and conditions, in order.
         location: where it is configured.
         runs: how often it has run since the start.
@@ -51,7 +51,7 @@ class ActionState:
         waiting: runs that have not begun.
         last: the last run; None before the first.
         last_failure: the last run that failed.
-        next_run: when it runs next, in seconds since 1970; None if nobody can tell.
+        next_run: the time of the next run, in seconds since 1970; None if unknown.
     """
 
     triggers: tuple[TriggerState, ...]
@@ -70,7 +70,7 @@ class Actions:
 
     Args:
         spec: the instance's description.
-        services: what actions may use.
+        services: the services that actions may use.
     """
 
     def __init__(self, spec: InstanceSpec, services: Services) -> None:
@@ -83,7 +83,7 @@ class Actions:
             self._add(action)
 
     def provision(self) -> None:
-        """Give modules what they need; from now on events make actions run.
+        """Provision the modules; from now on events run actions.
 
         Raises:
             ActionError: a module cannot be used as configured.
@@ -100,7 +100,7 @@ class Actions:
                 raise ActionError(f"{location}: {action.title}: {error}") from None
 
     def states(self) -> list[ActionState]:
-        """What has become of them, in the order of the configuration."""
+        """Return the states of the actions, in the order of the configuration."""
         return [
             self._state(spec, action)
             for spec, action in zip(self._specs, self._actions, strict=True)
@@ -121,19 +121,19 @@ class Actions:
         )
 
     async def start(self) -> None:
-        """The instance has started: run what is to run then, and let schedules begin."""
+        """Start the triggers, such as schedules, and run the actions of the startup event."""
         for trigger, _, _ in self._triggers:
             trigger.start()
         for run in self._services.at_startup:
             await run()
 
     async def begin_shutdown(self) -> None:
-        """The instance is about to stop: run what is to run then."""
+        """Run the actions of the shutdown event, before the instance stops."""
         for run in self._services.at_shutdown:
             await run()
 
     async def close(self) -> None:
-        """Take no more events, finish what can be finished soon, and drop the rest."""
+        """Stop receiving events, wait a limited time for runs to finish, and cancel the rest."""
         for trigger, _, _ in self._triggers:
             trigger.close()
         busy = [asyncio.ensure_future(action.settle()) for action in self._actions]

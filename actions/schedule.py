@@ -9,8 +9,8 @@ listed today.
 `Every` has three forms: a duration (a timer, which starts again whenever it has expired), a time of
 day, and a day of the week with a time. A `Z` after the time means UTC, otherwise the time is local.
 `Crontab` has the five fields of cron. Calendar arithmetic, with its time zones and daylight saving,
-is apscheduler's; what cron means (Sunday is 0 and 7; once both are restricted, a day matches if the
-day of the month or the day of the week does) is settled here.
+is apscheduler's; the meaning of cron (Sunday is 0 and 7; once both are restricted, a day matches
+if the day of the month or the day of the week does) is settled here.
 
 Source: AMPS User Guide, On a Schedule (Every); crontab(5) (Crontab, which that guide leaves out).
 """
@@ -50,7 +50,7 @@ _MONTHS: Final = (
 )
 _DAYS: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _ALL_LEAP_RULES: Final = "2000-2008"
-"""Years in which every day of a month occurs: what never fires in them never fires."""
+"""Years in which every day of a month occurs: a schedule that never fires in them never fires."""
 
 
 class ScheduleError(ValueError):
@@ -205,7 +205,7 @@ def _weekday(name: str, text: str) -> str:
 
 
 def _cron_values(text: str, rule: _CronField) -> str:
-    """Give the values of a field in apscheduler's notation, where Monday is 0."""
+    """Return the values of a field in apscheduler's notation, where Monday is 0."""
     chosen: set[int] = set()
     for part in text.split(","):
         span, slash, step = part.partition("/")

@@ -1,4 +1,4 @@
-"""What action modules may use of the instance that they run in."""
+"""The services of an instance that its action modules may use."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 _HELPER_THREADS: Final = 8
-"""How many steps can wait for the operating system at a time."""
+"""Maximum number of steps that can wait for the operating system concurrently."""
 
 
 class Transports(Protocol):
@@ -42,44 +42,44 @@ class Transports(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those that can be opened and closed."""
+        """The names of the transports that can be opened and closed."""
 
     @property
     def open_from_start(self) -> Mapping[str, bool]:
-        """Those that are opened at the start, and whether they are open now."""
+        """The transports that open at the start, each mapped to whether it is open now."""
 
     async def enable(self, name: str) -> None:
-        """Open one, if it is not open."""
+        """Open a transport, if it is not open."""
 
     async def disable(self, name: str) -> None:
-        """Close one and disconnect its clients, if it is open."""
+        """Close a transport and disconnect its clients, if it is open."""
 
 
 class Helpers:
-    """Threads for what would keep the engine's thread waiting."""
+    """Helper threads for calls that would block the engine's thread."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_HELPER_THREADS, "action")
 
     async def call(self, function: Callable[[], _Result]) -> _Result:
-        """Call a function that waits, on a thread of its own."""
+        """Call a blocking function on a helper thread, and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Cancel the queued calls, and accept no others."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class StopRequested(Exception):
-    """The instance is to stop before it has started. The text is the signal that asked for it."""
+    """Raised when a signal stops the start of the instance. The text names the signal."""
 
 
 class Signals:
-    """Who handles which signal of the process.
+    """Dispatches signals of the process to handlers.
 
-    A start can take long, and the event loop does not run meanwhile. Signals are noted from the
-    beginning: those that ask for a stop are looked for between the steps of the start, the others
-    reach their handlers as soon as there are any.
+    A start can take long, and the event loop does not run meanwhile. Signals are recorded from the
+    beginning: the start checks between its steps for signals that ask for a stop; the others
+    are dispatched as soon as their handlers are added.
     """
 
     def __init__(self) -> None:
@@ -88,10 +88,10 @@ class Signals:
         self._stopping: frozenset[signal.Signals] = frozenset()
 
     def note(self, numbers: Mapping[signal.Signals, bool]) -> None:
-        """Take signals from now on.
+        """Record signals from now on.
 
         Args:
-            numbers: which ones, and whether they end a start that is under way.
+            numbers: the signals; true for those that abort a start in progress.
 
         Raises:
             OSError: the process cannot react to one of them.
@@ -101,17 +101,17 @@ class Signals:
             signal.signal(number, self._note)
 
     def check(self) -> None:
-        """Go on with the start, unless a signal has asked for a stop.
+        """Return if the start may continue.
 
         Raises:
-            StopRequested: one has.
+            StopRequested: a signal has asked for a stop.
         """
         for number in self._noted:
             if number in self._stopping:
                 raise StopRequested(f"signal {number.name}")
 
     def handle(self, number: signal.Signals, handler: Callable[[], None]) -> None:
-        """Call a handler when the signal comes, and soon if it has come already.
+        """Call a handler on each signal of this number, and soon if one was recorded before.
 
         Raises:
             OSError: the process cannot react to this signal.
@@ -134,50 +134,50 @@ class Signals:
 
 
 class Runnable(Protocol):
-    """The action that a trigger is for."""
+    """The action that a trigger runs."""
 
     @property
     def title(self) -> str:
-        """The action, for the log."""
+        """The name of the action, for the log."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether so many runs wait that further ones had better wait elsewhere."""
+        """True if so many runs are queued that triggers should hold back further ones."""
 
     def post(self, values: Mapping[str, bytes], cause: str | None = None) -> None:
-        """Have the action run soon.
+        """Schedule a run of the action.
 
         Args:
-            values: what the event says about itself.
+            values: the context variables of the event.
             cause: the event, for the log; None for the name of the trigger.
         """
 
     async def perform(self, values: Mapping[str, bytes]) -> None:
-        """Have the action run, and wait until it has."""
+        """Run the action, and wait until it has finished."""
 
 
 class Engine(Protocol):
-    """The engine, as far as actions know it."""
+    """The interface of the engine that actions use."""
 
     @property
     def settings(self) -> Settings:
-        """What the configuration says."""
+        """The settings from the configuration."""
 
     @property
     def clock(self) -> Clock:
-        """The time."""
+        """The clock of the instance."""
 
     @property
     def log(self) -> Log:
-        """Where steps say what they have done."""
+        """The log to which steps report."""
 
     @property
     def audit(self) -> Audit:
-        """Where they say what those must know who answer for the instance."""
+        """The audit log, for changes that the operators of the instance must be able to trace."""
 
     @property
     def hooks(self) -> Hooks:
-        """Tells of what clients do, and of deliveries."""
+        """Notifies of the commands of clients, and of deliveries."""
 
     @property
     def stores(self) -> Stores:
@@ -185,48 +185,47 @@ class Engine(Protocol):
 
     @property
     def topics(self) -> TopicTable:
-        """All topics that are in use."""
+        """All topics in use."""
 
     @property
     def switches(self) -> Switches:
-        """Whether authentication and entitlement are on."""
+        """The on/off switches of authentication and entitlement."""
 
     @property
     def sessions(self) -> Collection[Session]:
-        """The connections."""
+        """The sessions of all connections."""
 
     def flush(self) -> None:
-        """Let connections have what has been written for them."""
+        """Write the pending output of the connections."""
 
 
 @dataclass(slots=True)
 class Services:
-    """What there is.
+    """The services of an instance.
 
     Attributes:
         engine: sessions and topics, the log and the clock.
-        client: makes a client inside the server; takes its name, and the message type that it
-            speaks.
+        client: creates a client inside the server; takes its name and its message type.
         transports: the transports.
-        stop: stops the instance; takes who asked for it.
-        rotate_logs: lets log files go on in their next file.
-        write_minidump: writes a minidump and gives its path, None where they are disabled; waits
-            for the disk.
-        files: tells of changes to files.
-        journals: looks after the files of the transaction log; None if there is none.
-        replication: what the instance has of replication; None if it has no part in it.
-        links: its links with other instances; None as above.
+        stop: stops the instance; takes the name of the requester.
+        rotate_logs: continues the log files in their next files.
+        write_minidump: writes a minidump and returns its path, None if minidumps are disabled;
+            blocks on the disk.
+        files: notifies of changes to files.
+        journals: the retention of the transaction log's files; None without a transaction log.
+        replication: the replication of the instance; None if it takes no part in any.
+        links: its replication links with other instances; None as above.
         comparing: compares records with those of other instances; None as above.
-        statistics: keeps the statistics; None if the configuration has no Admin section.
-        helpers: threads for what waits.
+        statistics: stores the statistics; None if the configuration has no Admin section.
+        helpers: threads for blocking calls.
         signals: signals of the process.
         counters: the counters of amps-action-do-increment-counter.
-        listeners: the actions that run on an event that an action raises, by its name.
-        minidump_listeners: the actions that run when a minidump has been written.
+        listeners: the actions that run on an event raised by an action, by the event's name.
+        minidump_listeners: the actions that run after a minidump has been written.
         requested: the actions that run on a request to the admin interface.
-        at_startup: what to run as the last step of starting, in order.
-        at_shutdown: what to run as the first step of stopping, in order.
-        running: the run that is publishing or raising an event right now.
+        at_startup: the callbacks for the last step of starting, in order.
+        at_shutdown: the callbacks for the first step of stopping, in order.
+        running: the run that is publishing or raising an event at this moment.
     """
 
     engine: Engine

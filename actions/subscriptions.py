@@ -1,4 +1,4 @@
-"""What the triggers on subscriptions have in common."""
+"""The base of triggers on subscriptions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class OnSubscription(Trigger):
     """Runs when a client begins or ends a subscription.
 
     Attributes:
-        events: what counts.
+        events: the events that run the action.
     """
 
     events: ClassVar[tuple[str, ...]]
@@ -49,7 +49,7 @@ class OnSubscription(Trigger):
 
 
 def watched_topics(options: Options, services: Services) -> TopicSelector:
-    """The topics that the option Topic stands for.
+    """Return the topics that the option Topic selects.
 
     Raises:
         ProvisionFailed: it is no valid regular expression.

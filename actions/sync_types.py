@@ -1,4 +1,4 @@
-"""What the steps have in common that say which destinations publishers wait for.
+"""The base of steps that set the destinations that publishers wait for.
 
 Source: AMPS User Guide, Manage Replication Acknowledgment.
 """
@@ -30,7 +30,7 @@ class ChangeSyncType(Step):
         self._grace_period = optional(options, "GracePeriod")
 
     def provision(self, services: Services) -> None:
-        """Take note of the destinations, and of when the instance began."""
+        """Keep a reference to the destinations, and the start time of the instance."""
         self._replication = services.replication
         self._clock = services.engine.clock
         self._began = self._clock.steady()

@@ -2,8 +2,8 @@
 
 A record is tracked from when it first matches until it matches no more. All records of one trigger
 wait equally long, so that they fall due in the order in which they began to be tracked, and one
-timer serves them all. One that has timed out stays known, so that it times out once. What matched
-already when the instance starts counts as tracked since its last update.
+timer serves them all. One that has timed out stays known, so that it times out once. Records that
+match when the instance starts count as tracked since their last update.
 
 Source: AMPS User Guide, On Message Condition Timeout; On Message State Change.
 """
@@ -39,7 +39,7 @@ class _Tracked:
 
     Attributes:
         since: when it began to, by the steady clock.
-        client_name: who published its current state, as far as that is known.
+        client_name: the publisher of its current state, if known.
         bookmark: of its current state; empty if it has none.
     """
 
@@ -48,7 +48,7 @@ class _Tracked:
     bookmark: str
 
     def take(self, envelope: Envelope) -> None:
-        """Take note of a new state."""
+        """Store a new state."""
         self.client_name = envelope.client_name
         self.bookmark = envelope.bookmark
 
@@ -75,7 +75,7 @@ class OnTrackedRecords(OnRecords):
         return None
 
     def provision(self, services: Services, action: Runnable) -> None:
-        """Subscribe, and take in what matches already."""
+        """Subscribe, and track the records that match already."""
         super().provision(services, action)
         self._clock = services.engine.clock
         self._track_what_matches()

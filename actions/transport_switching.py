@@ -1,4 +1,4 @@
-"""What the modules that open and close transports have in common."""
+"""The base of steps that open and close transports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SwitchTransport(Step):
         self._transport = optional(options, "Transport")
 
     def provision(self, services: Services) -> None:
-        """Take note of the transports."""
+        """Keep a reference to the transports."""
         self._transports = services.transports
 
     async def switch(self, transports: Transports, name: str) -> None:

@@ -1,8 +1,8 @@
-"""What the compiler must be told about the program that will run the configuration.
+"""The interface through which the compiler asks about the program that runs the configuration.
 
-The configuration names modules, functions and features whose code lives above this package. The
-program passes a `Catalogue`: which modules it offers with which options, how expressions are
-checked, and what it does not do yet. Rules are data, so that verification, the sample
+The configuration names modules, functions and features with code above this package. The
+program passes a `Catalogue`: its modules with their options, its checks of expressions, and the
+features that it does not have yet. Rules are data, so that verification, the sample
 configurations and the reference of the options read the same tables.
 """
 
@@ -14,17 +14,18 @@ from typing import Final, Literal, Protocol
 from config_schema.spec import FunctionSpec, ModuleSpec, Options
 
 DEFAULT_VARIABLES: Final = ("AMPS_INSTANCE_NAME", "AMPS_DATETIME", "AMPS_UNIX_TIMESTAMP")
-"""Variables that every action finds set; AMPS_BYTE_00 to AMPS_BYTE_FF stand for single bytes."""
+"""Variables set for every action; AMPS_BYTE_00 to AMPS_BYTE_FF stand for single bytes."""
 
 
 class ExpressionKind(StrEnum):
-    """The places that take expressions; the place decides what may stand in one."""
+    """The places that take expressions; the place decides which syntax is legal."""
 
     FILTER = "filter"
     """Subscriptions, queries, deletes, entitlements, actions."""
     STABLE_FILTER = "stable filter"
-    """Filters that must answer the same whenever they are asked: subscriptions with oof,
-    aggregation or pagination, queues and their barriers, conflated topics, replication."""
+    """Filters with a result for a message that must not change over time: subscriptions with oof,
+    aggregation or pagination, queues and their barriers, conflated topics, replication.
+    """
     VIEW_FILTER = "view filter"
     CONDITION = "condition"
     VALUE = "value"
@@ -41,7 +42,7 @@ class ExpressionKind(StrEnum):
 
 
 class ModuleKind(Enum):
-    """What a module can be used as."""
+    """The uses of a module."""
 
     ON = "On"
     DO = "Do"
@@ -57,16 +58,16 @@ class ModuleKind(Enum):
 
 
 class ValueKind(Enum):
-    """What the value of a module's option is, and so how it is checked."""
+    """The kinds of values of module options; the kind decides how a value is checked."""
 
     TEXT = "text"
-    """What is compared, written or kept as it is; a text with a syntax of its own has a kind."""
+    """A text that is compared, written or kept verbatim; a text with a syntax has its own kind."""
     FILE = "path"
     FILE_PATTERN = "shell pattern of files"
     COMMAND = "shell command"
     ARGUMENTS = "arguments of a command"
     BODY = "message"
-    """Of the message type that the option MessageType beside it names."""
+    """Of the message type that the option MessageType of the same module names."""
     INTERVAL = "interval"
     COUNT = "whole number"
     BOOLEAN = "true or false"
@@ -100,7 +101,7 @@ class ValueKind(Enum):
     TOPIC_TRANSLATION = "original:translated"
     CONFLATED_TRANSLATION = "original:translated:interval"
     LOOKUP = "name;parameter count;message type;topic;return field;lookup field;..."
-    """Checked when all topics are known."""
+    """Checked after all topics are compiled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +110,14 @@ class OptionRule:
 
     Attributes:
         name: the element inside Options.
-        value: what its text is.
-        help: one line for the person who writes it.
-        required: whether the module cannot do without it.
-        repeatable: whether it may be given several times.
-        default: its text when it is not given; None where there is no such text.
+        value: the kind of its text.
+        help: one line for the author of the configuration.
+        required: true if the module cannot work without it.
+        repeatable: true if it may be given several times.
+        default: its text when it is not given; None if there is no such text.
         choices: the values of CHOICE and CHOICES.
-        absence: what follows from leaving it out, where that deserves a warning.
-        check: says what is wrong with a text, or None, in place of what `value` would find.
+        absence: the consequence of leaving it out, where that deserves a warning.
+        check: replaces the check of `value`; returns the error in a text, or None.
     """
 
     name: str
@@ -132,13 +133,13 @@ class OptionRule:
 
 @dataclass(frozen=True, slots=True)
 class OptionProblem:
-    """What is wrong with options that are right by themselves.
+    """A problem of options that are valid one by one.
 
     Attributes:
-        option: the option that is at fault.
-        text: what is wrong.
-        hint: what to do about it.
-        is_warning: whether the instance can start all the same.
+        option: the option that causes it.
+        text: the problem.
+        hint: the remedy.
+        is_warning: true if the instance can start nevertheless.
     """
 
     option: str
@@ -149,7 +150,7 @@ class OptionProblem:
 
 @dataclass(frozen=True, slots=True)
 class AtLeast:
-    """A number of options that must be given together, whichever of these they are."""
+    """The minimum number of options that must be given out of a group."""
 
     count: int
     options: tuple[str, ...]
@@ -157,23 +158,23 @@ class AtLeast:
 
 @dataclass(frozen=True, slots=True)
 class ModuleRule:
-    """One module: its name, what it is told, and what it gives to the steps after it.
+    """One module: its name, its options, and the variables that it sets for later steps.
 
     Attributes:
-        name: the name, as Module elements give it.
-        help: one line on what it does.
-        options: the options it takes; any other is a mistake, unless `open_options`.
+        name: the name, as in Module elements.
+        help: one line on its function.
+        options: the options it takes; any other is an error, unless `open_options`.
         one_of: groups of options of which exactly one must be given.
         together: groups of options of which all must be given, or none.
         at_least: how many of some options must be given.
         exports: the context variables that it sets, for action modules.
-        exports_named_by: options whose value is the name of a variable that it sets.
-        open_context: whether it may set variables that cannot be known beforehand.
-        open_options: whether options besides the listed ones pass unchecked.
-        needs: the place in the configuration that must be there for it to have any effect.
-        library: the library that brings it, and has to be loaded; empty for none.
-        check: says what is wrong with the options together: those that are given, and those that
-            the module has been loaded with, which count where they are not given.
+        exports_named_by: options with the name of a variable that it sets as their value.
+        open_context: true if it may set variables with names that are not known beforehand.
+        open_options: true if options besides the listed ones pass unchecked.
+        needs: the section of the configuration without which it has no effect.
+        library: the library that contains it and has to be loaded; empty for none.
+        check: returns the problems of the options together. Takes the given options, and the
+            options of loading the module, which apply where an option is not given.
     """
 
     name: str
@@ -196,12 +197,12 @@ class LibraryRule:
     """A loadable library: its uses, and the options of loading.
 
     Attributes:
-        name: what it is called in messages.
-        uses: what modules loaded from it can be used for.
+        name: its name in messages.
+        uses: the possible uses of modules loaded from it, each with its rule.
         options: the options of loading.
-        open_options: whether options of loading besides the listed ones pass unchecked.
-        entry_points: the function that it must define for a use.
-        symbols: the functions that it defines; None where that shows only when it is loaded.
+        open_options: true if options of loading besides the listed ones pass unchecked.
+        entry_points: for each use, the function that the library must define.
+        symbols: the functions that it defines; None if that is known only after loading.
     """
 
     name: str
@@ -212,12 +213,12 @@ class LibraryRule:
     symbols: frozenset[str] | None = None
 
     def lacks(self, symbol: str) -> bool:
-        """Whether the library is known not to define a function."""
+        """Return true if the library is known not to define a function."""
         return self.symbols is not None and symbol not in self.symbols
 
 
 class Catalogue(Protocol):
-    """What the running program offers to a configuration."""
+    """The modules, functions and checks that the running program offers to a configuration."""
 
     @property
     def libraries(self) -> Mapping[str, LibraryRule]:
@@ -229,27 +230,27 @@ class Catalogue(Protocol):
     def with_functions(
         self, functions: Sequence[FunctionSpec], modules: Sequence[ModuleSpec]
     ) -> "Catalogue":
-        """Return a catalogue whose expressions may call more functions.
+        """Return a catalogue with more functions for expressions to call.
 
         Args:
-            functions: those that the configuration declares.
-            modules: the modules that it loads, which may bring functions as well.
+            functions: the functions that the configuration declares.
+            modules: the modules that it loads, which may contain functions as well.
         """
 
     def check_function_name(self, name: str) -> str | None:
-        """Return None if expressions can call a function by this name, else what is wrong."""
+        """Return None if expressions can call a function by this name, else the error."""
 
     def modules(self, kind: ModuleKind) -> Mapping[str, ModuleRule]:
         """Return the modules that need no loading, by name."""
 
     def check_expression(self, text: str, kind: ExpressionKind) -> str | None:
-        """Return None if `text` is a good expression of this kind, else what is wrong and where.
+        """Return None if `text` is a valid expression of this kind, else the error and where.
 
-        The answer is one line. `{{NAME}}` is a context variable, whose value is not known yet.
+        The error is one line. `{{NAME}}` is a context variable; its value is not known yet.
         """
 
     def check_schedule(self, text: str, form: Literal["Every", "Crontab"]) -> str | None:
-        """Return None if `text` is a schedule of this form, else what is wrong and was expected."""
+        """Return None if `text` is a schedule of this form, else the error and expected form."""
 
     def check_command_options(self, text: str, command: Literal["subscribe", "sow"]) -> str | None:
-        """Return None if a command can have these options, else what is wrong and was expected."""
+        """Return None if a command accepts these options, else the error and expected form."""

@@ -1,6 +1,6 @@
-"""The configuration as it is shown: the text that was read, without what is secret in it.
+"""The configuration for display: the text as read, with its secrets redacted.
 
-Programs look for elements in it as its author spelled them, so it is not written anew.
+Programs look for elements in it as its author spelled them, so it is not rewritten.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from config_schema.secrecy import (
 )
 
 _NAMES: Final = r"(?:\w[\w.-]*)?(?:Password|Passphrase|Secret|Token|ApiKey|HTTPHeader)"
-"""How the names of elements end whose text nobody is to see; those of files do not. A header may be
-the one that says as whom a service is asked."""
+"""The endings of names of elements with a secret text; names of files do not end so. A header may
+carry the credentials for a service.
+"""
 
 _RULES: Final = (
     re.compile(
@@ -40,25 +41,25 @@ _DEFINITION: Final = re.compile(r"(?P<start>(?:-D)?(?P<name>\w+)=)", re.ASCII)
 
 
 def shown(text: str, values: Collection[str] = ()) -> str:
-    """Replace what is secret in a configuration: in elements, attributes, addresses and commands.
+    """Redact the secrets of a configuration: in elements, attributes, addresses and commands.
 
     Args:
-        text: of the configuration, or of anything else that quotes it.
-        values: of the variables that are secret, which have been expanded in it.
+        text: the configuration, or any text that quotes it.
+        values: the values of secret variables, which have been expanded in it.
     """
     return without_values(masked(text, _RULES), values)
 
 
 def document_shown(document: Document) -> str:
-    """The whole text of a configuration without what is secret in it."""
+    """Return the whole text of a configuration, redacted."""
     return shown(document.expanded, document.secrets)
 
 
 def value_shown(name: str, value: str, values: Collection[str] = ()) -> str:
-    """Replace what is secret in the text of an element of a certain name.
+    """Redact the text of an element with a given name.
 
     Args:
-        name: of the element.
+        name: the name of the element.
         value: its text.
         values: as for `shown`.
     """
@@ -67,7 +68,7 @@ def value_shown(name: str, value: str, values: Collection[str] = ()) -> str:
 
 
 def command_line_shown(words: Sequence[str], values: Collection[str] = ()) -> str:
-    """A command line as one would type it, without what is secret in it.
+    """Return a command line as typed into a shell, redacted.
 
     Args:
         words: the program and its arguments.
@@ -77,14 +78,14 @@ def command_line_shown(words: Sequence[str], values: Collection[str] = ()) -> st
 
 
 def secrets(text: str) -> set[str]:
-    """What `shown` replaces, to be looked for in other texts."""
+    """Return the secrets that `shown` redacts, to search for them in other texts."""
     raw = set(found(text, _RULES))
     each = {one.strip().strip("\"'") for one in (*raw, *map(unescape, raw))}
     return each - {""}
 
 
 def _without_definitions(words: Sequence[str]) -> Iterator[str]:
-    """The words of a command line, without the values of variables that are secret."""
+    """Return the words of a command line, without the values of secret variables."""
     for previous, word in zip(("", *words), words, strict=False):
         match = _DEFINITION.match(word)
         is_definition = match is not None and (previous == "-D" or word.startswith("-D"))

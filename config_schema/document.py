@@ -1,12 +1,12 @@
-"""A configuration file as a tree: Include and ${VARIABLE} expanded, every node with its place.
+"""A configuration file as a tree: Include and ${VARIABLE} expanded, every node with its location.
 
-Each file is parsed on its own. Walking its tree from the top, variables are replaced in texts and
-attributes, an Include is replaced by the walked tree of the file it names, and a `Node` is built
-for every element on the way back up, while it is still known which file the element came from. The
-XML tree is changed along the way, so that in the end it prints as the expanded configuration.
+Each file is parsed on its own. Its tree is traversed from the top: variables in texts and
+attributes are replaced, an Include is replaced by the expanded tree of the file it names, and a
+`Node` is built for every element on the way back up, while the file of the element is still known.
+The XML tree is modified in place, so that in the end it prints as the expanded configuration.
 
-Limits keep any set of files affordable: a file never includes itself, the files put together stay
-under ConfigCycleDetectionThreshold, and elements and Include directives are counted.
+Limits bound the cost of any set of files: a file never includes itself, the total size of all files
+stays under ConfigCycleDetectionThreshold, and elements and Include directives are counted.
 
 Source: AMPS User Guide, Including External Files and AMPS Process Options.
 """
@@ -26,19 +26,19 @@ from config_schema.variables import VariableError, Variables, has_reference
 from config_schema.xml_file import FileError
 
 MAX_DEPTH: Final = 100
-"""How deep elements may nest, counted through included files; real configurations need about 10."""
+"""Maximum depth of elements, counted through included files; real configurations need about 10."""
 
 MAX_ELEMENTS: Final = 100_000
-"""How many elements a configuration may have; checking this many takes seconds."""
+"""Maximum number of elements of a configuration; checking this many takes seconds."""
 
 MAX_ATTRIBUTES: Final = 100
-"""How many attributes an element may have; only Include has one that means something."""
+"""Maximum number of attributes of an element; only Include has an attribute with a meaning."""
 
 MAX_TEXT: Final = 200_000
-"""How long the text of an element may be: a filter that lists ten thousand keys has half of it."""
+"""Maximum length of an element's text: a filter that lists ten thousand keys has half of it."""
 
 MAX_INCLUDES: Final = 5_000
-"""How many Include directives may be followed: tiny files cost time before they cost room."""
+"""Maximum number of Include directives: many tiny files cost time long before they cost memory."""
 
 DEFAULT_SIZE_LIMIT: Final = 5 << 20
 """The default of ConfigCycleDetectionThreshold, in bytes."""
@@ -61,9 +61,9 @@ class Node:
         text: its own text without the blanks around it or between its elements; "" if it has none.
         attributes: its attributes by name.
         children: its elements in file order; comments are not among them.
-        location: where it was written, in whichever file that was.
+        location: where it was written, in the configuration file or an included one.
         synonym: the name it was written under, where that is an old name for `tag`.
-        incomplete: whether some of it is missing, because a variable of its text or attributes, or
+        incomplete: true if a part is missing, because a variable of its text or attributes, or
             an Include in it, could not be expanded.
     """
 
@@ -77,7 +77,7 @@ class Node:
 
     @property
     def written(self) -> str:
-        """The name under which its author knows it."""
+        """The name of the element as it is written in the file."""
         return self.synonym or self.tag
 
     def find(self, tag: str) -> "Node | None":
@@ -102,8 +102,8 @@ class Document:
         root: its outermost element.
         path: the file it was read from, as given.
         expanded: the whole text with Include and ${VARIABLE} replaced; it loads to the same tree.
-        complete: whether all of it could be expanded; if not, it serves to find further mistakes.
-        secrets: the values of variables in it that nobody is to see, as their names say.
+        complete: true if all of it could be expanded; if not, it serves to find further errors.
+        secrets: the values of variables in it that must be redacted, judging by their names.
     """
 
     root: Node
@@ -114,7 +114,7 @@ class Document:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that it was read from: its own, and those that were included."""
+        """The files that it was read from: the configuration file and the included files."""
         found = {self.path: None}
         pending = [self.root]
         while pending:
@@ -133,11 +133,11 @@ def load(
         path: the file; an Include in it is relative to the file that holds it.
         defines: variables given with -D; they come before those of the environment.
         environ: the environment.
-        problems: takes what is wrong, and is told what it has to hide.
+        problems: collects the problems, and receives the values to redact.
 
     Returns:
-        The expanded configuration; None if a file is not XML or too large. Whether that, or a part
-        could not be expanded (`complete` is false then): `problems` says so.
+        The expanded configuration; None if a file is not XML or too large. `problems` holds the
+        reason for that, or for a part that could not be expanded (`complete` is false then).
     """
     variables = Variables(path, defines=defines, environ=environ)
     reader = _Reader(variables, problems)
@@ -158,7 +158,7 @@ def load(
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A parsed file, and the Include directive that asked for it."""
+    """A parsed file, and the Include directive that named it."""
 
     path: str
     element: etree._Element
@@ -175,7 +175,7 @@ class _File:
 
 
 class _LimitReachedError(Exception):
-    """The configuration is too large in some way; `location` says where that showed."""
+    """The configuration exceeds a limit; `location` is where that was detected."""
 
     def __init__(self, location: Location, message: str) -> None:
         super().__init__(message)
@@ -183,7 +183,7 @@ class _LimitReachedError(Exception):
 
 
 class _Reader:
-    """The state of one load: how much may still be read, and whether something went wrong."""
+    """The state of one load: sizes and counts so far, and whether an error was found."""
 
     def __init__(self, variables: Variables, problems: Problems) -> None:
         self._variables = variables
@@ -196,10 +196,10 @@ class _Reader:
         self.failed = False
 
     def start(self, file: _File, size: int) -> Node:
-        """Expand the first file, whose text has `size` characters, in place.
+        """Expand the first file, with a text of `size` characters, in place.
 
         Raises:
-            _LimitReachedError: there is no point in going on.
+            _LimitReachedError: a limit is exceeded, so that reading on is pointless.
         """
         self._read_settings(file)
         self._grow(size, Location(file.path, 1))
@@ -240,10 +240,10 @@ class _Reader:
     def _walk_content(
         self, element: etree._Element, file: _File, depth: int
     ) -> tuple[list[Node], str, bool]:
-        """Expand what is inside an element.
+        """Expand the content of an element.
 
         Returns:
-            Its child nodes; its own text, stripped; and whether all that it includes was there.
+            Its child nodes; its own text, stripped; and whether all its Includes could be expanded.
         """
         location, label = file.at(element), _label(element)
         texts = [self._expand(element.text, location, label)]
@@ -274,10 +274,10 @@ class _Reader:
     def _include(
         self, directive: etree._Element, file: _File, depth: int
     ) -> tuple[list[Node], bool]:
-        """Put the content of the named file in the place of the directive.
+        """Replace the directive by the content of the named file.
 
         Returns:
-            Its nodes, and whether it and all that it includes was there.
+            Its nodes, and whether the file and all that it includes could be read.
         """
         location, label = file.at(directive), _label(directive)
         name = self._expand(directive.text, location, label).strip()
@@ -324,7 +324,7 @@ class _Reader:
             self._grow(len(text), location)
             fragment = xml_file.parse_fragment(text, path)
         except FileError as error:
-            if error.location.line:  # the file is there; what is wrong is inside
+            if error.location.line:  # the file exists; the error is inside
                 self._error(error.location, "", str(error))
             else:
                 self._error(location, label, f"{path} {error}")
@@ -366,7 +366,7 @@ def _holds_only_elements(fragment: etree._Element) -> bool:
 
 
 def _splice(directive: etree._Element, fragment: etree._Element, shown: str | None) -> None:
-    """Replace an Include by what it names, between comments if `shown` is a name to put in them."""
+    """Replace an Include by the file's content, between comments with the name `shown` if given."""
     parent = directive.getparent()
     if parent is None:
         raise AssertionError("the outermost element is walked, never included")
@@ -399,7 +399,7 @@ def _cycle(path: str, location: Location, file: _File) -> str:
 
 
 def _name(element: etree._Element) -> str:
-    """Name an element as it is written; a default namespace (xmlns="...") does not matter."""
+    """Return the name of an element as written; a default namespace (xmlns="...") is ignored."""
     local = etree.QName(element).localname
     return f"{element.prefix}:{local}" if element.prefix else local
 

@@ -1,6 +1,6 @@
-"""What is wrong with a configuration file: located errors, warnings and notes, and how they print.
+"""Problems of a configuration file: located errors, warnings and notes, and how they print.
 
-One run over a file reports everything it finds. Each stage (reading, structure, meaning) adds to
+One run over a file reports all of its problems. Each stage (reading, structure, meaning) adds to
 the same `Problems`; the program decides at the end whether the configuration can be used.
 """
 
@@ -24,15 +24,15 @@ class Location:
 
 
 class Located(Protocol):
-    """Anything that knows where in the configuration it was written: a node, a part of the spec."""
+    """Anything that has a location in the configuration: a node, a part of the spec."""
 
     @property
     def location(self) -> Location:
-        """Where it was written."""
+        """Its location."""
 
 
 class Severity(Enum):
-    """How much a problem matters: only an ERROR keeps the configuration from being used."""
+    """The severity of a problem: only an ERROR prevents the use of the configuration."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -44,14 +44,14 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding, in words for the person who wrote the file.
+    """One problem, in words for the author of the file.
 
     Attributes:
         location: where it was written.
-        severity: whether the configuration can still be used.
+        severity: only an error prevents the use of the configuration.
         element: the element with its parent, "Transport/InetAddr"; "" for a whole file.
-        message: what is wrong and what was expected.
-        hint: what to do about it, or None where the message already says so.
+        message: the problem and the expected content.
+        hint: the remedy, or None if the message already contains it.
     """
 
     location: Location
@@ -66,7 +66,7 @@ class Problem:
         return f"{self.location}: {self.severity}: {subject}{self.message}{advice}"
 
     def as_data(self) -> dict[str, object]:
-        """The same for programs, as JSON can hold it."""
+        """Return the problem as JSON-compatible data."""
         return {
             "file": self.location.file,
             "line": self.location.line,
@@ -78,49 +78,49 @@ class Problem:
 
 
 class Problems:
-    """Collects the findings of one run; iterates in the order of the files, then of their lines."""
+    """Collects the problems of one run; iterates in the order of the files, then of their lines."""
 
     def __init__(self) -> None:
         self._found: dict[
             Problem, None
-        ] = {}  # a dict, because the same sentence twice helps nobody
+        ] = {}  # a dict, to drop repeated problems and keep their order
         self._file_rank: dict[str, int] = {}
         self._secrets: set[str] = set()
 
     def reading(self, file: str) -> None:
-        """Fix the place of `file` among the others: files print in the order they were read."""
+        """Fix the rank of `file` among the others: files print in the order they were read."""
         self._file_rank.setdefault(file, len(self._file_rank))
 
     def error(
         self, where: Located | Location, element: str, message: str, hint: str | None = None
     ) -> None:
-        """Add a problem that keeps the configuration from being used."""
+        """Add a problem that prevents the use of the configuration."""
         self._add(where, Severity.ERROR, element, message, hint)
 
     def warning(
         self, where: Located | Location, element: str, message: str, hint: str | None = None
     ) -> None:
-        """Add something that runs, but probably not as its author expects."""
+        """Add a problem that works, but probably not as its author expects."""
         self._add(where, Severity.WARNING, element, message, hint)
 
     def info(
         self, where: Located | Location, element: str, message: str, hint: str | None = None
     ) -> None:
-        """Add a remark that asks for no change."""
+        """Add a remark that requires no change."""
         self._add(where, Severity.INFO, element, message, hint)
 
     def add(self, problem: Problem) -> None:
-        """Add what has been put into words already."""
+        """Add a complete problem."""
         self.reading(problem.location.file)
         self._found.setdefault(problem)
 
     def hide(self, values: Collection[str]) -> None:
-        """Show no finding with one of these values, those included that have been added."""
+        """Redact these values in all problems, including those added before."""
         self._secrets.update(values)
 
     @property
     def has_errors(self) -> bool:
-        """Whether the configuration must not be used."""
+        """True if the configuration must not be used."""
         return any(problem.severity is Severity.ERROR for problem in self._found)
 
     def __iter__(self) -> Iterator[Problem]:

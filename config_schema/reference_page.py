@@ -31,7 +31,7 @@ class Entry:
     """One element of a chapter.
 
     Attributes:
-        doc: what the schema says about it.
+        doc: the schema's documentation of it.
         same_as: the path of an element described earlier that contains exactly the same elements;
             None where the elements inside have entries of their own.
     """
@@ -55,7 +55,7 @@ class Chapter:
 
 @cache
 def chapters() -> tuple[Chapter, ...]:
-    """The whole reference: first the elements of the instance, then its sections."""
+    """Return the whole reference: first the elements of the instance, then its sections."""
     top = children(ROOT).values()
     plain = tuple(Entry(doc, None) for doc in top if not children(doc.path))
     described: dict[tuple[ElementDoc, ...], str] = {}
@@ -67,12 +67,12 @@ def chapters() -> tuple[Chapter, ...]:
 
 
 def short(path: str) -> str:
-    """The path as the reference names it: without the root, except for the root itself."""
+    """Return the path as the reference names it: without the root, except for the root itself."""
     return path.removeprefix(f"{ROOT}/")
 
 
 def _entries(doc: ElementDoc, described: dict[tuple[ElementDoc, ...], str]) -> Iterator[Entry]:
-    """The element and those inside it; `described` collects the parts that have been listed."""
+    """Return the element and those inside it; `described` collects the parts listed so far."""
     inside = everything_inside(doc)
     known = described.get(inside) if len(inside) >= _WORTH_SHARING else None
     yield Entry(doc, known)
@@ -83,7 +83,7 @@ def _entries(doc: ElementDoc, described: dict[tuple[ElementDoc, ...], str]) -> I
 
 
 def everything_inside(doc: ElementDoc) -> tuple[ElementDoc, ...]:
-    """Everything below an element, with paths relative to it, so that equal parts compare equal."""
+    """Return the elements below an element, with relative paths so that equal parts are equal."""
     return tuple(
         replace(other, path=path.removeprefix(doc.path))
         for path, other in elements().items()
@@ -92,14 +92,14 @@ def everything_inside(doc: ElementDoc) -> tuple[ElementDoc, ...]:
 
 
 def occurrence(doc: ElementDoc) -> str:
-    """Say how often an element may occur."""
+    """Return how often an element may occur."""
     if doc.required:
         return "required, one or more" if doc.repeatable else "required"
     return "any number" if doc.repeatable else "optional"
 
 
 def facts(doc: ElementDoc) -> Iterator[tuple[str, str]]:
-    """What there is to say about an element besides its description: label and text (Markdown)."""
+    """Return the properties of an element besides its description: label and text (Markdown)."""
     if doc.expected:
         yield "Value", doc.expected
     if doc.default is not None:
@@ -119,12 +119,12 @@ def facts(doc: ElementDoc) -> Iterator[tuple[str, str]]:
 
 
 def _is_literal(doc: ElementDoc) -> bool:
-    """Whether the default is written as it would be in a file, rather than explained."""
+    """Return true if the default is written as it would be in a file, rather than explained."""
     return doc.default is not None and re.fullmatch(r"[^\s;]+", doc.default) is not None
 
 
 def examples(doc: ElementDoc) -> Iterator[str]:
-    """The examples of an element, as they would stand in a configuration."""
+    """Return the examples of an element, as written in a configuration."""
     for example in doc.examples:
         if example.startswith("<"):
             yield example
@@ -136,7 +136,7 @@ def examples(doc: ElementDoc) -> Iterator[str]:
 
 
 def markdown() -> str:
-    """The reference page."""
+    """Return the reference page."""
     lines = [f"# {_TITLE}", "", _INTRODUCTION, "", *_contents(), ""]
     for section in sections():
         lines += [f"## {section.title}", "", section.text, ""]
@@ -149,7 +149,7 @@ def markdown() -> str:
 
 
 def anchor(title: str) -> str:
-    """The fragment under which a heading is linked to: lower case, letters and digits only."""
+    """Return the link target of a heading: lower case, letters and digits only."""
     return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
@@ -176,7 +176,7 @@ def _markdown_entry(entry: Entry, mark: str) -> Iterator[str]:
 
 
 def _index() -> Iterator[str]:
-    """Every name, with the places where it is described."""
+    """Return every name, with the places that describe it."""
     places: dict[str, list[str]] = {}
     for chapter in chapters():
         for entry in (chapter.head, *chapter.entries):
@@ -190,7 +190,7 @@ def _index() -> Iterator[str]:
 
 
 def manual() -> str:
-    """The manual page amps-config(5), in the man macros of troff."""
+    """Return the manual page amps-config(5), in the man macros of troff."""
     lines = ['.TH AMPS-CONFIG 5 "" Amperage "File Formats"']
     lines.append(".ad l")  # long paths leave too few words in a line to stretch it to the margin
     lines += [".SH NAME", r"amps-config \- the configuration of an Amperage instance"]
@@ -220,7 +220,7 @@ def _manual_entry(entry: Entry) -> Iterator[str]:
 
 
 def _prose(text: str) -> Iterator[str]:
-    """Paragraphs, lists and indented code of the Markdown that the schema's prose is written in."""
+    """Convert the Markdown of the schema's prose: paragraphs, lists and indented code."""
     for block in text.split("\n\n"):
         lines = block.splitlines()
         if block.startswith("    "):
@@ -234,7 +234,7 @@ def _prose(text: str) -> Iterator[str]:
 
 
 def _inline(text: str) -> str:
-    """Backticks become bold and asterisks italic; everything else stands for itself."""
+    """Convert backticks to bold and asterisks to italic; keep everything else verbatim."""
     parts = re.split(r"(`[^`]*`|\*[A-Za-z][^*`]*\*)", text)
     return _guarded("".join(_span(part) for part in parts))
 
@@ -256,7 +256,7 @@ def _escaped(text: str) -> str:
 
 
 def _guarded(line: str) -> str:
-    """A line that begins with a dot or a quote would be taken for a request."""
+    """Escape a line that begins with a dot or a quote: troff would take it for a request."""
     return rf"\&{line}" if line.startswith((".", "'")) else line
 
 

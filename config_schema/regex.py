@@ -10,28 +10,28 @@ from typing import Final
 import pcre2
 
 _SPECIAL: Final = re.compile(r"[.*+?^$|()\[\]{}\\]")
-"""What makes a name a pattern: with none of these a regular expression only matches itself."""
+"""Characters that make a name a pattern: without these a regular expression only matches itself."""
 
 _OWN_LIMIT: Final = re.compile(r"(?:\(\*[A-Za-z0-9_=]*\))*\(\*(LIMIT_[A-Z]+)")
-"""What may stand at the start of a pattern, up to an item that limits its searches."""
+"""Items that may start a pattern, up to one that sets a limit on its searches."""
 
 _LONGEST_IN_MACHINE_CODE: Final = 4096
-"""Characters of a pattern. To make machine code of longer ones may take a tenth of a second."""
+"""In characters. Compiling a longer pattern to machine code may take a tenth of a second."""
 
 _MOST_STEPS: Final = 100_000
-"""For each position at which a match may begin."""
+"""Maximum number of steps, for each position at which a match may begin."""
 
 
 def has_regex_characters(name: str) -> bool:
-    """Whether `name`, where a pattern is allowed, is one rather than a literal topic name."""
+    """Return true if `name`, where a pattern is allowed, is one and not a literal topic name."""
     return _SPECIAL.search(name) is not None
 
 
 def compiled(pattern: str | bytes) -> pcre2.Pattern:
-    """Compile a pattern, to machine code if PCRE2 can; some, and very long ones, it interprets.
+    """Compile a pattern, to machine code if PCRE2 can; it interprets some, and very long ones.
 
     Args:
-        pattern: the pattern, with what limits its searches.
+        pattern: the pattern, with the limits of its searches.
 
     Raises:
         pcre2.PatternError: it is no regular expression.
@@ -47,8 +47,8 @@ def compiled(pattern: str | bytes) -> pcre2.Pattern:
 def limit_error(pattern: str) -> str | None:
     """Return why `pattern` is refused although it compiles; None if it is not.
 
-    How long a search may take is for the program to say. A pattern that says so itself, as with
-    `(*LIMIT_MATCH=0)`, would be one that fails instead of matching or not.
+    The program sets the limits of searches. A pattern with a limit of its own, such as
+    `(*LIMIT_MATCH=0)`, would fail instead of matching or not.
     """
     limit = _OWN_LIMIT.match(pattern)
     return None if limit is None else f"a pattern may not set limits of its own: (*{limit[1]})"
@@ -67,16 +67,16 @@ def regex_error(pattern: str) -> str | None:
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Whether `pattern`, known to compile, occurs in `topic`.
+    """Return true if `pattern`, known to compile, occurs in `topic`.
 
     An expression that takes too many steps, because it backtracks without end, does not match: the
-    names of topics are for clients to choose, and no name may keep the program busy.
+    names of topics are chosen by clients, and no name may keep the program busy.
     """
     return decide(pattern, topic) is True
 
 
 def decide(pattern: str, topic: str) -> bool | None:
-    """The same; None if it takes too many steps to tell, or the name is no text."""
+    """Do the same as `matches`; return None after too many steps, or if the name is no text."""
     try:
         return _limited(pattern).search(topic) is not None
     except (pcre2.LibraryError, UnicodeEncodeError):

@@ -1,7 +1,7 @@
-"""What the schema says: amps_config.xsd, loaded once, and its annotations as typed values.
+"""The configuration schema: amps_config.xsd, loaded once, and its annotations as typed values.
 
-The schema is the only place where the language is written down. The validator takes names,
-synonyms and values from here, and the reference page and the man page are generated from here.
+The schema is the only definition of the language. The validator takes names, synonyms and values
+from here, and the reference page and the man page are generated from here.
 
 Paths name elements from the root, `AMPSConfig/SOW/Topic/Key`, always in canonical names: a synonym
 never occurs in a path.
@@ -36,31 +36,33 @@ _CHOICES: Final = re.compile(r"\(((?:\s*'[^']*'\s*,?)+)\)\s*$")
 """The list of literals that ends the assertion of an enumerated type."""
 
 Others = Literal["refused", "tolerated", "any"]
-"""What happens to children that the schema does not list: they are errors, they are accepted with
-a warning (AMPS documents the place incompletely), or they are the business of a module."""
+"""The treatment of children that the schema does not list: they are errors, they are accepted with
+a warning (AMPS documents the place incompletely), or a module checks them.
+"""
 
 _OTHERS: Final[Mapping[str, Others]] = {"lax": "tolerated", "skip": "any"}
 
 
 @dataclass(frozen=True, slots=True)
 class ElementDoc:
-    """What the schema says about one element.
+    """The schema's documentation of one element.
 
     Attributes:
         path: canonical path from the root.
-        documentation: what the element does.
-        required: whether its parent must contain it.
-        repeatable: whether its parent may contain more than one.
+        documentation: the function of the element.
+        required: true if its parent must contain it.
+        repeatable: true if its parent may contain more than one.
         type_name: the simple type of its text; "" where it contains elements only.
-        expected: what that type accepts, in words ("a size in bytes: ..."); "" if there is no text.
+        expected: the accepted values of that type, in words ("a size in bytes: ..."); "" if no
+            text.
         values: the choices of an enumerated type; their case does not matter.
-        default: what holds when it is absent, in words.
+        default: the value that applies when it is absent, in words.
         synonyms: other names it may be written under.
-        effect: why it changes nothing here; None for an element that has an effect.
+        effect: the reason why it has no effect here; None for an element that has an effect.
         modules: for the option of a module, the modules that take it.
         examples: values, or fragments of a configuration that begin with the element's own tag.
         since: the AMPS version that introduced it.
-        others: what happens to children that are not listed.
+        others: the treatment of children that are not listed.
     """
 
     path: str
@@ -105,14 +107,14 @@ def load_schema() -> XMLSchema11:
 
 @cache
 def elements() -> Mapping[str, ElementDoc]:
-    """Every element by its path, parents before children, in the order of the schema."""
+    """Return all elements by path, parents before children, in the order of the schema."""
     root = load_schema().elements[ROOT]
     return MappingProxyType({doc.path: doc for doc in _walk(root, ROOT)})
 
 
 @cache
 def children(parent_path: str) -> Mapping[str, ElementDoc]:
-    """The elements that `parent_path` may contain, by name; empty for an unknown path."""
+    """Return the elements that `parent_path` may contain, by name; empty for an unknown path."""
     return MappingProxyType(
         {doc.name: doc for doc in elements().values() if doc.parent == parent_path}
     )
@@ -120,21 +122,21 @@ def children(parent_path: str) -> Mapping[str, ElementDoc]:
 
 @cache
 def synonyms(parent_path: str) -> Mapping[str, str]:
-    """The other names of the elements inside `parent_path`, each with its canonical name."""
+    """Return the other names of the elements inside `parent_path`, each with its canonical name."""
     return MappingProxyType(
         {synonym: doc.name for doc in children(parent_path).values() for synonym in doc.synonyms}
     )
 
 
 def effect(path: str) -> str | None:
-    """Why the element is accepted but changes nothing; None where it has an effect."""
+    """Return why an element is accepted but has no effect; None if it has an effect."""
     doc = elements().get(path)
     return doc.effect if doc else None
 
 
 @cache
 def sections() -> tuple[Section, ...]:
-    """The prose at the head of the schema, in its order."""
+    """Return the prose at the head of the schema, in its order."""
     return tuple(
         Section(title, (note.text or "").strip("\n").rstrip())
         for annotation in load_schema().annotations
@@ -183,7 +185,7 @@ def _documentation(component: XsdComponent) -> str:
 
 
 def _notes(element: XsdElement) -> Mapping[str, list[str]]:
-    """The amps:* annotations by local name; examples keep their line breaks."""
+    """Return the amps:* annotations by local name; examples keep their line breaks."""
     notes: dict[str, list[str]] = {}
     for note in _appinfo(element):
         name = note.tag.removeprefix(_NAMESPACE)

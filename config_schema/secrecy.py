@@ -1,8 +1,8 @@
-"""What is secret in a text of any kind: an address, a command, a header, a sentence with one.
+"""Redaction of secrets in any text: an address, a command, a header, a sentence that has one.
 
-Each rule knows a place where credentials stand, and nothing but them is taken out: what is left
-still tells what the text is about. What follows such a place and is no secret may be taken out as
-well; the other way round would be worse.
+Each rule matches a place where credentials occur, and only they are removed: the rest still tells
+the subject of the text. A value at such a place that is no secret may be removed as well;
+the opposite error would be worse.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from typing import Final
 HIDDEN: Final = "********"
 
 SECRET: Final = "secret"  # noqa: S105 - a name
-"""The group of a rule that is taken out."""
+"""The group of a rule that is redacted."""
 
 _WORDS: Final = (
     r"(?:token|api[_-]?key|access[_-]?key|passw(?:or)?d|passphrase|pwd|secret|bearer"
     r"|credentials?|signature|(?<![A-Za-z])sig)"
 )
-"""How names end whose values nobody is to see; those of files do not."""
+"""The endings of names of secret values; names of files do not end so."""
 
 _HEADERS: Final = (
     r"(?:(?:Proxy-)?Authorization|(?:Set-)?Cookie"
     r"|(?:\w+-)+(?:Key|Token|Secret|Auth|Password)|ApiKey)"
 )
 _NO_CREDENTIALS: Final = r"(?!(?:auth\w*|tokens?|credentials?|scheme|realm|charset)\b)"
-"""What `Basic` and `Bearer` are followed by in challenges and sentences."""
+"""Words that follow `Basic` and `Bearer` in challenges and sentences."""
 
 _USER: Final = r"(?<![\w-])(?:-[uU]|--(?:proxy-)?user)[\s=]*"
 _OPTION: Final = (
     r"(?<![\w.-])(?:(?:sshpass|mysql\w*|mariadb[\w-]*|mongo\w*)\b[^|;&\n]{0,500}?\s-p"
     r"|redis-cli\b[^|;&\n]{0,500}?\s-a|ldap\w+\b[^|;&\n]{0,500}?\s-w)\s*"
 )
-"""Options of programs that take a password, also one that looks like a port or a path."""
+"""Options of programs that take a password, even one that looks like a port or a path."""
 
 _QUOTE: Final = r"(?:\"|'|&quot;|&apos;)?"
 
@@ -52,7 +52,7 @@ RULES: Final = (
     re.compile(rf"{_USER}[^\s:\"'<>]*:(?P<{SECRET}>[^\s\"'<>]+)"),
     re.compile(rf"{_USER}\"[^:\"<>]*:(?P<{SECRET}>[^\"<]+)\""),
     re.compile(rf"{_USER}'[^:'<>]*:(?P<{SECRET}>[^'<]+)'"),
-    # sshpass -p password; mkdir -p directory and ssh -p 22 look the same, but for their values
+    # sshpass -p password; mkdir -p directory and ssh -p 22 differ from it only in their values
     re.compile(rf"{_OPTION}(?P<{SECRET}>[^\s\"'<>]+)"),
     re.compile(rf"(?:{_OPTION}|(?<!\S)-p[\s=]+)\"(?P<{SECRET}>[^\"<]+)\""),
     re.compile(rf"(?:{_OPTION}|(?<!\S)-p[\s=]+)'(?P<{SECRET}>[^'<]+)'"),
@@ -77,34 +77,34 @@ _SECRET_NAME: Final = re.compile(
 )
 
 _SHORTEST: Final = 4
-"""Characters of a value that is looked for: shorter ones are parts of many words."""
+"""Minimum length of a value to search for: shorter ones are parts of many words."""
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether the value of a variable of this name is taken for a secret; that of PWD is not."""
+    """Return true if a variable of this name is assumed to be secret; PWD is not."""
     return _SECRET_NAME.search(name) is not None
 
 
 def masked(text: str, rules: Sequence[re.Pattern[str]] = RULES) -> str:
-    """Replace what rules find secret in a text."""
+    """Redact the matches of rules in a text."""
     for rule in rules:
         text = rule.sub(_without_secret, text)
     return text
 
 
 def found(text: str, rules: Iterable[re.Pattern[str]] = RULES) -> Iterator[str]:
-    """What each of the rules finds secret in a text."""
+    """Return the secrets that each of the rules finds in a text."""
     for rule in rules:
         for match in rule.finditer(text):
             yield match[SECRET]
 
 
 def without_values(text: str, values: Collection[str]) -> str:
-    """Replace values that are known to be secret; names of elements stay, whatever they are.
+    """Redact values that are known to be secret; names of elements stay, whatever they are.
 
     Args:
-        text: any text: a configuration, or a sentence that quotes it, be it shortened.
-        values: those of variables that are secret.
+        text: any text: a configuration, or a sentence that quotes it, possibly shortened.
+        values: the values of secret variables.
     """
     spellings = {one for value in values for one in _spellings(value) if len(value) >= _SHORTEST}
     if not spellings:
@@ -116,7 +116,7 @@ def without_values(text: str, values: Collection[str]) -> str:
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """A value as it is in a text, in XML, and in a sentence of one line."""
+    """Return the forms of a value: in a text, in XML, and in a sentence of one line."""
     yield value
     yield escape(value, quote=False)
     yield escape(value)
@@ -124,7 +124,7 @@ def _spellings(value: str) -> Iterator[str]:
 
 
 def _without_beginning(text: str, values: Iterable[str]) -> str:
-    """Replace what a text ends with, if that is how one of the values begins."""
+    """Redact the end of a text, if one of the values begins with it."""
     lengths = range(len(text), _SHORTEST - 1, -1)
     for value in values:
         for length in lengths:

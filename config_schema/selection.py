@@ -1,8 +1,8 @@
-"""Which topics a name or a regular expression stands for, as far as that can be told.
+"""The topics that a name or a regular expression selects, as far as that is decidable.
 
-Whether one expression covers another cannot be told in general. It can for those that people write
-for topics: everything, and what begins with, ends with, contains or is a text. Any other expression
-covers itself, and the names that it matches.
+Whether one expression covers another is undecidable in general. It is decidable for the expressions
+in common use for topics: everything, and names that begin with, end with, contain or equal a text.
+Any other expression covers itself, and the names that it matches.
 """
 
 import re
@@ -27,7 +27,7 @@ _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
 class Selection(Struct, frozen=True):
-    """A topic, or with `is_expression` all whose names a regular expression matches."""
+    """A topic, or with `is_expression` all topics whose names a regular expression matches."""
 
     name: str
     message_type: str
@@ -35,14 +35,14 @@ class Selection(Struct, frozen=True):
 
     @classmethod
     def of(cls, name: str, message_type: str, *, regex_topics: bool) -> "Selection":
-        """Understand a name as TransactionLog and Destination do.
+        """Interpret a name as TransactionLog and Destination do.
 
-        A name like `fix.orders` is an expression too, and yet always meant as a name.
+        A name like `fix.orders` is an expression too, but is always meant as a name.
         """
         return cls(name, message_type, regex_topics and has_regex_characters(name.replace(".", "")))
 
     def includes(self, other: "Selection") -> bool:
-        """Whether everything that `other` stands for is certain to be selected by this."""
+        """Return true if this certainly selects all topics that `other` selects."""
         if self.message_type != other.message_type:
             return False
         if self.name == other.name:
@@ -55,7 +55,7 @@ class Selection(Struct, frozen=True):
         return mine is not None and others is not None and mine.includes(others)
 
     def overlaps(self, other: "Selection") -> bool:
-        """Whether some topic may be selected by both, for all that can be told."""
+        """Return true unless it is certain that no topic is selected by both."""
         if not (self.is_expression and other.is_expression):
             return self.includes(other) or other.includes(self)
         mine, others = _shape(self.name), _shape(other.name)
@@ -69,7 +69,7 @@ Part = tuple[Selection, ...]
 
 
 class Coverage:
-    """Selections taken together: what they record, or replicate. There may be thousands."""
+    """The union of selections that are recorded, or replicated. There may be thousands."""
 
     def __init__(self, selections: Iterable[Selection]) -> None:
         self._all = tuple(selections)
@@ -77,11 +77,11 @@ class Coverage:
         self._expressions = [one for one in self._all if one.is_expression]
 
     def has(self, part: Part) -> bool:
-        """Whether all topics of `part` are certain to be selected."""
+        """Return true if all topics of `part` are certain to be selected."""
         return any(self._includes(selection) for selection in part)
 
     def parts(self, selected: Selection) -> Iterator[Part]:
-        """Go through what is selected here as well as by `selected`."""
+        """Return the parts selected here as well as by `selected`."""
         if self._includes(selected):
             yield (selected,)
             return
@@ -98,7 +98,7 @@ class Coverage:
 
 
 class _Shape(Struct, frozen=True):
-    """What a simple expression asks of a name: a text, at its start, its end, both, anywhere."""
+    """The condition of a simple expression: a text at the start or end of names, both, anywhere."""
 
     text: str
     at_start: bool
@@ -112,13 +112,13 @@ class _Shape(Struct, frozen=True):
         return name.endswith(self.text) if self.at_end else self.text in name
 
     def includes(self, other: "_Shape") -> bool:
-        """Whether each name that `other` accepts is accepted."""
+        """Return true if each name that `other` accepts is accepted."""
         if (self.at_start and not other.at_start) or (self.at_end and not other.at_end):
             return self.text == "" and not (self.at_start and self.at_end)
         return self.accepts(other.text)
 
     def excludes(self, other: "_Shape") -> bool:
-        """Whether no name is accepted by both."""
+        """Return true if no name is accepted by both."""
         for one, another in ((self, other), (other, self)):
             if one.at_start and one.at_end:
                 return not another.accepts(one.text)

@@ -84,7 +84,7 @@ STANDARD_MODULES: Final[Mapping[ModuleKind, Mapping[str, ModuleRule]]] = {
         ),
     ),
 }
-"""The modules by what they are used for."""
+"""The modules by their use."""
 
 LIBRARIES_OF_AMPS: Final = (
     "libamps_exec_authenticator.so",

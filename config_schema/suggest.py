@@ -1,4 +1,4 @@
-"""What the author of a configuration probably meant: the right name, or the right place for it."""
+"""Hints for misspelt or misplaced elements: the probable name, or the right place for it."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -9,7 +9,7 @@ from typing import Final
 from config_schema import schema
 
 _CLOSE: Final = 0.7
-"""How alike two words must be, as difflib measures it; `InetAdr` and `InetAddr` are 0.93 alike."""
+"""Minimum similarity of two words, as difflib measures it; `InetAdr` and `InetAddr` have 0.93."""
 
 _MOST_LISTED: Final = 8
 """More names than this are not listed in a hint: they would bury the problem."""
@@ -19,7 +19,7 @@ _MOST_COMPARED: Final = 500
 for every mistake."""
 
 _LONGEST_COMPARED: Final = 64
-"""Longer words are nobody's slip of the pen, and comparing them takes time."""
+"""Longer words are no typing errors, and comparing them takes time."""
 
 _OFFLINE: Final = (
     "it is of an older AMPS: MessageMemoryLimit and MessageDiskLimit say how much may wait for "
@@ -34,7 +34,7 @@ _RETIRED: Final[Mapping[str, str]] = {
     "BatchSize": "it is of an older AMPS: FlushInterval says how long entries of the transaction "
     "log wait to be written together",
 }
-"""Elements that the language has no longer, with what there is in their place."""
+"""Elements that the language has no longer, with their replacements."""
 
 
 def nearest(word: str, known: Iterable[str], closeness: float = _CLOSE) -> str | None:
@@ -48,7 +48,7 @@ def nearest(word: str, known: Iterable[str], closeness: float = _CLOSE) -> str |
 
 @lru_cache(maxsize=1024)
 def for_element(name: str, parent_path: str) -> str | None:
-    """Say what to do about an element that is not known inside its parent.
+    """Return a hint for an element that is not known inside its parent.
 
     Args:
         name: the element as written.

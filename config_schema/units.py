@@ -1,11 +1,11 @@
 """The values of a configuration that carry a unit or a notation of their own.
 
-Every function takes the text of an element, gives a plain typed value, and raises `UnitError` with
-a sentence that says what was expected. Units are not case-sensitive, a number may have a fraction,
-and blanks around the text or before the unit do not matter.
+Every function takes the text of an element, returns a plain typed value, and raises `UnitError`
+with a sentence that states the expected form. Units are not case-sensitive, a number may have a
+fraction, and blanks around the text or before the unit are ignored.
 
-Source: AMPS User Guide, Using Units in the Configuration. What it leaves open (what a bare number
-means, one-letter sizes, fractions) is settled in docs/compatibility.md.
+Source: AMPS User Guide, Using Units in the Configuration. The points that it leaves open (the
+meaning of a bare number, one-letter sizes, fractions) are settled in docs/compatibility.md.
 """
 
 import ipaddress
@@ -52,7 +52,7 @@ DECIMAL_SIZE_UNITS: Final[Mapping[str, int]] = {
 """The same where one letter stands for a power of ten."""
 
 COUNT_UNITS: Final[Mapping[str, int]] = {"": 1, "k": 1_000, "m": 1_000_000}
-"""What the exponents of a plain number stand for."""
+"""The factors of the exponents of a plain number."""
 
 BOOLEANS: Final[Mapping[str, bool]] = {
     "true": True,
@@ -91,12 +91,12 @@ class UnitError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen or to connect.
+    """An address to listen on or to connect to.
 
     Attributes:
         host: a name or a numeric address without brackets; None listens on every address.
         port: 0 to 65535; 0 lets the system choose.
-        family: which version of IP the notation asks for; "any" where it leaves that open.
+        family: the version of IP that the notation implies; "any" if it implies none.
     """
 
     host: str | None
@@ -175,7 +175,7 @@ def parse_count(text: str) -> int:
 
 
 def parse_bool(text: str) -> bool:
-    """Read a switch: `true`, `enabled`, `false`, `disabled` and their like.
+    """Read a boolean: `true`, `enabled`, `false`, `disabled` and their synonyms.
 
     Raises:
         UnitError: another word.
@@ -234,7 +234,7 @@ def parse_inet_address(text: str) -> Address:
 
 
 def parse_external_address(text: str) -> tuple[str, str]:
-    """Read where something is that is behind a proxy: `proxy:8185`, `https://proxy.net/one`.
+    """Read the external address of a service behind a proxy: `proxy:8185`, `https://proxy.net/one`.
 
     Source: AMPS User Guide, Configuring Monitoring (ExternalInetAddr).
 
@@ -253,7 +253,7 @@ def parse_external_address(text: str) -> tuple[str, str]:
 
 
 def quoted(text: str) -> str:
-    """Show a configured value inside a sentence: one line, shortened, in quotes, no secrets."""
+    """Format a configured value for a sentence: one line, shortened, in quotes, no secrets."""
     line = " ".join(masked(text).split())
     shown = "".join(character if character.isprintable() else "?" for character in line)
     return f"'{shown}'" if len(shown) <= 60 else f"'{shown[:57]}...'"

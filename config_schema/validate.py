@@ -1,12 +1,12 @@
-"""The structure of a configuration: which elements, how often, with what kind of value.
+"""The structure of a configuration: which elements, how often, with which kind of value.
 
-Synonyms are renamed first, so that the schema and everything after it know one name per element.
-Then xmlschema judges the whole tree by amps_config.xsd. It says which element breaks a rule; the
-words come from here, taken from what the schema documents about that element, because the author of
-a configuration does not read XSD.
+Synonyms are renamed first, so that the schema and all later stages know one name per element.
+Then xmlschema validates the whole tree against amps_config.xsd. It reports the element that
+violates a rule; this module composes the message from the schema's documentation of that element,
+because the author of a configuration does not read XSD.
 
-What can only be known by looking at several places (a name that is not defined, an expression that
-does not parse) is left to the compiler.
+Errors that show only when several places are compared (a name that is not defined, an expression
+that does not parse) are left to the compiler.
 """
 
 import re
@@ -36,7 +36,7 @@ from config_schema.units import (
 from config_schema.version import AMPS_VERSION
 
 MAX_VIOLATIONS: Final = 500
-"""More than these are not reported: such a file is not a configuration with mistakes in it."""
+"""Further violations are not reported: such a file is not a configuration with a few errors."""
 
 _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "interval": parse_interval,
@@ -46,21 +46,21 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "fileMask": parse_octal_mask,
     "inetAddr": parse_inet_address,
 }
-"""Simple types of the schema whose own parser explains best what is wrong with a value."""
+"""Simple types of the schema with a parser that gives the best error message for a bad value."""
 
 
 def validate(document: Document, problems: Problems) -> Node:
-    """Check the structure of a configuration, or of what there is of it.
+    """Check the structure of a configuration, or of the part that could be read.
 
     ConfigValidation `disabled` skips the schema; the compiler replaces values that it cannot use,
-    and refuses what it has nothing for.
+    and refuses those for which it has no replacement.
 
     Args:
         document: the configuration as read.
-        problems: takes violations, and a note for each element that has no effect.
+        problems: collects violations, and a note for each element that has no effect.
 
     Returns:
-        The tree in canonical names, whether or not there were problems.
+        The tree in canonical names, with or without problems.
     """
     if document.root.tag != schema.ROOT:
         problems.error(
@@ -85,7 +85,7 @@ def validate(document: Document, problems: Problems) -> Node:
 
 
 class _Element(Element):
-    """An element as xmlschema takes it, which knows its node, its path, and what to call it."""
+    """An element for xmlschema, with its node, its path, and its name in messages."""
 
     node: Node
     path: str
@@ -112,7 +112,7 @@ def _canonical(node: Node, path: str) -> Node:
 
 
 def validates(root: Node) -> bool:
-    """Whether a configuration wants to be validated; `disabled` has to be said clearly."""
+    """Return true if a configuration is to be validated; only a valid `disabled` turns that off."""
     try:
         return parse_bool(root.value("ConfigValidation", "enabled") or "")
     except UnitError:
@@ -120,7 +120,7 @@ def validates(root: Node) -> bool:
 
 
 def _check_versions(root: Node, problems: Problems) -> None:
-    """Compare with the version whose language this is (AMPS User Guide, AMPS Process Options)."""
+    """Compare with the implemented version (AMPS User Guide, AMPS Process Options)."""
     for name, report in (
         ("RequiredMinimumVersion", problems.error),
         ("SuggestedMinimumVersion", problems.warning),
@@ -132,7 +132,7 @@ def _check_versions(root: Node, problems: Problems) -> None:
 
 
 def _version(text: str) -> list[int]:
-    """Read the leading numbers of a version; trailing zeros do not count."""
+    """Return the numbers of a version; trailing zeros do not count."""
     numbers = [int(number) for number in re.findall(r"\d+", text[:100])]
     while numbers and numbers[-1] == 0:
         numbers.pop()
@@ -158,7 +158,7 @@ def _violations(tree: _Element) -> Iterator[_Violation]:
         if not isinstance(element, _Element):
             raise TypeError(f"a violation without its element: {error.reason}")
         if element.path not in schema.elements():
-            continue  # where any element is tolerated, that may be another AMPSConfig
+            continue  # where any element is tolerated, it may be another AMPSConfig
         kind = (element, type(error), type(error.validator))
         if kind not in explained:
             explained.add(kind)
@@ -202,7 +202,7 @@ def _wrong_children(element: _Element) -> Iterator[_Violation]:
 
 
 def _content(doc: ElementDoc) -> str:
-    """What an element holds, for whoever has left it out."""
+    """Return the expected content of an element, for the message that it is missing."""
     inside = [child for child in schema.children(doc.path).values() if child.required]
     names = " and ".join(child.name for child in inside) or " or ".join(schema.children(doc.path))
     if not names:
@@ -234,14 +234,14 @@ def _bad_value(element: _Element) -> _Violation:
 
 
 def _wrong_word(text: str, doc: ElementDoc) -> str:
-    """The first word of a list that is not accepted; the whole text where there is no list."""
+    """Return the first word of a list that is not accepted; the whole text if there is no list."""
     words = re.split(r"\s*[,\s]\s*", text) if "separated by" in doc.expected else []
     known = {value.casefold() for value in doc.values}
     return next((word for word in words if word and word.casefold() not in known), text)
 
 
 def _remark(element: _Element, problems: Problems) -> None:
-    """Say what the schema lets pass but its author should know."""
+    """Report elements that the schema accepts but that are ignored or have no effect."""
     parent, listed = element.node, schema.children(element.path)
     tolerated = _others(element.path) == "tolerated"
     for child in element:

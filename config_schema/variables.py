@@ -4,7 +4,7 @@ Expansion works on parsed values, never on the XML, so the value of a variable c
 close a comment or break a tag. A value is taken as it is: it is not expanded again.
 
 Source: AMPS User Guide, Environment Variables in AMPS Configuration and Internal Environment
-Variables. What happens to an undefined variable is our choice, see docs/compatibility.md.
+Variables. The treatment of an undefined variable is our choice, see docs/compatibility.md.
 """
 
 import os
@@ -17,14 +17,14 @@ from config_schema.units import quoted
 from config_schema.version import AMPS_VERSION
 
 MAX_EXPANSION: Final = 1 << 20
-"""How many characters variables may add to one text or attribute."""
+"""Maximum number of characters that variables may add to one text or attribute."""
 
 _REFERENCE: Final = re.compile(r"\$\{([^{}]*)\}")
 _NOT_IN_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def has_reference(text: str) -> bool:
-    """Whether a text names a variable; one that has been expanded does not."""
+    """Return true if a text names a variable; an expanded text does not."""
     return _REFERENCE.search(text) is not None
 
 

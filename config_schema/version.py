@@ -1,4 +1,4 @@
-"""The two versions that matter: ours, and that of the AMPS server whose configurations we run."""
+"""The two versions: that of this program, and that of the AMPS server it is compatible with."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""One file of a configuration: bytes to an XML tree, and what is wrong with them in plain words.
+"""One file of a configuration: bytes to an XML tree, with parse errors in plain words.
 
 The file is treated as hostile. Its size is limited before it is parsed, a document type declaration
 is refused before the parser sees it (so no entity is ever defined, expanded or fetched), and the
@@ -66,7 +66,7 @@ _PLAIN_WORDS: Final[Mapping[str, str]] = {
     "NS_ERR_XML_NAMESPACE": "xmlns is given a value that XML does not allow",
     "NS_ERR_UNDEFINED_NAMESPACE": "a name has a prefix that is not declared with xmlns",
 }
-"""What is wrong, by the parser's own error type; others are rare, and shown in its words."""
+"""Messages by the parser's own error type; other types are rare, and keep the parser's text."""
 
 _MISMATCH: Final = re.compile(r"Opening and ending tag mismatch: (\S+) line (\d+) and (\S+)")
 _NEVER_CLOSED: Final = re.compile(r"Premature end of data in tag (\S+) line (\d+)")
@@ -75,7 +75,7 @@ FRAGMENT: Final = "included-file"
 
 
 class FileError(Exception):
-    """A file that cannot be used; `location` says where, the text says why."""
+    """A file that cannot be used; `location` is the place, the text is the reason."""
 
     def __init__(self, location: Location, message: str) -> None:
         super().__init__(message)
@@ -87,7 +87,7 @@ def read(path: str, shown: str) -> str:
 
     Args:
         path: the file to open.
-        shown: how problems call it.
+        shown: its name in problems.
 
     Returns:
         Its text.
@@ -109,7 +109,7 @@ def read(path: str, shown: str) -> str:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting for somebody to write to it, should it be a pipe."""
+    """Open a file without blocking until a writer opens it, should it be a pipe."""
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     os.set_blocking(descriptor, True)
     return descriptor
@@ -132,7 +132,7 @@ def parse_fragment(text: str, shown: str) -> etree._Element:
     """Parse the text of an included file, which may have any number of outermost elements.
 
     Returns:
-        An element of no meaning that holds them.
+        A placeholder element that contains them.
 
     Raises:
         FileError: it is not well-formed XML, or declares a document type.

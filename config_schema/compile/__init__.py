@@ -1,9 +1,9 @@
 """From the validated document to the description of an instance, with all cross-checks.
 
-The structure has been judged before: which elements, how often, with what kind of text. Here each
-section is read into typed values and checked against the others, against the program (modules,
-expressions, schedules) and against the rules that no schema can say. Everything that is wrong is
-reported in one run, also when the structure had errors.
+The structure has been validated before: which elements, how often, with which kind of text. Here
+each section is read into typed values and checked against the others, against the program (modules,
+expressions, schedules) and against the rules that no schema can express. All errors are reported in
+one run, also if the structure had errors.
 """
 
 from dataclasses import replace
@@ -49,15 +49,15 @@ def compile_config(root: Node, catalogue: Catalogue, problems: Problems) -> Inst
 
     Args:
         root: the tree in canonical names, as `validate` returns it.
-        catalogue: what the program offers.
-        problems: takes what is wrong; errors of the earlier stages are not repeated.
+        catalogue: the modules and checks of the program.
+        problems: collects errors; those of the earlier stages are not repeated.
 
     Returns:
         The description of the instance; None if there are errors, of this or an earlier stage.
     """
     if root.tag != ROOT:
-        return None  # which has been said
-    if _incomplete(root):  # what is looked for is somewhere else, or unknown
+        return None  # this has been reported
+    if _incomplete(root):  # a referenced name may be in the missing part
         problems.info(
             root,
             ROOT,

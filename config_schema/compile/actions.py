@@ -55,7 +55,7 @@ def _use(
 
 
 def _check_needs(reader: Reader, rule: ModuleRule, root: Reader) -> None:
-    """Warn about a module whose subject this configuration does not have."""
+    """Warn about a module if this configuration lacks the section that it needs."""
     place: Reader | None = root
     for tag in rule.needs.split("/") if rule.needs else ():
         place = None if place is None else place.child(tag)
@@ -73,7 +73,7 @@ class _Variables:
         self._complete = True
 
     def add(self, rule: ModuleRule | None, use: ModuleUse) -> None:
-        """Take in what a trigger or a step sets."""
+        """Add the variables that a trigger or a step sets."""
         if rule is None:
             self._complete = False
             return

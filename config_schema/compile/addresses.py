@@ -11,7 +11,7 @@ from config_schema.spec.exposure import is_exposed
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """One listener: what it is called, what it binds, and whether it does so from the start."""
+    """One listener: its name, the address it binds, and whether it is open from the start."""
 
     owner: str
     element: str
@@ -115,7 +115,7 @@ def _overlap(one: InetAddr | str, other: InetAddr | str) -> bool:
 
 
 def _bound_to(address: InetAddr) -> str | None:
-    """The host that is bound, with None for every address of its family."""
+    """Return the host that is bound, with None for every address of its family."""
     if address.host in (None, "0.0.0.0", "::"):  # noqa: S104 - compared with, not bound to
         return None
     host = (address.host or "").lower()

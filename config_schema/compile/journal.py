@@ -14,7 +14,7 @@ SMALLEST_JOURNAL: Final = "10MB"
 
 
 def compile_transaction_log(root: Reader, scope: Scope) -> TransactionLogSpec | None:
-    """Compile the TransactionLog section and make known what it records."""
+    """Compile the TransactionLog section and register the topics that it records."""
     reader = root.child("TransactionLog")
     if reader is None:
         return None

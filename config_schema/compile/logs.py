@@ -35,7 +35,7 @@ SYSLOG_OPTIONS: Final = (
 FACILITIES: Final = ("LOG_USER", *(f"LOG_LOCAL{number}" for number in range(8)))
 
 _PART_OF_ID: Final = re.compile(r"[0-9A-F]{1,2}|[0-9A-F]{0,2}-[0-9]{0,4}", re.IGNORECASE)
-"""What stands for all ids that have it somewhere: `12-` for a category."""
+"""A part of an id, which selects all ids that contain it: `12-` for a category."""
 
 _TO_FILE: Final = ("file", "gzip")
 

@@ -13,7 +13,7 @@ _FORM = "name;parameter count;message type;topic;return field;lookup field;..."
 
 
 def check_lookups(root: Reader, scope: Scope) -> None:
-    """Check what modules declare for lookups, once all topics have been read."""
+    """Check the lookups that modules declare, after all topics have been read."""
     names: set[str] = set()
     for module in root.inside("Modules", "Module"):
         rule = scope.modules.get(module.required("Name"))

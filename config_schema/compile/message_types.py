@@ -30,7 +30,7 @@ FORMATS: Final[Mapping[str, MessageFormat]] = {
     "composite-local": _COMPLETE,
     "composite-global": MessageFormat(view=False),
 }
-"""What the modules of message types support."""
+"""The capabilities of the modules of message types."""
 
 BUILT_IN: Final = ("fix", "nvfix", "xml", "json", "bson", "bflat", "msgpack", "binary")
 """Message types that need no definition; each is its module with the default options."""

@@ -21,7 +21,7 @@ _SAME_VERB: Final = {"delete": "remove", "purge": "remove", "prune": "remove", "
 """Words of module names that mean the same, or nothing."""
 
 _SLIP_OF_THE_PEN: Final = 0.9
-"""How alike the name of a library must be to one of AMPS: all of them begin and end the same."""
+"""Minimum similarity of a library's name to one of AMPS: all of them begin and end the same."""
 
 
 def compile_modules(root: Reader, scope: Scope) -> tuple[ModuleSpec, ...]:
@@ -77,7 +77,7 @@ def compile_use(reader: Reader | None, kind: ModuleKind, scope: Scope) -> Module
 
 
 def _inherited(name: str, kind: ModuleKind, scope: Scope) -> Options:
-    """The options that a use has from where its module is loaded.
+    """Return the options that a use inherits from the loading of its module.
 
     Source: AMPS User Guide, RESTful Authentication and Entitlements; OAuth Authentication.
     """
@@ -122,7 +122,7 @@ def find_module(reader: Reader, name: str, kind: ModuleKind, scope: Scope) -> Mo
 
 
 def _check_loaded(reader: Reader, rule: ModuleRule, scope: Scope) -> None:
-    """Report a module whose library is not among those that the configuration loads."""
+    """Report a module if the configuration does not load its library."""
     loaded = (library.name for library in scope.modules.values() if library is not None)
     if rule.library and rule.library not in loaded:
         reader.error(
@@ -161,7 +161,7 @@ def _alike(name: str, known: list[str]) -> list[str]:
     """Return the one or two names that share most words with `name`.
 
     The names of action modules have a long common beginning, which makes any two of them look
-    alike letter by letter; what tells them apart is their words.
+    alike letter by letter; their words distinguish them.
     """
     words = _words(name)
     shared = {candidate: len(words & _words(candidate)) for candidate in known}
@@ -183,7 +183,7 @@ def _words(name: str) -> set[str]:
 
 
 def _ending(name: str) -> str:
-    """The part of an action module's name that tells it from the others."""
+    """Return the part of an action module's name that distinguishes it from the others."""
     for prefix in ("amps-action-on-", "amps-action-do-", "amps-action-if-", "amps-action-"):
         name = name.removeprefix(prefix)
     return name

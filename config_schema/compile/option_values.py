@@ -1,8 +1,8 @@
 """The values of module options: one check per kind of value.
 
 Values of action modules may hold context variables, `{{NAME}}`, which are known only when the
-action runs. Such a value is left alone, except for filters and conditions; what is wrong with those
-is only a warning then, since the real text may be fine.
+action runs. Such a value is not checked, except for filters and conditions; their errors are
+only warnings then, since the expanded text may be valid.
 """
 
 import re
@@ -38,7 +38,7 @@ _RESERVED_SIGNALS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An option as written, its rule, and what else the check of its value may need to know.
+    """An option as written, its rule, and the context for the check of its value.
 
     `message_type` is the value of the MessageType option beside it, "" without one.
     """
@@ -54,7 +54,7 @@ class Given:
         return self.option.value
 
     def refuse(self, what: str, hint: str | None = None) -> None:
-        """Report that the value is not `what`, which ends with what was expected."""
+        """Report that the value is not `what`, a text that ends with the expected form."""
         self.option.error(f"{quoted(self.text)} is not {what}", hint)
 
 
@@ -96,7 +96,7 @@ def _parsed_by(parse: Callable[[str], object]) -> Callable[[Given], None]:
 
 def _check_percentage(given: Given) -> None:
     try:
-        if PERCENTAGE(given.text) > 100:  # which nothing ever is
+        if PERCENTAGE(given.text) > 100:  # no figure exceeds 100%
             given.refuse("a percentage: expected 0% to 100%")
     except UnitError as error:
         given.option.error(str(error))
@@ -344,4 +344,4 @@ _CHECKS: Final[Mapping[ValueKind, Callable[[Given], None]]] = {
     ValueKind.TOPIC_TRANSLATION: _check_topic_translation,
     ValueKind.CONFLATED_TRANSLATION: _check_conflated_translation,
 }
-"""How other values are checked; any text will do for the kinds that are left out."""
+"""The checks of other values; the kinds that are left out accept any text."""

@@ -1,4 +1,4 @@
-"""The Options of a module against its rules: what must, may and must not be there."""
+"""The Options of a module against its rules: required, permitted and excluded options."""
 
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -31,7 +31,7 @@ def check_options(
     Args:
         reader: the element.
         rule: the rule.
-        scope: what is known of the rest of the configuration.
+        scope: the names of the rest of the configuration.
         inherited: options that were given where the module is loaded, and count here as well.
     """
     options = reader.child("Options") or Reader(

@@ -1,9 +1,9 @@
-"""Elements as typed values: what cannot be read is reported where it stands, and reading goes on.
+"""Elements as typed values: a value that cannot be read is reported, and reading continues.
 
-A `Reader` is one element. Its methods take the names of children and give values, so that the
-compiler of a section reads like the section's documentation. A value that is missing or wrong
-becomes a stand-in of the right type: nobody sees it, because a configuration with errors gives no
-instance, but the checks after it still run and the whole file is judged in one go.
+A `Reader` is one element. Its methods take the names of children and return values, so that the
+compiler of a section reads like the section's documentation. A missing or wrong value is replaced
+by a stand-in of the right type: it is never used, because a configuration with errors gives no
+instance, but the later checks still run and the whole file is checked in one run.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,16 +44,16 @@ INTERVAL: Final = parse_interval
 SIZE: Final = parse_size
 COUNT: Final = parse_count
 PERCENTAGE: Final = _parse_percentage
-"""How the text of a quantity is read."""
+"""Parsers of the texts of quantities."""
 
 
 class Report:
-    """Takes what the compiler finds, except errors that the check of the structure explained.
+    """Collects the compiler's problems, except errors that the check of the structure reported.
 
     Args:
-        problems: what the earlier stages found; takes the rest.
-        forgives: whether values of the wrong type or out of range are replaced, with a warning, as
-            ConfigValidation `disabled` asks for.
+        problems: the problems of earlier stages; the compiler's are added.
+        forgives: true to replace values of the wrong type or out of range, with a warning, as
+            ConfigValidation `disabled` requests.
 
     Attributes:
         forgives: see above.
@@ -74,7 +74,7 @@ class Report:
             self._problems.error(where, element, message, hint)
 
     def explained(self, where: Located, element: str) -> bool:
-        """Whether the check of the structure found an error in this element."""
+        """Return true if the check of the structure found an error in this element."""
         return (where.location, element) in self._explained
 
     def warning(self, where: Located, element: str, message: str, hint: str | None = None) -> None:
@@ -88,7 +88,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One element, the label under which problems name it, and who checks its values."""
+    """One element, its label in problems, and the report and catalogue that check its values."""
 
     node: Node
     label: str
@@ -97,7 +97,7 @@ class Reader:
 
     @property
     def location(self) -> Location:
-        """Where the element was written."""
+        """The location of the element."""
         return self.node.location
 
     @property
@@ -108,7 +108,7 @@ class Reader:
     # Children
 
     def has(self, tag: str) -> bool:
-        """Whether there is a child called `tag`."""
+        """Return true if there is a child called `tag`."""
         return self.node.find(tag) is not None
 
     def child(self, tag: str) -> "Reader | None":
@@ -117,11 +117,11 @@ class Reader:
         return None if node is None else self._reader(node)
 
     def children(self, *tags: str) -> "Iterator[Reader]":
-        """Go through the children with one of these tags, all children if there are none given."""
+        """Return the children with one of these tags, all children if no tag is given."""
         return (self._reader(node) for node in self.node.children if not tags or node.tag in tags)
 
     def inside(self, section: str, tag: str) -> "Iterator[Reader]":
-        """Go through the elements `tag` of the child `section`, which may be absent."""
+        """Return the elements `tag` of the child `section`, which may be absent."""
         found = self.child(section)
         return found.children(tag) if found else iter(())
 
@@ -143,7 +143,7 @@ class Reader:
         return text or ""
 
     def flag(self, tag: str, *, default: bool) -> bool:
-        """Return a switch."""
+        """Return a boolean."""
         text = self.text(tag)
         return default if text is None else self._parse(tag, text, parse_bool, default)
 
@@ -200,7 +200,7 @@ class Reader:
         Args:
             tag: the child.
             read: INTERVAL, SIZE, COUNT or PERCENTAGE.
-            default: the text that an absent element stands for.
+            default: the text that applies if the element is absent.
             least: the smallest text allowed.
             most: the largest text allowed.
         """
@@ -218,7 +218,7 @@ class Reader:
         return number
 
     def choice(self, tag: str, words: Sequence[Word], default: Word) -> Word:
-        """Return the one of `words` that the child holds; upper and lower case are the same."""
+        """Return the one of `words` that the child holds, ignoring case."""
         text = self.text(tag)
         if text is None:
             return default
@@ -231,11 +231,11 @@ class Reader:
         return self._instead(tag, wrong, default, hint, used=default)
 
     def words(self, tag: str) -> list[str]:
-        """Return the words that the child holds, with commas between them."""
+        """Return the comma-separated words that the child holds."""
         return [word for part in (self.text(tag) or "").split(",") if (word := part.strip())]
 
     def refuse_word(self, tag: str, word: str, what: str, words: Sequence[str]) -> None:
-        """Report a word that is none of `words`, which are `what`."""
+        """Report a word that is none of `words`; `what` is the message's term for these."""
         wrong = f"{quoted(word)} is not {what}: expected {', '.join(words)}"
         self.error(wrong, did_you_mean(word, words), tag=tag)
 
@@ -286,12 +286,12 @@ class Reader:
         self.report.info(where, element, message, hint)
 
     def no_effect(self, tags: Sequence[str], reason: str) -> None:
-        """Warn about each of these children that is present, because it changes nothing."""
+        """Warn about each of these children that is present, because it has no effect."""
         for child in self.children(*tags):
             child.warning(f"has no effect: {reason}")
 
     def _misspells(self, tag: str) -> bool:
-        """Whether a child that is known to be wrong was probably meant to be `tag`."""
+        """Return true if a child with a reported error is probably a misspelling of `tag`."""
         wrong = [
             child.node.tag for child in self.children() if self.report.explained(child, child.label)
         ]
@@ -324,7 +324,7 @@ class Reader:
         hint: str | None = None,
         used: str = "the default",
     ) -> _Value:
-        """Report a value that cannot be taken as it is, and give another that can."""
+        """Report an unusable value, and return its replacement."""
         if self.report.forgives and stand_in is not None:
             self.warning(f"{wrong}; {used} is used, since nothing is validated", hint, tag=tag)
         else:

@@ -1,4 +1,4 @@
-"""How the SOW section refers to topics and fields: `topic`, `[topic]`, `[type].[topic]./field`.
+"""References of the SOW section to topics and fields: `topic`, `[topic]`, `[type].[topic]./field`.
 
 Source: AMPS User Guide, Defining Views and Aggregations.
 """
@@ -74,12 +74,12 @@ def _join_field(text: str, message_type: str) -> JoinField | None:
 
 
 def _with_slashes(text: str) -> str:
-    """The text with `[topic].[/field]` for `[topic].[field]`."""
+    """Return the text with `[topic].[/field]` for `[topic].[field]`."""
     return _PLAIN_FIELD.sub(r"\g<qualifiers>[/\g<field>]", text)
 
 
 def fields_used(expression: str) -> Iterator[FieldUse]:
-    """Go through the fields that an expression reads, the destination after AS left out."""
+    """Return the fields that an expression reads, without the destination after AS."""
     source = _DESTINATION.split(_LITERAL.sub("''", expression))[0]
     for match in _IDENTIFIER.finditer(_with_slashes(source)):
         yield FieldUse(tuple(_BRACKETED.findall(match["qualifiers"])), match["path"])
@@ -88,10 +88,10 @@ def fields_used(expression: str) -> Iterator[FieldUse]:
 def field_problem(
     used: FieldUse, underlying: Sequence[TopicRef], message_type: str
 ) -> tuple[str, str | None] | None:
-    """Say why a field cannot be read in a view of `message_type` over `underlying`.
+    """Return why a field cannot be read in a view of `message_type` over `underlying`.
 
     Returns:
-        What is wrong, and what to write instead; None if nothing is wrong.
+        The error, and the correct form; None if there is no error.
     """
     path = used.path.strip("[]")
     ways = [f"{qualified(topic, message_type)}./{path.lstrip('/')}" for topic in underlying]

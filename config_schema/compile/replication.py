@@ -97,7 +97,7 @@ def _destination(
 def _made_name(
     reader: Reader, transports: Sequence[OutgoingTransportSpec], others: Collection[str]
 ) -> str:
-    """What to call a destination without a Name, as those of the documentation's examples are."""
+    """Return a name for a destination without a Name, as in the documentation's examples."""
     names = [reader.text("Group")]
     names += [str(address) for transport in transports for address in transport.addresses]
     given = [name for name in names if name]
@@ -178,12 +178,12 @@ def _selects(topic: ReplicatedTopicSpec, queue: StoredTopic, scope: Scope) -> bo
 
 
 def _carries(topic: ReplicatedTopicSpec, source: str, queue: StoredTopic, scope: Scope) -> bool:
-    """Whether the messages of a queue's underlying topic are replicated by `topic`."""
+    """Return true if `topic` replicates the messages of a queue's underlying topic."""
     if topic.message_type != queue.ref.message_type:
         return False
     if topic.name == source or scope.matches(topic.name, source):
         return True
-    return scope.is_pattern(source)  # which topics there will be cannot be known
+    return scope.is_pattern(source)  # its topics are not known beforehand
 
 
 def _report_local_queue(reader: Reader, topic: ReplicatedTopicSpec, queue: StoredTopic) -> None:
@@ -232,7 +232,7 @@ def _outgoing_tls(reader: Reader, kind: OutgoingType) -> TlsSpec | None:
 def _check_reachable(
     reader: Reader, transports: Sequence[OutgoingTransportSpec], scope: Scope
 ) -> None:
-    """See that a destination without an address can be served over what it is connected by."""
+    """Check that a destination without an address can be reached over an incoming connection."""
     if any(transport.has("InetAddr") for transport in reader.children("Transport")):
         return
     incoming = [one for one in scope.transports.values() if one.is_replication]
@@ -260,7 +260,7 @@ def _check_reachable(
 
 
 def _is_enough(wanted: TlsSpec | None, given: TlsSpec | None) -> bool:
-    """Whether a connection that was accepted gives what one to the destination would give."""
+    """Return true if an accepted connection is as secure as one to the destination would be."""
     if wanted is None:
         return True
     return given is not None and (given.verify_client or not wanted.verify_client)

@@ -1,7 +1,7 @@
-"""What the sections of one configuration know of each other while they are compiled.
+"""The names that the sections of one configuration share while they are compiled.
 
-Sections are compiled in the order in which they lean on one another, each adding the names that it
-defines: modules, message types, transports, journaled topics, stored topics.
+Sections are compiled in the order of their dependencies, each adding the names that it defines:
+modules, message types, transports, journaled topics, stored topics.
 """
 
 from collections import deque
@@ -18,10 +18,10 @@ from config_schema.units import quoted
 
 @dataclass(frozen=True, slots=True)
 class MessageFormat:
-    """What a message type allows a topic to do (AMPS User Guide, Default Message Types).
+    """The capabilities of a message type (AMPS User Guide, Default Message Types).
 
-    `fields` is whether values can be read out of a message, `view` whether messages can be built
-    for a view, `enrichment` whether fields of a message can be set.
+    `fields`: values can be read from a message. `view`: messages can be composed for a view.
+    `enrichment`: fields of a message can be set.
     """
 
     fields: bool = True
@@ -31,7 +31,7 @@ class MessageFormat:
 
 @dataclass(frozen=True, slots=True)
 class StoredTopic:
-    """A definition of the SOW section that others may refer to."""
+    """A definition of the SOW section that other sections may refer to."""
 
     kind: str
     ref: TopicRef
@@ -39,7 +39,7 @@ class StoredTopic:
     node: Node
 
     def covers(self, topic: str) -> bool:
-        """Whether messages published to `topic` are kept by this definition."""
+        """Return true if messages published to `topic` are stored by this definition."""
         if self.pattern is None:
             return self.ref.name == topic
         return regex_error(self.pattern) is None and matches(self.pattern, topic)
@@ -49,11 +49,10 @@ class StoredTopic:
 class Scope:
     """The names known so far.
 
-    `modules` maps a name to None where its library is not available; `options_of_modules` has the
-    options that each was loaded with. `stored` are the definitions
-    of the SOW section that have been compiled, in the order of the file, `later` the others; the
-    first of these is the one being compiled. A configuration may have thousands of topics, so
-    whatever is looked up for each of them is found by its name.
+    `modules` maps a name to None if its library is not available; `options_of_modules` has the
+    options that each was loaded with. `stored` has the compiled definitions of the SOW section, in
+    the order of the file, `later` the others; the first of these is the one being compiled. A
+    configuration may have thousands of topics, so lookups per topic are by name.
     Without `regex_topics` (RegexTopicSupport) every topic name is literal.
     """
 
@@ -87,15 +86,15 @@ class Scope:
             )
 
     def format_of(self, message_type: str) -> MessageFormat:
-        """Return what a message type allows; everything for one that is not defined."""
+        """Return the capabilities of a message type; all of them for one that is not defined."""
         return self.message_types.get(message_type, MessageFormat())
 
     def find_stored(self, ref: TopicRef) -> StoredTopic | None:
-        """Return the definition that bears exactly this name and type."""
+        """Return the definition with exactly this name and type."""
         return self.stored.get(ref)
 
     def stored_like(self, pattern: str, message_type: str) -> Iterator[StoredTopic]:
-        """Go through the definitions of a type whose topics a name or an expression selects."""
+        """Return the definitions of a type whose topics a name or an expression selects."""
         for topic in self.stored.values():
             if topic.ref.message_type != message_type:
                 continue
@@ -106,29 +105,29 @@ class Scope:
                 yield topic
 
     def is_pattern(self, topic: str) -> bool:
-        """Whether a topic, where expressions are allowed, is one."""
+        """Return true if a topic is an expression, where expressions are allowed."""
         return self.regex_topics and has_regex_characters(topic)
 
     def matches(self, pattern: str, name: str) -> bool:
-        """Whether `pattern` is an expression, and a good one, that matches `name`."""
+        """Return true if `pattern` is a valid expression that matches `name`."""
         return self.is_pattern(pattern) and regex_error(pattern) is None and matches(pattern, name)
 
     def is_journaled(self, name: str, message_type: str) -> bool:
-        """Whether the transaction log records this topic: by its name or by an expression."""
+        """Return true if the transaction log records this topic, by name or by an expression."""
         return TopicRef(name, message_type) in self.journaled or any(
             ref.message_type == message_type and self.matches(ref.name, name)
             for ref in self.journaled_patterns
         )
 
     def record(self, logged: JournaledTopicSpec) -> None:
-        """Make a topic of the transaction log known."""
+        """Register a topic of the transaction log."""
         ref = TopicRef(logged.name, logged.message_type)
         self.journaled.setdefault(ref, logged)
         if self.is_pattern(logged.name):
             self.journaled_patterns.append(ref)
 
     def define(self, topic: StoredTopic) -> None:
-        """Make a definition of the SOW section known."""
+        """Register a definition of the SOW section."""
         self.stored.setdefault(topic.ref, topic)
         if topic.pattern is not None:
             self.patterns.append(topic)

@@ -81,7 +81,7 @@ def _check_journaled(scope: Scope, report: Report) -> None:
 
 
 def _records_none_of(meant: Selection, other: StoredTopic, scope: Scope) -> bool:
-    """Whether the log is to record, by an expression, what a Pattern keeps, and does not."""
+    """Return true if the log is to record a Pattern's topics, by an expression, but does not."""
     single = (one.ref for one in scope.stored.values() if one.pattern is None)
     return (
         other.pattern is not None
@@ -92,7 +92,7 @@ def _records_none_of(meant: Selection, other: StoredTopic, scope: Scope) -> bool
 
 
 def _meant(ref: TopicRef, scope: Scope) -> Selection:
-    """What the name of a topic stands for in the transaction log."""
+    """Return the selection of the transaction log that the name of a topic means."""
     return Selection.of(ref.name, ref.message_type, regex_topics=scope.regex_topics)
 
 

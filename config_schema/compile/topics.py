@@ -69,7 +69,7 @@ def compile_hash_indexes(reader: Reader) -> tuple[tuple[str, ...], ...]:
 
 
 def compile_expiration(reader: Reader) -> tuple[bool, int | None]:
-    """Return whether messages expire, and after how long unless they say so themselves."""
+    """Return whether messages expire, and their default lifetime."""
     text = (reader.text("Expiration") or "disabled").lower()
     if text in ("enabled", "disabled"):
         return text == "enabled", None

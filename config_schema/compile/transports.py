@@ -25,7 +25,7 @@ from config_schema.units import quoted
 TYPES: Final[tuple[TransportType, ...]] = get_args(TransportType)
 PROTOCOL_SYNONYMS: Final = {"json": "amps"}
 LEGACY_PROTOCOLS: Final = ("fix", "nvfix", "soap", "xml")
-"""Protocols whose clients cannot say which message type they use."""
+"""Protocols that give clients no means to specify their message type."""
 
 _FIX_SESSION: Final = "fix-session"
 
@@ -83,7 +83,7 @@ def compile_protocols(root: Reader, scope: Scope) -> tuple[ProtocolSpec, ...]:
 
 
 def _asks_who_comes(root: Reader) -> bool:
-    """Whether one has to log on to the admin interface."""
+    """Return true if the admin interface requires a logon."""
     admin = root.child("Admin")
     return admin is not None and (root.has("Authentication") or admin.has("Authentication"))
 
@@ -228,7 +228,7 @@ def _protocol(reader: Reader, kind: TransportType, scope: Scope) -> str:
 
 
 def _can_be_spoken(reader: Reader, protocol: str, tag: str) -> bool:
-    """Whether a protocol is not the one of AMPS that is known by its name only."""
+    """Return false for the protocol of AMPS of which only the name is known, and report it."""
     if protocol != _FIX_SESSION:
         return True
     reader.error(

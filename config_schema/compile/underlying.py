@@ -1,7 +1,7 @@
-"""What views and conflated topics are made from: definitions that stand before them.
+"""The underlying topics of views and conflated topics: definitions that precede them.
 
-A wrong reference is the most frequent mistake of a SOW section, so the answer looks for what was
-meant: the same name in another message type, a definition further down, a name nearly the same.
+A wrong reference is the most frequent error of a SOW section, so the hint searches for the intended
+topic: the same name in another message type, a definition further down, a similar name.
 """
 
 from config_schema.compile.reader import Reader, did_you_mean
@@ -18,8 +18,8 @@ def find_underlying(
     Args:
         reader: the element that names it.
         ref: its name and message type.
-        scope: what has been defined.
-        same_type: whether what is made from it must have its message type.
+        scope: the definitions so far.
+        same_type: true if the derived topic must have its message type.
     """
     found = scope.find_stored(ref)
     if found is None and ref.name and ref.message_type in scope.message_types:

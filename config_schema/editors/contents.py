@@ -1,4 +1,4 @@
-"""What is inside of elements: the same in several places is declared once."""
+"""The contents of elements: contents that occur in several places are declared once."""
 
 from collections.abc import Mapping
 
@@ -6,11 +6,11 @@ from config_schema.reference_page import everything_inside
 from config_schema.schema import ROOT, ElementDoc, children, elements
 
 Contents = Mapping[tuple[ElementDoc, ...], tuple[ElementDoc, str]]
-"""By what is inside: the first element that has it, and the name it is declared under."""
+"""For each content, the first element that has it, and the name it is declared under."""
 
 
 def is_container(doc: ElementDoc) -> bool:
-    """Whether an element has others inside, known ones or any."""
+    """Return true if an element has others inside, known ones or any."""
     return bool(children(doc.path)) or not doc.type_name
 
 

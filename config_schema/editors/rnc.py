@@ -46,7 +46,7 @@ def _pattern(pattern: str) -> str:
 
 
 def _contents(doc: ElementDoc, contents: Contents) -> Iterator[str]:
-    """Say what is inside of an element, and of all others with the same inside."""
+    """Declare the contents of an element, and of all others with the same contents."""
     inside = children(doc.path)
     if not inside:
         yield "  anything*"

@@ -9,7 +9,7 @@ from xmlschema.validators import XsdSimpleType, XsdUnion
 from config_schema.schema import ElementDoc, elements, load_schema
 
 VARIABLE: Final = r"[\s\S]*\$\{[^{}]+\}[\s\S]*"
-"""What any value may be: a text that names a variable. In the notation of XSD, as all patterns."""
+"""A text that names a variable, legal for any value. In the notation of XSD, as all patterns."""
 
 _LIST: Final = "separated by"
 _ANYTHING: Final = r"[\s\S]*"
@@ -17,13 +17,13 @@ _ANYTHING: Final = r"[\s\S]*"
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """What a value may be.
+    """The values of a simple type.
 
     Attributes:
-        name: of the type.
-        documentation: what it is, in words.
-        words: to be completed.
-        patterns: of which one has to fit, in the notation of XSD; they cover the words.
+        name: the name of the type.
+        documentation: its meaning, in words.
+        words: the words for completion.
+        patterns: patterns, one of which has to match, in the notation of XSD; they cover the words.
     """
 
     name: str
@@ -69,7 +69,7 @@ def _must_not_be_empty(declared: XsdSimpleType) -> bool:
 
 
 def _any_case(word: str) -> str:
-    """Write a pattern for a word whose case does not matter."""
+    """Return a pattern for a word in upper or lower case."""
     return "".join(
         f"[{letter.lower()}{letter.upper()}]" if letter.isalpha() else re.escape(letter)
         for letter in word

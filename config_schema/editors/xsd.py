@@ -82,7 +82,7 @@ def _element(doc: ElementDoc, name: str, contents: Contents, indent: str) -> Ite
 
 
 def _contents(doc: ElementDoc, name: str, contents: Contents) -> Iterator[str]:
-    """Declare what is inside of an element, and of all others with the same inside."""
+    """Declare the contents of an element, and of all others with the same contents."""
     inside = children(doc.path)
     mixed = ' mixed="true"' if doc.type_name else ""
     yield f'  <xs:complexType name="{name}"{mixed}>'

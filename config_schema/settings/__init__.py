@@ -1,18 +1,17 @@
-"""What a configuration amounts to: every setting with the value that counts, and where it is from.
+"""The effective settings of a configuration: every setting with its value and its origin.
 
-The description of an instance (`config_schema.spec`) says what a configuration means; the tree that
-it was compiled from says where that was written. Here both are brought together: an `Entry` for
-each part that there may be several of, with a `Setting` for each element that says something about
-it, whether it was written or is left to its default.
+The description of an instance (`config_schema.spec`) has the meaning of a configuration; the tree
+that it was compiled from has the locations. Here both are combined: an `Entry` for each part that
+may occur several times, with a `Setting` for each of its elements, written or left to its default.
 
-    tags.py      which element an attribute of the description comes from
+    tags.py      the element of each attribute of the description
     entries.py   an instance as entries and settings
-    options.py   the options of modules, in terms that can be compared
-    shown.py     values as people write them
-    compare.py   what two instances differ in
-    find.py      which elements a name, a path or a line stands for
+    options.py   the options of modules, as comparable values
+    shown.py     values as written in a configuration
+    compare.py   the differences between two instances
+    find.py      the elements that a name, a path or a line refers to
 
-Nothing here knows what a program makes of a setting.
+Nothing here knows how a program uses a setting.
 """
 
 from config_schema.settings.compare import Change, Side, compare

@@ -1,8 +1,8 @@
-"""What two instances differ in.
+"""The differences between two instances.
 
-Entries are paired by what identifies them, never by where they stand: first those that are surely
-the same, then, of what is left, those that are probably meant to be. So an action whose schedule
-has changed is one change, and not an action less and another one more.
+Entries are paired by their identities, never by position: first those that are certainly the same,
+then, of the rest, those that probably correspond. So an action with a changed schedule is one
+change, not one removed action and one added action.
 """
 
 import re
@@ -20,10 +20,10 @@ Kind = Literal["added", "removed", "changed", "reordered"]
 
 _STEPS: Final = ("Action/Do", "Action/If")
 _ORDERED: Final = (*_STEPS, "Transport/TransportFilter", "Destination/Transport")
-"""Entries that are used in the order in which they stand."""
+"""Entries with an order that has an effect."""
 
 _SHORT: Final = 4
-"""Of a longer list, only what the other one does not have is shown."""
+"""Of a list longer than this, only the items that the other list lacks are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Side:
     """One side of a change.
 
     Attributes:
-        text: how it is written, or what holds by default; "" where an entry is not there.
-        location: the line of the element, or of the entry that it would be in.
-        is_default: whether it is not written.
+        text: the written form, or the default; "" if the entry does not exist.
+        location: the line of the element, or of the entry that would contain it.
+        is_default: true if it is not written.
     """
 
     text: str
@@ -43,17 +43,17 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that differs.
+    """One difference.
 
     Attributes:
         kind: `added` and `removed` are of whole entries, `reordered` of entries whose order counts,
             `changed` of a setting.
         path: the canonical path of the element.
         key: the element within its entry; "" for the entry itself.
-        entries: the entries that lead to it, outermost first, as they are in the new configuration,
-            or in the old one for what is only there.
-        old: how it was; None for what was not there.
-        new: how it becomes; None for what will not be there.
+        entries: the entries that contain it, outermost first, as in the new configuration; as in
+            the old one if it exists only there.
+        old: the old state; None if it did not exist.
+        new: the new state; None if it will not exist.
         before: the entry of the old configuration; None if it has none.
         after: the entry of the new configuration; None if it has none.
     """
@@ -69,11 +69,11 @@ class Change:
 
 
 def compare(old: Entry, new: Entry) -> list[Change]:
-    """List what differs between two instances, in the order of the new configuration.
+    """Return the differences between two instances, in the order of the new configuration.
 
     Args:
-        old: the one that is there.
-        new: the one that is to take its place.
+        old: the current instance.
+        new: the instance that replaces it.
     """
     return list(_compare(old, new, ()))
 
@@ -141,7 +141,7 @@ def _compare_entries(old: Entry, new: Entry, way: tuple[Entry, ...]) -> Iterator
 
 
 def _pair(old: Sequence[Entry], new: Sequence[Entry]) -> list[tuple[Entry | None, Entry]]:
-    """Find for every new entry the old one that it takes the place of; each is taken once."""
+    """Return each new entry with its old counterpart or None; an old entry is paired only once."""
     found: dict[int, Entry] = {}
     free = {id(entry): entry for entry in old}
     most = max((len(entry.identities) for entry in (*old, *new)), default=0)
@@ -159,14 +159,14 @@ def _pair(old: Sequence[Entry], new: Sequence[Entry]) -> list[tuple[Entry | None
 
 
 def _key(entry: Entry, level: int) -> Hashable:
-    """Topics of one name are the same topic, whatever keeps them: so only where they are counts."""
+    """Return the pairing key: without the kind of topic, because a name means the same topic."""
     return entry.path.rpartition("/")[0], type(entry.identities[level]), entry.identities[level]
 
 
 def _reordered(
     old: Sequence[Entry], pairs: Sequence[tuple[Entry | None, Entry]], way: tuple[Entry, ...]
 ) -> Iterator[Change]:
-    """Report entries that come in another order, where that changes what happens."""
+    """Report entries in a different order, where the order has an effect."""
     positions = {id(entry): position for position, entry in enumerate(old)}
     groups: defaultdict[str, list[tuple[Entry, Entry]]] = defaultdict(list)
     for before, after in pairs:
@@ -182,7 +182,7 @@ def _reordered(
 
 
 def _order_counts(entry: Entry) -> bool:
-    """Whether the order of such entries means something.
+    """Return true if the order of such entries has an effect.
 
     Patterns may match the same topics, which then belong to the first.
     """
@@ -192,12 +192,12 @@ def _order_counts(entry: Entry) -> bool:
 
 
 def _ordered_as(entry: Entry) -> str:
-    """The path under which the order is reported: the steps of an action have one order."""
+    """Return the path to report the order under: the steps of an action have one order."""
     return re.sub("/If$", "/Do", entry.path)
 
 
 def _in_order(entries: Sequence[Entry]) -> str:
-    """Name entries; those of one name by what they are told as well."""
+    """Return the names of entries; entries with the same name are shown with their options."""
     names = [_title(entry) for entry in entries]
     return ", ".join(
         name if names.count(name) == 1 else f"{name}: {_told(entry)}"
@@ -206,7 +206,7 @@ def _in_order(entries: Sequence[Entry]) -> str:
 
 
 def _told(entry: Entry) -> str:
-    """What tells steps and transports of one name apart; nothing that may be a secret."""
+    """Return the values that distinguish steps or transports with one name; no possible secrets."""
     tells = ("Options/",) if entry.path.endswith(_STEPS) else ("InetAddr",)
     told = (one.text for one in entry.settings.values() if one.key.startswith(tells))
     return " ".join(told)

@@ -1,10 +1,10 @@
 """An instance as entries and settings.
 
-The description is walked attribute by attribute beside the tree that it was compiled from. What an
-attribute holds decides what becomes of it: a part that there may be several of is an entry of its
-own, a block such as TLS belongs to the entry around it, everything else is a setting. So a new
-attribute is compared and shown as soon as it exists, and `tags.py` has to know it only if its
-element is called otherwise.
+The description is traversed attribute by attribute, in parallel with the tree that it was compiled
+from. The type of an attribute's value decides: a part that may occur several times becomes an
+entry, a block such as TLS belongs to the entry around it, everything else is a setting. So a new
+attribute is compared and shown as soon as it exists, and `tags.py` has to list it only if its
+element has another name.
 """
 
 import posixpath
@@ -55,7 +55,7 @@ from config_schema.spec import (
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One value of a setting: what it amounts to, how it is written, and where.
+    """One value of a setting: its meaning, its written form, and its location.
 
     `location` is None for a default.
     """
@@ -67,13 +67,13 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One element of an entry, and what it amounts to.
+    """One element of an entry, and its effective value.
 
     Attributes:
         key: its path within the entry.
         path: its canonical path.
-        items: its values; one, unless there may be several.
-        is_written: whether the configuration has the element.
+        items: its values; one, unless the element may occur several times.
+        is_written: true if the configuration has the element.
     """
 
     key: str
@@ -83,26 +83,26 @@ class Setting:
 
     @property
     def value(self) -> Hashable:
-        """What it amounts to; order counts only where it means something."""
+        """The effective value; ordered only where the order has a meaning."""
         values = tuple(item.value for item in self.items)
         return frozenset(values) if self.path.rpartition("/")[2] in _UNORDERED else values
 
     @property
     def text(self) -> str:
-        """How it is written."""
+        """The written form."""
         return ", ".join(item.text for item in self.items) or shown_value(self.path, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A part of a configuration that there may be several of, or the instance itself.
+    """A part of a configuration that may occur several times, or the instance itself.
 
     Attributes:
         path: the canonical path of its element.
-        identities: what tells it from its siblings, the surest first.
-        name: what people call it among them; "" where there is only one.
+        identities: keys that distinguish it from its siblings, the most reliable first.
+        name: its name among them for display; "" if there is only one.
         location: where it was written.
-        part: what the description has of it.
+        part: its part of the description.
         settings: its own settings, by key.
         entries: the parts inside it, in file order.
     """
@@ -117,7 +117,7 @@ class Entry:
 
     @property
     def fingerprint(self) -> Hashable:
-        """Equal for entries that amount to the same."""
+        """A hash key that is equal for entries with the same meaning."""
         own = frozenset((key, setting.value) for key, setting in self.settings.items())
         return self.path, own, tuple(entry.fingerprint for entry in self.entries)
 
@@ -136,10 +136,10 @@ _UNORDERED: Final = frozenset(
         "SecureSocketProtocols",
     }
 )
-"""Elements whose values may be given in any order."""
+"""Elements with values that may be given in any order."""
 
 _PATHS: Final = ("FileName", "JournalArchiveDirectory", "JournalDirectory", "MessageDiskPath")
-"""Elements that name one file in several ways: `./log` is `log`."""
+"""Elements with a path that can be written in several ways: `./log` is `log`."""
 
 _USED_AS: Final[Mapping[str, ModuleKind]] = {
     "authentication": ModuleKind.AUTHENTICATION,
@@ -175,22 +175,22 @@ _SEVERAL: Final = (*_TYPED, *_NAMED, LogTargetSpec, ActionSpec, ModuleUse)
 
 
 def entries_of(spec: InstanceSpec, root: Node, catalogue: Catalogue) -> Entry:
-    """Bring together what a configuration means and where it says so.
+    """Combine the meaning of a configuration with the locations of its elements.
 
     Args:
         spec: the description of the instance.
         root: the tree in canonical names that it was compiled from.
-        catalogue: what the program offers, which knows the options of modules.
+        catalogue: the modules of the program, with the rules of their options.
 
     Returns:
-        The instance, with everything else inside.
+        The instance's entry, which contains all others.
     """
     return _Walk(spec, root, catalogue).entry(spec, root, schema.ROOT)
 
 
 @dataclass(slots=True)
 class _Contents:
-    """What has been found of an entry."""
+    """The settings and entries found so far for one entry."""
 
     settings: dict[str, Setting] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
@@ -201,26 +201,26 @@ class _Contents:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where in the tree a part is read, and where that is within its entry."""
+    """The element from which a part is read, and its path within the entry."""
 
     node: Node
     path: str
     prefix: str = ""
 
     def inside(self, tag: str) -> "_Place":
-        """Go on with the element at a path below, which may be absent."""
+        """Return the place of the element at a path below, which may be absent."""
         node = self.node
         for step in tag.split("/") if tag else ():
             node = node.find(step) or Node(step, "", {}, (), node.location)
         return _Place(node, _joined(self.path, tag), f"{_joined(self.prefix, tag)}")
 
     def key(self, tag: str) -> str:
-        """Name an element within the entry."""
+        """Return the key of an element within the entry."""
         return _joined(self.prefix, tag)
 
 
 class _Walk:
-    """Goes through the description of one instance."""
+    """Traverses the description of one instance."""
 
     def __init__(self, spec: InstanceSpec, root: Node, catalogue: Catalogue) -> None:
         self._root = root
@@ -228,7 +228,7 @@ class _Walk:
         self._catalogue = catalogue
 
     def entry(self, part: Any, node: Node, path: str) -> Entry:
-        """Read a part as an entry."""
+        """Build the entry of a part."""
         found, place = _Contents(), _Place(node, path)
         if isinstance(part, ActionSpec):
             self._action(part, place, found)
@@ -264,7 +264,7 @@ class _Walk:
                 _add_setting(part, value, place, tag, found)
 
     def _used(self, place: _Place, tag: str) -> _Place:
-        """Find where a module is put to work: at a place, or for the whole instance."""
+        """Find the element that names a module to use: at this place, or for the whole instance."""
         inner = place.inside(tag)
         return (
             inner
@@ -273,7 +273,7 @@ class _Walk:
         )
 
     def _entries(self, parts: Sequence[Any], place: _Place, tag: str) -> Iterator[Entry]:
-        """Read parts of which there may be several, each with the element it was made from."""
+        """Build the entries of a repeatable part, each with the element it was made from."""
         section, _, _ = tag.rpartition("/") if tag != "SOW" else (tag, "", "")
         inner = place.inside(section)
         made: dict[Location, list[Node]] = {}
@@ -293,7 +293,7 @@ class _Walk:
                 found.entries.append(self.entry(use, child, f"{place.path}/{child.tag}"))
 
     def _use(self, use: ModuleUse, kind: ModuleKind, place: _Place, found: _Contents) -> None:
-        """Read a module that is put to work: its name, and its options with their defaults."""
+        """Read the use of a module: its name, and its options with their defaults."""
         _add_setting(use, use.module, place, "Module", found)
         rule = rule_of(use.module, kind, self._catalogue, self._modules)
         rules = {option.name: option for option in rule.options} if rule else {}
@@ -307,7 +307,7 @@ class _Walk:
                 found.add(inner.key(name), f"{inner.path}/{name}", [item], is_written=False)
 
     def _own_options(self, part: Any, options: Options, place: _Place, found: _Contents) -> None:
-        """Read what a message type, or a library that is loaded, is told."""
+        """Read the options of a message type, or of a library that is loaded."""
         rules: Mapping[str, OptionRule] = {}
         if isinstance(part, ModuleSpec):
             library = self._catalogue.libraries.get(part.library_name)
@@ -323,7 +323,7 @@ def _joined(path: str, tag: str) -> str:
 
 
 def _says_nothing(value: object, place: _Place, tag: str) -> bool:
-    """Whether an attribute is empty that stands for parts, or for a block: neither is there."""
+    """Return true if an element has no effect, or if a part or block is absent."""
     path = f"{place.path}/{tag}"
     if schema.effect(path) is not None:
         return True
@@ -350,7 +350,7 @@ def _add_options(
 def _add_setting(part: object, value: Any, place: _Place, tag: str, found: _Contents) -> None:
     path, nodes = f"{place.path}/{tag}", _nodes(part, place.node, tag)
     if isinstance(part, ViewSpec) and part.joins and tag == "UnderlyingTopic":
-        return  # it follows from them
+        return  # the joins determine it
     if isinstance(value, tuple | frozenset):
         values = list(value) if isinstance(value, tuple) else sorted(value)
         texts = [node.text for node in nodes] if len(nodes) == len(values) else []
@@ -370,7 +370,7 @@ def _add_setting(part: object, value: Any, place: _Place, tag: str, found: _Cont
 
 
 def _nodes(part: object, node: Node, tag: str) -> list[Node]:
-    """Find the elements that a setting was written as; an empty one is as good as none."""
+    """Find the elements that a setting was written as; an empty element counts as absent."""
     found = [node]
     for step in tag.split("/"):
         found = [child for one in found for child in one.all(step)]
@@ -380,7 +380,7 @@ def _nodes(part: object, node: Node, tag: str) -> list[Node]:
 
 
 def _meaning(part: object, tag: str, value: Any) -> Hashable:
-    """What a value amounts to, wherever it was written."""
+    """Return the meaning of a value, independent of its written form."""
     match value:
         case InetAddr() | TopicRef():
             return str(value)
@@ -397,7 +397,7 @@ def _meaning(part: object, tag: str, value: Any) -> Hashable:
 
 
 def _identities(part: object, entry: Entry) -> tuple[Hashable, ...]:
-    """What tells an entry from its siblings, the surest first."""
+    """Return the keys that distinguish an entry from its siblings, the most reliable first."""
     if isinstance(part, _TYPED):
         return ((part.message_type, part.name),)
     if isinstance(part, FunctionSpec):
@@ -419,7 +419,7 @@ def _identities(part: object, entry: Entry) -> tuple[Hashable, ...]:
 
 
 def _name(part: object) -> str:
-    """What people call an entry among its siblings."""
+    """Return the name of an entry among its siblings, for display."""
     if isinstance(part, _TYPED):
         return f"{part.name} ({part.message_type})"
     if isinstance(part, _NAMED):
@@ -436,5 +436,5 @@ def _name(part: object) -> str:
 
 
 def _ending(module: str) -> str:
-    """The part of an action module's name that tells it from the others."""
+    """Return the part of an action module's name that distinguishes it from the others."""
     return re.sub(r"^amps-action-(on|do|if)-", "", module)

@@ -1,4 +1,4 @@
-"""Which elements somebody means: by a name, by a path or the end of one, or by a line of a file."""
+"""The elements that a name, a path or the end of one, or a line of a file refers to."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -22,11 +22,11 @@ def find_elements(name: str) -> list[ElementDoc]:
 
     Args:
         name: a path from the root (`/AMPSConfig/SOW/Topic/Key`), the end of one (`Topic/Key`) or a
-            name by itself (`Key`). A name that none has any more stands for that which replaced it.
+            name by itself (`Key`). A retired name refers to its replacement.
             Case does not matter.
 
     Returns:
-        What the schema says of each of them, in its order.
+        The schema's documentation of each of them, in its order.
 
     Raises:
         UnknownElementError: there is none.
@@ -108,7 +108,7 @@ def _either(names: Sequence[str]) -> str:
 
 
 def _file(files: Sequence[str], file: str) -> str:
-    """The file as problems name it, given its path or the end of it."""
+    """Return the file as problems name it, given its path or the end of it."""
     meant = os.path.realpath(file)
     same = [path for path in files if os.path.realpath(path) == meant]
     found = same or [path for path in files if path.endswith(f"/{file}")]

@@ -1,4 +1,4 @@
-"""The options of modules in terms that can be compared: `60s` and `1m` are the same interval."""
+"""The options of modules as comparable values: `60s` and `1m` are the same interval."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
@@ -12,16 +12,16 @@ from config_schema.units import UnitError, parse_bool, parse_count, parse_interv
 def rule_of(
     name: str, kind: ModuleKind, catalogue: Catalogue, modules: Sequence[ModuleSpec]
 ) -> ModuleRule | None:
-    """Return what is known of a module that is put to work.
+    """Return the rule of a module that is used.
 
     Args:
         name: the name that it is used by.
-        kind: what it is used as.
-        catalogue: what the program offers.
-        modules: what the configuration loads.
+        kind: its use.
+        catalogue: the modules of the program.
+        modules: the modules that the configuration loads.
 
     Returns:
-        Its rule; None for modules of one's own, whose options are not known here.
+        Its rule; None for the user's own modules: their options are not known here.
     """
     built_in = {**STANDARD_MODULES.get(kind, {}), **catalogue.modules(kind)}
     if name in built_in:
@@ -32,10 +32,10 @@ def rule_of(
 
 
 def meaning(rule: OptionRule | None, option: Option) -> Hashable:
-    """Return what an option amounts to, equal for texts that mean the same.
+    """Return the value of an option, equal for texts that mean the same.
 
     Args:
-        rule: what is known of it.
+        rule: the rule of the option, if known.
         option: the option as it is given.
     """
     if option.children:
@@ -44,13 +44,13 @@ def meaning(rule: OptionRule | None, option: Option) -> Hashable:
 
 
 def text_of(option: Option) -> str:
-    """Return what an option says, in one line."""
+    """Return the content of an option, in one line."""
     inside = [f"<{child.name}>{text_of(child)}</{child.name}>" for child in option.children]
     return "".join([option.value, *inside])
 
 
 def default_of(rule: OptionRule) -> Hashable:
-    """Return what an option with a default amounts to when it is not given."""
+    """Return the value of an option with a default when it is not given."""
     return _read(rule, rule.default or "")
 
 

@@ -1,4 +1,4 @@
-"""Values as the author of a configuration would write them."""
+"""Values as written in a configuration."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,12 +13,12 @@ _INTERVALS: Final = dict(sorted(INTERVAL_UNITS.items(), key=lambda pair: -pair[1
 
 
 def shown_value(path: str, value: object) -> str:
-    """Write the value of a setting that nobody has written.
+    """Format the value of a setting that is not written in the configuration.
 
     Args:
-        path: the canonical path of its element, whose documentation has words for what is absent,
-            and whose type says what a number counts.
-        value: as the description has it: sizes in bytes, intervals in nanoseconds.
+        path: the canonical path of its element. The element's documentation has words for an
+            absent value, and its type has the unit of a number.
+        value: as in the description: sizes in bytes, intervals in nanoseconds.
     """
     doc = elements().get(path)
     if value is None or (doc is not None and doc.default is not None and _is_plain(value)):
@@ -27,7 +27,7 @@ def shown_value(path: str, value: object) -> str:
 
 
 def in_words(path: str, value: object) -> str:
-    """Write one value."""
+    """Format one value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
@@ -39,7 +39,7 @@ def in_words(path: str, value: object) -> str:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether the words of the documentation say as much; names that are derived say more."""
+    """Return true if the documented default is as exact; derived names carry more information."""
     return isinstance(value, bool | int)
 
 
@@ -57,7 +57,7 @@ def _number(type_name: str, value: int) -> str:
 
 
 def _with_unit(value: int, units: Mapping[str, int]) -> str:
-    """Write a quantity in the largest unit that it is a whole number of."""
+    """Format a quantity in the largest unit of which it is a whole multiple."""
     fitting = (unit for unit, factor in units.items() if value and value % factor == 0)
     unit = next(fitting, "")
     return f"{value // units[unit]}{unit}" if unit else str(value)

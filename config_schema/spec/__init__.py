@@ -1,4 +1,4 @@
-"""The typed, frozen description of one instance: what a configuration says, once it is understood.
+"""The typed, frozen description of one instance: the meaning of a configuration.
 
 Nothing here runs anything. Names are the configuration's element names in snake case; intervals
 are integers in nanoseconds, sizes integers in bytes, and every part knows the file and line it came

@@ -1,4 +1,4 @@
-"""What the instance does by itself, and when."""
+"""The actions of the instance, with their triggers."""
 
 from dataclasses import dataclass
 from typing import Literal

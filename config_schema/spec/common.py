@@ -21,7 +21,7 @@ class InetAddr:
     """An address to listen on or to connect to.
 
     `host` is None for every address of this machine. `family` is "any" (IPv4 and IPv6 where the
-    machine has both), or what the notation asks for: 0.0.0.0 is "ipv4", [::] is "ipv6".
+    machine has both), or as the notation implies: 0.0.0.0 is "ipv4", [::] is "ipv6".
     """
 
     host: str | None
@@ -53,7 +53,7 @@ class Options:
     items: tuple[Option, ...] = ()
 
     def __iter__(self) -> Iterator[Option]:
-        """Go through the options in file order."""
+        """Return the options in file order."""
         return iter(self.items)
 
     def get(self, name: str) -> str | None:
@@ -76,7 +76,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class ModuleUse:
-    """A module put to work at one place: its name and what it is told there."""
+    """The use of a module at one place: its name and its options there."""
 
     module: str
     options: Options
@@ -97,7 +97,7 @@ class TopicRef:
 
 @dataclass(frozen=True, slots=True)
 class SlowClientLimits:
-    """What unread messages may cost; None stands for the enclosing level's value.
+    """Limits of unread messages; None stands for the enclosing level's value.
 
     Sizes are bytes, the age is nanoseconds, the capacity a percentage of the whole limit.
     Source: AMPS User Guide, Slow Client Management and Capacity Limits.

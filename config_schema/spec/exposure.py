@@ -25,7 +25,7 @@ def accepts_everyone(*uses: ModuleUse | None) -> bool:
 
 
 def is_exposed(address: InetAddr | None, tls: TlsSpec | None, *uses: ModuleUse | None) -> bool:
-    """Return whether everyone in the network can use what listens on an address.
+    """Return whether every host in the network can use the listener of an address.
 
     Args:
         address: where it listens; None for a unix socket.

@@ -17,7 +17,7 @@ class AdminSpec:
     """The Admin section: the HTTP interface (none without `inet_addr`) and statistics collection.
 
     `file_name` is ":memory:" unless statistics are kept in a file. `interval` in nanoseconds.
-    `galvanometer` is whether there is the console. Source: AMPS User Guide, Configuring Monitoring.
+    `galvanometer` enables the console. Source: AMPS User Guide, Configuring Monitoring.
     """
 
     inet_addr: InetAddr | None
@@ -95,6 +95,6 @@ class InstanceSpec:
     location: Location
 
     def is_journaled(self, message_type: str, name: str) -> bool:
-        """Whether what is published to a topic is in the transaction log."""
+        """Return true if the messages published to a topic are in the transaction log."""
         log = self.transaction_log
         return log is not None and any(topic.covers(message_type, name) for topic in log.topics)

@@ -1,4 +1,4 @@
-"""What is recorded in the transaction log, and what is replicated from it."""
+"""The transaction log, and the replication of its messages."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -18,9 +18,9 @@ class JournaledTopicSpec:
     location: Location
 
     def covers(self, message_type: str, name: str) -> bool:
-        """Whether it has what is published to a topic recorded.
+        """Return true if it records the messages published to a topic.
 
-        A name stands for itself only, however much an expression would find in others.
+        A name selects only itself, even if it would match others as an expression.
         Source: AMPS User Guide, Configuring a Transaction Log: topics that match exactly.
         """
         return self.message_type == message_type and (
@@ -75,18 +75,19 @@ class OutgoingTransportSpec:
 
 
 KnownBy = Literal["group", "name", "address"]
-"""How the instance is known that a Destination is for: by its Group; without one, by the
-Destination's Name; with neither, by being at the address."""
+"""The key by which a Destination recognizes its instance: by its Group; without one, by the
+Destination's Name; with neither, by its address.
+"""
 
 
 def is_known(known_by: KnownBy, meant: str, name: str, group: str) -> bool:
-    """Whether a Destination is for an instance.
+    """Return true if a Destination is for an instance.
 
     Args:
-        known_by: how that is known.
-        meant: the Group of the Destination, or what stands for it.
-        name: of the instance.
-        group: of the instance.
+        known_by: the key that identifies the instance.
+        meant: the Group of the Destination, or its substitute.
+        name: the name of the instance.
+        group: the group of the instance.
     """
     return known_by == "address" or group == meant or (known_by == "name" and name == meant)
 
@@ -113,5 +114,5 @@ class DestinationSpec:
     known_by: KnownBy = "group"
 
     def is_for(self, name: str, group: str) -> bool:
-        """Whether it is for an instance of this name and group."""
+        """Return true if it is for an instance of this name and group."""
         return is_known(self.known_by, self.group, name, group)

@@ -10,7 +10,7 @@ LogProtocol = Literal["stdout", "stderr", "file", "gzip", "syslog"]
 
 @dataclass(frozen=True, slots=True)
 class LogTargetSpec:
-    """One logging Target: what `level`, `levels` or `include_errors` ask for, minus excludes.
+    """One logging Target: the entries of `level`, `levels` or `include_errors`, minus excludes.
 
     `level` is the lowest level wanted (None: no level), `levels` are wanted besides. The error
     lists hold message ids or regular expressions over them. `rotation_threshold` is bytes. `ident`,
@@ -32,7 +32,7 @@ class LogTargetSpec:
 
     @classmethod
     def plain(cls, protocol: LogProtocol, level: str) -> Self:
-        """A target that no configuration has: it takes all from a level on.
+        """Return a target that is not configured: it logs all from a level on.
 
         Args:
             protocol: where to.

@@ -1,4 +1,4 @@
-"""What extends the instance: loaded modules, message types and functions."""
+"""The extensions of the instance: loaded modules, message types and functions."""
 
 import posixpath
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class ModuleSpec:
 
     @property
     def library_name(self) -> str:
-        """How tables list the library of AMPS that is meant: without a path, ending with .so."""
+        """The name of the intended library of AMPS in tables: without a path, ending with .so."""
         return posixpath.basename(self.library).removesuffix(".so") + ".so"
 
 

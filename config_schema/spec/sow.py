@@ -9,7 +9,7 @@ from config_schema.spec.common import ModuleUse, TopicRef
 
 @dataclass(frozen=True, slots=True)
 class HistorySpec:
-    """How long (`window`) and how finely (`granularity`) past states are kept; nanoseconds."""
+    """The time (`window`) and resolution (`granularity`) of kept past states; nanoseconds."""
 
     window: int
     granularity: int

@@ -39,7 +39,7 @@ class TransportSpec:
 
     @property
     def is_replication(self) -> bool:
-        """Whether upstream instances, and no applications, connect here."""
+        """True if upstream instances, and no applications, connect here."""
         return self.type in ("amps-replication", "amps-replication-secure")
 
 

@@ -1,17 +1,18 @@
-"""Configurations that belong together: what one instance expects of those that it replicates to.
+"""Cross-checks of configurations: the requirements of an instance on its replication peers.
 
-Theory of operation. A configuration that is right by itself can still be wrong beside another one:
+Theory of operation. A configuration that is valid by itself can still be wrong beside another one:
 a topic that is replicated to an instance that does not record it, a queue that is none there. AMPS
-finds this when two instances connect. Here the checks are plain functions over a small description
-of an instance, so that they can be made before anything is started (`ampServer --verify-config`
-with several files), and by two running instances, which tell each other their descriptions.
+detects this when two instances connect. Here the checks are plain functions over a small
+description of an instance, so that they can run before anything is started
+(`ampServer --verify-config` with several files), and in two running instances, which exchange
+their descriptions.
 
-    description.py   what of an instance the others have to know; it can be sent
-    selection.py     which topics a name or a regular expression stands for
-    link.py          one link: what a source sends, and what becomes of it at the other end
+    description.py   the description of an instance for its peers; it can be sent
+    selection.py     the topics that a name or a regular expression selects
+    link.py          one link: the topics that a source sends, and their treatment at the other end
     checks.py        the checks of a link, named as in ExcludeValidation
-    routes.py        which of several instances a destination leads to
-    fabric.py        several instances: every link, and what only shows when all are seen at once
+    routes.py        the instances that a destination leads to
+    fabric.py        several instances: every link, and problems that no single link shows
 
 Source: AMPS User Guide, Replication Configuration Validation.
 """

@@ -1,8 +1,9 @@
-"""One link: what a source sends to a destination, and the instance that takes it.
+"""One link: the topics that a source sends to a destination, checked against the receiving
+instance.
 
-Each check is a function that is named as in ExcludeValidation. It is asked for one Topic of the
-Destination, and tells every way in which the instance at the other end does not do what that Topic
-takes for granted. `queue` and `queue_underlying` cannot be excluded.
+Each check is a function that is named as in ExcludeValidation. It takes one Topic of the
+Destination, and reports each requirement of that Topic that the instance at the other end does
+not meet. `queue` and `queue_underlying` cannot be excluded.
 
 Source: AMPS User Guide, Replication Configuration Validation, Configuration for Queue Replication.
 """
@@ -24,7 +25,7 @@ from config_schema.together.routes import meets
 from config_schema.units import quoted
 
 _MOST_NAMED: Final = 3
-"""Of many topics that lack the same, these are named and the others counted."""
+"""Of many topics with the same finding, these are named and the others counted."""
 
 
 def check_link(
@@ -33,17 +34,17 @@ def check_link(
     downstream: InstanceDescription,
     back: Sequence[Destination] | None = None,
 ) -> list[Finding]:
-    """Validate what an instance replicates against the instance that takes it.
+    """Validate the replication of an instance against the receiving instance.
 
     Args:
         source: the instance that sends.
         destination: its Destination.
         downstream: the instance that the Destination leads to.
         back: its destinations that lead to the source. By default those for the Group of the
-            source: any of the instances of a group may be who is connected.
+            source: any instance of a group may be the one connected.
 
     Returns:
-        What does not fit, in the order of the Destination's topics.
+        The findings, in the order of the Destination's topics.
     """
     if back is None:
         back = [one for one in downstream.destinations if one.is_for(source)]
@@ -58,7 +59,7 @@ def check_link(
 
 
 def refusal(destination: Destination, downstream: InstanceDescription) -> Finding | None:
-    """Tell why an instance is not the one that a Destination is for: its Group is another."""
+    """Report that an instance is not the one that a Destination is for: its Group differs."""
     if destination.is_for(downstream):
         return None
     message = (
@@ -77,7 +78,7 @@ def refusal(destination: Destination, downstream: InstanceDescription) -> Findin
 
 
 def _nothing_back(sent: Sent, subject: str) -> Finding:
-    """That nothing leads back from where something is replicated to."""
+    """Report that no Destination leads back from the receiving instance."""
     source, there = sent.link.source, sent.link.downstream
     wrong = next((one for one in there.destinations if _seems_meant(one, source)), None)
     if wrong is None:
@@ -95,7 +96,7 @@ def _nothing_back(sent: Sent, subject: str) -> Finding:
 
 
 def _seems_meant(destination: Destination, instance: InstanceDescription) -> bool:
-    """Whether a destination would lead to an instance, if that had its Group."""
+    """Return true if a destination would lead to an instance, if that had its Group."""
     at = instance.listens
     return destination.name == instance.name or (
         at is not None and any(meets(address, at) for address in destination.addresses)
@@ -245,7 +246,7 @@ def _queue_underlying(sent: Sent) -> Iterator[Finding]:
     for queue in sent.queues:
         there = sent.link.stored_there(queue)
         if there is None or there.kind != queue.kind:
-            continue  # which is for the check before
+            continue  # the check before reports this
         differing = [
             f"{element} {_value(mine)} here and {_value(theirs)} there"
             for element, mine, theirs in _definitions(queue, there)
@@ -263,7 +264,7 @@ def _queue_underlying(sent: Sent) -> Iterator[Finding]:
 
 
 def _definitions(queue: SowTopic, there: SowTopic) -> Iterator[tuple[str, str | None, str | None]]:
-    """What has to be the same, for two queues to be one."""
+    """Return the values that must be equal for two queues to be one."""
     yield "the UnderlyingTopic", queue.underlying_topic, there.underlying_topic
     yield "the Filter", queue.filter, there.filter
     if queue.domain == there.domain:  # else they are two queues of one name
@@ -345,7 +346,7 @@ def _value(text: str | None) -> str:
 
 
 def _parts(parts: Sequence[Part]) -> str:
-    """Name what lacks something: 'a' and 2 more topics of type 'json'."""
+    """Name topics in a finding: 'a' and 2 more topics of type 'json'."""
     names = [" with ".join(quoted(one.name) for one in part) for part in parts]
     message_type = quoted(parts[0][0].message_type)
     more = len(names) - _MOST_NAMED

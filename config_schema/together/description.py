@@ -1,7 +1,7 @@
-"""What of an instance those must know that replicate to it or from it; nothing of it is secret.
+"""The description of an instance for its replication peers; it contains no secrets.
 
-The structs can be sent as they are, in MessagePack or JSON. Every part knows where it was written,
-so that either side can name both.
+The structs can be sent as they are, in MessagePack or JSON. Every part has its location, so that
+either side can report the locations of both.
 """
 
 from typing import Final, Literal
@@ -28,7 +28,7 @@ from config_schema.spec import (
 from config_schema.units import parse_external_address
 
 _OWN_OPTIONS: Final = ("FileName",)
-"""What the key generators of two instances need not have in common."""
+"""Options of key generators in which two instances may differ."""
 
 _DOWNGRADE: Final = "amps-action-do-downgrade-replication"
 
@@ -43,10 +43,11 @@ class LoggedTopic(Struct, frozen=True):
 
 
 class SowTopic(Struct, frozen=True):
-    """A definition of the SOW section; `identity` is by what a Topic tells records apart.
+    """A definition of the SOW section; `identity`: the elements that determine a Topic's record
+    keys.
 
-    `pattern` is set for a Topic that keeps the records of all topics that it matches. The rest is
-    what queues have: `domain` is the GroupLocalQueueDomain, by default the Group of the instance.
+    `pattern` is set for a Topic that stores the records of all topics that it matches. The other
+    fields are for queues: `domain` is the GroupLocalQueueDomain, by default the instance's Group.
     """
 
     kind: StoredKind
@@ -62,7 +63,7 @@ class SowTopic(Struct, frozen=True):
 
     @property
     def is_shared_queue(self) -> bool:
-        """Whether instances that replicate it have one queue between them."""
+        """True if the instances that replicate it share one queue."""
         return self.kind in ("Queue", "GroupLocalQueue")
 
     @property
@@ -81,7 +82,7 @@ class ReplicatedTopic(Struct, frozen=True):
 
 
 class PeerAddress(Struct, frozen=True):
-    """Where to connect to, or with no `host` every address to listen on."""
+    """An address to connect to, or, without a `host`, a port to listen on at every address."""
 
     host: str | None
     port: int
@@ -89,17 +90,17 @@ class PeerAddress(Struct, frozen=True):
     location: Location
 
     def __str__(self) -> str:
-        """Show it as the configuration writes it."""
+        """Return the address as the configuration writes it."""
         if self.host is None:
             return str(self.port)
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class AdminAddress(Struct, frozen=True):
-    """Where an admin interface is; with no `host`, at every address of its machine.
+    """The address of an admin interface; without a `host`, every address of its machine.
 
-    `external` is where others reach it, if that is said: a host, perhaps a port and a path.
-    `is_secure` says whether they do so over TLS.
+    `external` is the address for other machines, if configured: a host, perhaps a port and a path.
+    `is_secure`: that address is accessed over TLS.
     """
 
     host: str | None
@@ -121,14 +122,14 @@ class Destination(Struct, frozen=True):
     known_by: KnownBy = "group"
 
     def is_for(self, instance: "InstanceDescription") -> bool:
-        """Whether it is for an instance."""
+        """Return true if it leads to an instance."""
         return is_known(self.known_by, self.group, instance.name, instance.group)
 
 
 class InstanceDescription(Struct, frozen=True):
-    """One instance; `listens` is where it takes replication, `admin` where it can be looked at.
+    """One instance; `listens`: its replication address, `admin`: its admin interface.
 
-    Either is None if there is no such place.
+    Either is None if there is none.
     """
 
     name: str
@@ -144,12 +145,12 @@ class InstanceDescription(Struct, frozen=True):
 
     @property
     def replicates(self) -> bool:
-        """Whether it has any part in replication."""
+        """True if it takes any part in replication."""
         return self.listens is not None or bool(self.destinations)
 
 
 def describe(spec: InstanceSpec) -> InstanceDescription:
-    """Describe an instance to those that it replicates with."""
+    """Return the description of an instance for its replication peers."""
     regex = spec.regex_topic_support
     log = spec.transaction_log
     return InstanceDescription(
@@ -214,7 +215,7 @@ def _stored(sow: SowSpec, group: str) -> SowTopic:
 
 
 def _identity(topic: TopicSpec) -> tuple[tuple[str, str], ...]:
-    """By what records are told apart, and what else their keys are made from, by element."""
+    """Return the elements that distinguish records, and all others that affect their keys."""
     parts = [("Key", key) for key in topic.keys]
     if topic.key_domain != topic.name:
         parts.append(("KeyDomain", topic.key_domain))

@@ -1,8 +1,8 @@
-"""Several instances at once: every link between them, and what no link shows by itself.
+"""Several instances at once: every link between them, and problems that no single link shows.
 
-AMPS lets no instance see more than its neighbours. Who has the configurations of all of them can
-tell more: that two have one name, that a destination leads nowhere, that messages go round in one
-direction only.
+In AMPS no instance sees more than its neighbours. With the configurations of all of them, more is
+detectable: two instances with one name, a destination that leads nowhere, messages that circulate
+in one direction only.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,12 +24,12 @@ def check_together(instances: Sequence[InstanceDescription]) -> list[Finding]:
     """Validate the configurations of several instances against each other.
 
     Args:
-        instances: one description for each instance. Those without any replication may be among
-            them; nothing is said of these.
+        instances: one description for each instance. They may include instances without any
+            replication, which are ignored.
 
     Returns:
-        What does not fit. Errors are what keeps instances from being connected, or from being run
-        beside each other; warnings are what can be meant, and seldom is.
+        The findings. Errors prevent instances from being connected, or from being run beside each
+        other; warnings are about settings that can be intended, and seldom are.
     """
     if not any(one.destinations for one in instances):
         return []
@@ -77,7 +77,7 @@ def _same_names(members: Sequence[InstanceDescription]) -> Iterator[Finding]:
 
 
 def _astray(way: Route) -> Iterator[Finding]:
-    """Tell of addresses where nobody listens, of those whose configurations are given."""
+    """Report addresses that lead to none of the given configurations."""
     destination = way.destination
     for address in way.unmatched:
         meant = way.instances[0] if way.instances else None
@@ -129,7 +129,7 @@ def _listening(instance: InstanceDescription) -> tuple[Location, str]:
 def _back(
     source: InstanceDescription, downstream: InstanceDescription, routes: Sequence[Route]
 ) -> list[Destination]:
-    """The destinations that lead back: if it cannot be told where one leads, its Group does."""
+    """Return the destinations that lead back; where one leads is unknown, its Group decides."""
     return [
         way.destination
         for way in routes
@@ -147,7 +147,7 @@ def _link(
     refused = refusal(way.destination, downstream)
     if refused is not None:
         yield refused
-        return  # what is sent is meant for another
+        return  # the messages are for another instance
     if downstream.listens is None and not way.destination.addresses:
         yield _taking_nothing(way, downstream)
     yield from _encryption(way.destination, downstream)
@@ -189,7 +189,7 @@ def _encryption(destination: Destination, downstream: InstanceDescription) -> It
 
 
 def _sync_pairs(routes: Sequence[Route]) -> Iterator[Finding]:
-    """Tell of pairs for failover whose acknowledgements promise less, or wait for ever."""
+    """Report failover pairs with acknowledgements that guarantee less, or wait for ever."""
     ways = {(way.source.location, one.location): way for way in routes for one in way.instances}
     for (source, downstream), way in ways.items():
         back = ways.get((downstream, source))
@@ -220,7 +220,7 @@ def _sync_pairs(routes: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _one_way_rings(routes: Sequence[Route]) -> Iterator[Finding]:
-    """Tell of three and more instances that replicate in a circle, and nowhere back."""
+    """Report three or more instances that replicate in a circle without links back."""
     onward: dict[Location, list[InstanceDescription]] = {}
     for way in routes:
         onward.setdefault(way.source.location, []).extend(way.instances)
@@ -240,10 +240,10 @@ def _shortest_ring(
     after: InstanceDescription,
     onward: dict[Location, list[InstanceDescription]],
 ) -> tuple[InstanceDescription, ...]:
-    """The instances of the shortest way from `start` over `after` to `start`; () if none leads."""
+    """Return the shortest path from `start` over `after` back to `start`; () if there is none."""
     paths: list[tuple[InstanceDescription, ...]] = [(start, after)]
     reached = {after.location}
-    for path in paths:  # which grows
+    for path in paths:  # grows during the iteration
         for one in onward.get(path[-1].location, ()):
             if one is start:
                 return path

@@ -1,4 +1,4 @@
-"""What two configurations have against each other."""
+"""A mismatch between two configurations."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ from config_schema.problems import Location, Problem, Problems, Severity
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that does not fit, located where it can be mended or excluded.
+    """One mismatch, located where it can be corrected or excluded.
 
     Attributes:
-        check: the name that ExcludeValidation has for it, or another: `name`, `group`, `address`,
+        check: its name in ExcludeValidation, or another: `name`, `group`, `address`,
             `encryption`, `sync`, `ring`, `link`.
-        problem: what it is, with both sides in its message.
-        other: where the other side of it was written.
+        problem: the problem, with both sides in its message.
+        other: the location of the other side.
     """
 
     check: str
@@ -22,9 +22,9 @@ class Finding:
 
     @property
     def is_error(self) -> bool:
-        """Whether the two instances must not be connected."""
+        """True if the two instances must not be connected."""
         return self.problem.severity is Severity.ERROR
 
     def report(self, problems: Problems) -> None:
-        """Add it to what else is wrong."""
+        """Add it to the other problems."""
         problems.add(self.problem)

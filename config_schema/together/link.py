@@ -1,7 +1,7 @@
-"""A link as the checks see it: which topics go over it, and what becomes of them at the other end.
+"""A link as the checks see it: the topics sent over it, and their treatment at the other end.
 
-A configuration may have thousands of topics, and a destination one Topic for each, so whatever is
-looked up for each of them is found by its name.
+A configuration may have thousands of topics, and a destination one Topic for each, so lookups per
+topic are by name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,11 +22,11 @@ Onward: TypeAlias = tuple[Destination, ReplicatedTopic]
 
 
 class Link:
-    """A source and the instance at the other end, with what is looked up for every topic.
+    """A source and the instance at the other end, with the lookup tables of the topics.
 
     Args:
         source: the instance that sends.
-        downstream: the instance that takes it.
+        downstream: the instance that receives.
         back: the destinations of `downstream` that lead to `source`.
     """
 
@@ -42,22 +42,22 @@ class Link:
 
     @cached_property
     def logged(self) -> Coverage:
-        """What the source records."""
+        """The topics that the source records."""
         return Coverage(topic.selection for topic in self.source.logged)
 
     @cached_property
     def logged_there(self) -> Coverage:
-        """What is recorded at the other end."""
+        """The topics that the other end records."""
         return Coverage(topic.selection for topic in self.downstream.logged)
 
     @cached_property
     def returned(self) -> Coverage:
-        """What comes back."""
+        """The topics that the other end sends back."""
         return Coverage(topic.selection for one in self.back for topic in one.topics)
 
     @cached_property
     def records(self) -> dict[Selection, SowTopic]:
-        """The topics of the source that have records, and whose messages can be replicated."""
+        """The topics of the source that have records, and messages that can be replicated."""
         return {
             one.selection: one
             for one in self.source.stored
@@ -71,7 +71,7 @@ class Link:
 
     @cached_property
     def onward(self) -> list[tuple[Destination, Coverage]]:
-        """Where the other end replicates to, and what."""
+        """The destinations of the other end, each with its topics."""
         return [
             (one, Coverage(topic.selection for topic in one.topics))
             for one in self.downstream.destinations
@@ -79,7 +79,7 @@ class Link:
 
     @cached_property
     def onward_by_name(self) -> dict[Selection, list[Onward]]:
-        """By which of its topics it does: those for one topic each."""
+        """The onward Topics that name one topic each."""
         found: dict[Selection, list[Onward]] = {}
         for destination in self.downstream.destinations:
             for topic in destination.topics:
@@ -89,7 +89,7 @@ class Link:
 
     @cached_property
     def onward_by_expression(self) -> list[Onward]:
-        """The others."""
+        """The onward Topics that are expressions."""
         return [
             (destination, topic)
             for destination in self.downstream.destinations
@@ -98,11 +98,11 @@ class Link:
         ]
 
     def stored_there(self, topic: SowTopic) -> SowTopic | None:
-        """The definition of the other end that has a topic's name."""
+        """Return the definition at the other end with the topic's name."""
         return self._stored_there.get(topic.selection)
 
     def records_there(self, topic: SowTopic) -> SowTopic | None:
-        """The Topic of the other end that keeps the records of one of the source."""
+        """Return the Topic at the other end that stores the records of one of the source."""
         there = self.stored_there(topic)
         if there is not None:
             alike = there.kind == "Topic" and there.pattern == topic.pattern
@@ -127,14 +127,14 @@ class Link:
 
 @dataclass(frozen=True)
 class Sent:
-    """A Topic of a Destination: which topics of the source it sends."""
+    """A Topic of a Destination: the topics of the source that it sends."""
 
     link: Link
     topic: ReplicatedTopic
 
     @cached_property
     def recorded(self) -> tuple[Part, ...]:
-        """What is sent of the transaction log, which has no queues but what they are made from."""
+        """The recorded topics that are sent; of queues, the log has only the underlying topics."""
         queue = self.link.queues.get(self.topic.selection)
         if queue is not None and queue.underlying_topic != queue.name:
             return ()
@@ -151,7 +151,7 @@ class Sent:
         return self._chosen(self.link.queues)
 
     def onward(self) -> Iterator[Onward]:
-        """Go through the topics by which the other end replicates something of this itself."""
+        """Return the Topics by which the other end replicates a part of this onward."""
         selection = self.topic.selection
         if not selection.is_expression:
             yield from self.link.onward_by_name.get(selection, ())

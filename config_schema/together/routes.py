@@ -1,10 +1,10 @@
-"""Which of several instances a destination leads to, as far as their configurations tell.
+"""The instances that a destination leads to, as far as the configurations determine them.
 
 An address is matched with the replication transports of the others, by port and, where both name
 one, by host. Hosts that run one instance each often have the same port on all of them, and a
 transport need not name its host: then the Name of the instance, as the name of the destination or
-of the host, and the Group tell which is meant. An address may also be one that is mapped to another
-port outside of the configuration: then a destination with the Name of an instance leads to it.
+of the host, and the Group decide. An address may also be mapped to another port outside of the
+configuration: then a destination with the Name of an instance leads to it.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,10 +19,10 @@ _THIS_MACHINE: Final = ("localhost", "127.0.0.1", "::1")
 
 
 class Route(Struct, frozen=True):
-    """Where a destination leads.
+    """The end points of a destination.
 
     `instances` are those that it may connect to: several, if it has several addresses, or if
-    nothing tells them apart. `unmatched` are the addresses that no instance listens at.
+    they cannot be distinguished. `unmatched` are the addresses that no instance listens at.
     """
 
     source: InstanceDescription
@@ -38,7 +38,7 @@ def route(
 
     Args:
         source: the instance that it is a destination of.
-        destination: which of them.
+        destination: the destination.
         others: the instances that it may lead to, without the source.
     """
     found: dict[str, InstanceDescription] = {}
@@ -58,7 +58,7 @@ def route(
 
 
 def meets(address: PeerAddress, listens: PeerAddress) -> bool:
-    """Whether a connection to `address` may arrive where an instance listens."""
+    """Return true if a connection to `address` may arrive at an instance's listener."""
     if address.port != listens.port:
         return False
     if listens.host in _EVERY_ADDRESS:
@@ -74,7 +74,7 @@ def _host(address: PeerAddress) -> str:
 def _meant(
     address: PeerAddress, destination: Destination, listening: Sequence[InstanceDescription]
 ) -> Sequence[InstanceDescription]:
-    """Choose among the instances that listen at the same port, by what tells most."""
+    """Choose among the instances that listen at the same port, by the strongest criterion first."""
     host = _host(address)
     tells: tuple[Callable[[InstanceDescription], bool], ...] = (
         lambda one: one.listens is not None and one.listens.host not in _EVERY_ADDRESS,
@@ -91,7 +91,7 @@ def _meant(
 def _connects(
     other: InstanceDescription, source: InstanceDescription, destination: Destination
 ) -> bool:
-    """Whether `other` may be who is waited for: of that Group, and with a destination for us."""
+    """Return true if `other` may be the expected peer: of that Group, with a destination for us."""
     return destination.is_for(other) and any(
         back.is_for(source) and back.addresses for back in other.destinations
     )
