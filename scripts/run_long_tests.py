@@ -23,8 +23,8 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[1]
 DIRECTORY: Final = ROOT / "build" / "test-long"
 STATE: Final = DIRECTORY / "state.json"
-_TEST_SECONDS: Final = 3_600
-"""How long one test may take: some have minutes of work, which a busy machine does in many more."""
+_TEST_TIMEOUT_S: Final = 3_600
+"""The timeout of one test: some work for minutes, and for much longer on a busy machine."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ def run_round(number: int, seed: int) -> bool:
     command = (
         *(sys.executable, "-m", "pytest", "-n", "auto", "--long", "-m", "long or hypothesis"),
         f"--hypothesis-seed={seed}",
-        f"--timeout={_TEST_SECONDS}",
+        f"--timeout={_TEST_TIMEOUT_S}",
     )
     environment = os.environ | {"AMPERAGE_SEED": str(seed)}
     for name in ("CI", "PYTHONDONTWRITEBYTECODE"):  # in CI, hypothesis makes the same examples
