@@ -123,7 +123,7 @@ def test_what_is_a_value(body: bytes, expected: Mapping[str, Any]) -> None:
         (b'{"f":-1e400}', r"out of range - at `\$.f`"),
         (b'{"s":1}', r"got `int` - at `\$.s`"),
         (b'{"s":"a\nb"}', "malformed"),
-        (b'{"s":"\xff"}', "utf-8"),
+        (b'{"s":"\xff"}', "(?i)utf-8"),
         (b'{"s":"\\ud800"}', "column 's'"),
         (b'{"s":"\\x"}', "malformed"),
         (b'{"y":"2026-02-29"}', r"date - at `\$.y`"),
