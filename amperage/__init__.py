@@ -2,8 +2,8 @@
 
     from amperage import HAClient
 
-All of it is in this package, so that an application may have a `client.py` or `server.py` of its
-own.
+The package contains the whole client, so that an application can have its own `client.py` or
+`server.py`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from amperage.forms import choose as _choose
 _choose(_Path(__file__).parents[1])
 
 if _typing.TYPE_CHECKING:
-    from amperage.client import *  # noqa: F403 - at run time, __getattr__ gives these names
+    from amperage.client import *  # noqa: F403 - at run time, __getattr__ returns these names
 
     __version__: str
-else:  # so that a type checker finds a name that is not there
+else:  # hidden from type checkers, so that they report a missing name
 
     def __getattr__(name: str) -> _typing.Any:
-        """Import the client when one of its names is asked for: commands begin without it."""
+        """Import the client when one of its names is first used, so that commands start fast."""
         if name == "__version__":
             from amperage.client.version import installed_version
 

@@ -1,19 +1,19 @@
-"""The two forms of the message path: compiled, and as it is written.
+"""The two forms of the message path: compiled and interpreted.
 
-Modules through which every message goes are compiled by mypyc when the package is built (setup.py),
-all into one library, in which they call each other directly. So they run in one form together: the
-compiled one, or, if any is not what it was when it was compiled, all as they are written. The same
-holds where AMPERAGE_PURE=1 is in the environment, for debugging.
+The modules that handle every message are compiled by mypyc when the package is built (setup.py),
+all into one library, in which they call each other directly. They all run in the same form: the
+compiled one, or the interpreted one if any source has changed since it was compiled.
+AMPERAGE_PURE=1 in the environment selects the interpreted form, for debugging.
 
-Compiled modules keep to the features that mypyc supports. The gain of all of them together was
-measured (docs/performance.md). Their neighbours are left out for a reason:
+Compiled modules use only features that mypyc supports. The gain of all of them together was
+measured (docs/performance.md). Some modules beside them are not compiled, for these reasons:
 
-- `server.subscriptions.envelope` is copied, which objects of compiled classes cannot be;
-- `amperage.wire.header`, `server.journal.entry`, `server.sow.slab_format` and `server.sow.keys`
-  have msgspec's structs, numbers with names and protocols that are asked for at run time, of which
-  nothing gets faster;
-- the others of `server.core` and `server.commands` are asked once per read, or per command of a
-  kind that does not come by the hundred thousand, as publishes and subscribes do.
+- `server.subscriptions.envelope`: its objects are copied, and objects of compiled classes cannot
+  be;
+- `amperage.wire.header`, `server.journal.entry`, `server.sow.slab_format` and `server.sow.keys`:
+  they consist of msgspec structs, enums and runtime-checkable protocols, which do not get faster;
+- the other modules of `server.core` and `server.commands`: they run once per read, or for commands
+  that are rare compared with publishes and subscribes, which arrive by the hundred thousand.
 """
 
 from __future__ import annotations
@@ -91,22 +91,22 @@ COMPILED: Final = (
 """The modules of the message path."""
 
 LIBRARY: Final = "message_path"
-"""The name of the library that they are compiled into."""
+"""The name of the compiled library."""
 _HOME: Final = "amperage"
 _PACKAGES: Final = (_HOME, "server")
 _DIGEST: Final = f"{LIBRARY}.digest"
 
 
 class SourceFinder(MetaPathFinder):
-    """Finds modules as they are written, also where a compiled form stands beside."""
+    """Finds the source of a module, even if a compiled form is in the same directory."""
 
     def find_spec(
         self,
         fullname: str,
         path: Sequence[str] | None,
-        target: ModuleType | None = None,  # noqa: ARG002 - finders are called with it
+        target: ModuleType | None = None,  # noqa: ARG002 - part of the finder interface
     ) -> ModuleSpec | None:
-        """See `importlib.abc.MetaPathFinder`; the next finder finds a module without a source."""
+        """Find a source; return None without one. See `importlib.abc.MetaPathFinder`."""
         if fullname.partition(".")[0] not in _PACKAGES:
             return None
         for place in path or ():
@@ -117,10 +117,10 @@ class SourceFinder(MetaPathFinder):
 
 
 def choose(root: Path) -> None:
-    """Decide which form is run, before any of the modules is imported.
+    """Select the form to run. Call this before any of the modules is imported.
 
     Args:
-        root: the directory that the packages stand in.
+        root: the parent directory of the packages.
     """
     as_written = os.environ.get("AMPERAGE_PURE", "") not in ("", "0")
     if not as_written and (trouble := compiled_trouble(root)):
@@ -136,9 +136,9 @@ def choose(root: Path) -> None:
 
 
 def compiled_trouble(root: Path) -> str:
-    """Return why the compiled form that is in a checkout must not be run, or nothing.
+    """Return the reason not to run the compiled form of a checkout; "" if there is none.
 
-    An installation outside a checkout does not change, and is not looked at.
+    An installation outside a checkout does not change, and is not checked.
     """
     if not (root / "setup.py").exists():
         return ""
@@ -153,10 +153,10 @@ def compiled_trouble(root: Path) -> str:
 
 
 def _is_stale(root: Path, library: Path) -> bool:
-    """Return whether the sources differ from those that were compiled.
+    """Return whether the sources differ from the compiled ones.
 
-    Only sources that are newer than the library are read: changing branches back and forth leaves
-    their content the same.
+    Content is compared only if a source is newer than the library, by digest: switching branches
+    back and forth changes times, but not content.
     """
     made = library.stat().st_mtime
     if all(source.stat().st_mtime <= made for source in sources(root)):
@@ -166,7 +166,7 @@ def _is_stale(root: Path, library: Path) -> bool:
 
 
 def note_digest(root: Path, digest: str) -> None:
-    """Record which sources have been compiled: `digest_of` them, see `compiled_trouble`."""
+    """Record the digest of the compiled sources (`digest_of`), for `compiled_trouble`."""
     (root / _HOME / _DIGEST).write_text(digest)
 
 
@@ -183,12 +183,12 @@ def _library(root: Path) -> Path:
 
 
 def sources(root: Path) -> Iterator[Path]:
-    """Yield the files that are compiled."""
+    """Yield the source files to compile."""
     return (root.joinpath(*name.split(".")).with_suffix(".py") for name in COMPILED)
 
 
 def forget_compiled(root: Path) -> None:
-    """Remove the compiled form from a checkout, also of modules that are compiled no more."""
+    """Remove the compiled form from a checkout, also of modules that are no longer compiled."""
     for package in _PACKAGES:
         for compiled in (root / package).rglob(f"*{EXTENSION_SUFFIXES[0]}"):
             name = compiled.name.removesuffix(EXTENSION_SUFFIXES[0])

@@ -1,7 +1,7 @@
-"""Checks that the packages beside this one are Amperage's.
+"""Detects modules of an application that shadow the packages beside this one.
 
-They have common names, such as `server`. The directory that comes first in `sys.path` decides which
-module has such a name, and it may be an application's.
+These packages have common names, such as `server`. Python imports the first module of that name in
+`sys.path`, which may be an application's.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from typing import Final
 
 _HOME: Final = Path(__file__).resolve().parents[1]
 PACKAGES: Final = ("server", "config_schema", "actions", "pipeline")
-"""What stands beside this one."""
+"""The packages beside this one."""
 
 
 def foreign_origin(name: str) -> str | None:
-    """Where a package of ours would be imported from, if that is not ours.
+    """Return the origin of a module that shadows one of Amperage's packages.
 
     Args:
-        name: such as "server".
+        name: the name of the package, such as "server".
 
     Returns:
-        The file or directory of the other's; None if it is ours.
+        The file or directory of the foreign module, or its name if it has neither; None if the name
+        resolves to Amperage's package or to nothing.
     """
     try:
         spec = find_spec(name)
-    except ValueError:  # a module that was made by hand
+    except ValueError:  # an imported module without a spec, created by code
         return name
     if spec is None:
         return None

@@ -1,7 +1,7 @@
-"""What the commands begin with: a look whether the packages that they need are ours.
+"""Entry points of the commands, which first check that their packages are not shadowed.
 
-A `server.py` in a directory of `PYTHONPATH` has the name of a package of ours. Nothing would work,
-and the message would be about something else.
+A `server.py` in a directory of `PYTHONPATH` shadows Amperage's package `server`. Without the check,
+the command would fail with a misleading message.
 """
 
 from __future__ import annotations

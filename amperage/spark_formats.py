@@ -1,8 +1,8 @@
-"""Formats that Spark finds without being told: what the packages `pyspark_amps...` hand over.
+"""The formats that Spark discovers in the packages `pyspark_amps...`.
 
-Spark imports all packages whose names begin with `pyspark_` when it first looks for a format in
-Python. An error there would take everybody's formats away. So one that cannot be imported is a
-format that says why.
+Spark imports all packages with a name beginning with `pyspark_` when it first looks for a Python
+format. An error there would disable the formats of all packages. Therefore a format that cannot be
+imported is replaced by one that raises the reason when used.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from amperage.own import foreign_origin
 
 
 class FormatError(Exception):
-    """A format that cannot be used; the text says why."""
+    """A format cannot be used; the text has the reason."""
 
 
 def found(name: str, module: str, source: str) -> type[DataSource]:
-    """The source of a format.
+    """Return the data source class of a format.
 
     Args:
-        name: what `format()` calls it.
-        module: where it is.
-        source: its class.
+        name: the format's name for `format()`.
+        module: the module of the class.
+        source: the name of the class.
 
     Returns:
-        The class, or one whose every use says why there is none.
+        The class; if it cannot be imported, a class that raises the reason whenever it is used.
     """
     for package in ("pipeline", "server", "config_schema"):
         other = foreign_origin(package)
@@ -51,11 +51,11 @@ def found(name: str, module: str, source: str) -> type[DataSource]:
 
 def _missing(its_name: str, why: str) -> type[DataSource]:
     class MissingDataSource(DataSource):
-        """Tells what is missing."""
+        """Raises `FormatError` with the reason."""
 
         @classmethod
         def name(cls) -> str:
-            """What `format()` calls it."""
+            """Return the name for `format()`."""
             return its_name
 
         schema = reader = streamReader = writer = streamWriter = _telling(its_name, why)  # noqa: N815 - Spark's names

@@ -5,8 +5,8 @@
     spark = session()
     orders = spark.read.format("amps").load(server="tcp://localhost:9007/amps/json", topic="orders")
 
-`session` starts a Spark of our own; `register` makes the formats known to one that runs already.
-Neither name costs anything until it is called: PySpark is imported then.
+`session` starts a new Spark session; `register` adds the formats to an existing session. PySpark is
+imported at the first call, so that importing this package is cheap.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ __all__ = ["archive", "catalogue", "read", "register", "session"]
 
 
 def archive(path: str | os.PathLike[str]) -> str:
-    """Write Amperage, and the libraries that it needs, into an archive for the executors of Spark.
+    """Write an archive with Amperage and its dependencies for the executors of Spark.
 
-    They need the same system and version of Python as this program has, and of libraries numpy and
-    pyarrow. What Spark has to be told besides: `spark.executorEnv.PYTHONPATH=amperage`.
+    The executors need the same operating system and Python version as this program, and the
+    libraries numpy and pyarrow. Spark also needs the setting
+    `spark.executorEnv.PYTHONPATH=amperage`.
 
     Args:
-        path: a new file, whose name ends in `.tar.gz` or `.tgz`.
+        path: the file to create; its name ends in `.tar.gz` or `.tgz`.
 
     Returns:
-        What the option `--archives` and `SparkContext.addArchive` take: the path, `#` and the name
-        of the directory, `amperage`, that executors unpack it in.
+        The value for the option `--archives` and for `SparkContext.addArchive`: the path, `#` and
+        `amperage`, the name of the directory into which executors unpack the archive.
 
     Raises:
-        PipelineError: the file is there already, or has another name; Amperage is not installed.
-        OSError: it cannot be written.
+        PipelineError: the file exists already, or has another name; Amperage is not installed.
+        OSError: the file cannot be written.
     """
     from pathlib import Path
 
@@ -54,22 +55,22 @@ def catalogue(
     sample: int = 1000,
     **options: Any,
 ) -> list[str]:
-    """Make a temporary view of each topic with records that a configuration names.
+    """Create a temporary view for each topic with records in a configuration.
 
-    `SHOW TABLES`, `DESCRIBE` and queries in SQL have them. A view is called like its topic, or
-    `topic!message_type` where there are several of that name; each query reads what there is then.
-    Its columns are the fields of a sample of the records as they are now; or those of whole
-    messages, where there are no records, a field has values of several types, or messages do not
-    say of which types their values are (as json, bson, msgpack and bflat do). Topics with a Pattern
-    are left out: the configuration does not have their names.
+    The views appear in `SHOW TABLES`, `DESCRIBE` and SQL queries. A view has the name of its topic,
+    or `topic!message_type` where several topics have that name. Each query reads the current
+    records. The columns are inferred now, from the fields of a sample of the records. A view has
+    the columns of whole messages instead where there are no records, where a field has values of
+    several types, or where messages do not carry the types of their values (as json, bson, msgpack
+    and bflat do). Topics with a Pattern are omitted: their names are not in the configuration.
 
     Args:
-        spark: a session that the formats are registered with.
-        server: the server's URI, such as `tcp://localhost:9007/amps`; each view has its message
+        spark: a session with the formats registered.
+        server: the server's URI, such as `tcp://localhost:9007/amps`; each view adds its message
             type.
-        config: the file of the configuration.
-        sample: from how many records columns are taken.
-        options: those of `format("amps")` for all views, such as `user`.
+        config: the configuration file.
+        sample: the number of records from which columns are inferred.
+        options: options of `format("amps")` for all views, such as `user`.
 
     Returns:
         The names of the views.
@@ -84,14 +85,14 @@ def catalogue(
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats `amps` and `amps-journal` known to a session.
+    """Register the formats `amps` and `amps-journal` with a session.
 
     On this machine (a master that begins with `local`), tasks run with this program's Python. On a
-    cluster they run with what PYSPARK_PYTHON names, which has to have Amperage; a line in the log
-    says so, unless there is an archive of it (`archive`).
+    cluster they run with the Python named by PYSPARK_PYTHON, which must have Amperage installed. A
+    warning is logged about this requirement, unless Spark has the archive (`archive`).
 
     Args:
-        spark: the session. Its settings stay.
+        spark: the session. Its settings do not change.
     """
     from pipeline.formats import register_formats
 
@@ -105,19 +106,19 @@ def read(
     columns: str | StructType | None = None,
     **options: Any,
 ) -> DataFrame:
-    """Load records of a topic, or journals, with a filter that goes to where the rows come from.
+    """Return the records of a topic, or the entries of journals, with a filter pushed down.
 
-    What the server, or who reads the journals, can tell of the filter is tested there; Spark
-    applies all of it. The filter stays with the DataFrame, which can be used as often as one likes.
+    The server or the journal reader tests the parts of the filter that it supports; Spark applies
+    the whole filter again. The filter stays with the DataFrame, which can be used several times.
 
     Args:
-        spark: a session that the formats are registered with.
-        where: the filter, as `DataFrame.where` takes it.
+        spark: a session with the formats registered.
+        where: the filter, as for `DataFrame.where`.
         columns: the schema; name only the columns that are used.
-        options: those of `format("amps")`; with `path`, those of `format("amps-journal")`.
+        options: options of `format("amps")`; with `path`, of `format("amps-journal")`.
 
     Raises:
-        PySparkException: the filter or the columns cannot be.
+        PySparkException: the filter or the columns are invalid.
     """
     from pipeline.reads import read_where
 
@@ -131,18 +132,18 @@ def session(
     conf: Mapping[str, str] | None = None,
     ui: bool | None = None,
 ) -> SparkSession:
-    """Start Spark with the settings that suit the pipeline, and with its formats registered.
+    """Start Spark with settings for the pipeline, and register the formats.
 
-    What spark-submit was told stays, and so do all settings of a session that is there already.
+    The defaults replace neither settings given to spark-submit nor settings of an existing session.
 
     Args:
-        name: the application's name; `amperage` if nobody says it.
-        master: where it runs; `local[*]`, this machine, if nobody says it.
-        conf: settings of Spark's that come on top.
-        ui: whether to serve Spark's web pages; not if nobody says it.
+        name: the application's name; the default is `amperage`.
+        master: the Spark master; the default is `local[*]`, this machine.
+        conf: additional Spark settings.
+        ui: whether to serve Spark's web pages; the default is not to.
 
     Returns:
-        The session. One that was started here stops, and removes its temporary files, when the
+        The session. If this call started it, it stops and removes its temporary files when the
         program ends.
 
     Raises:

@@ -31,14 +31,14 @@ class AsyncClient(AsyncCommands):
     The methods and errors are those of `Client`; the methods are awaited.
 
     Args:
-        name: the client name; it must be unique among a server's clients. One is made up if None.
-        timeout: seconds that a call waits for its answer unless it says otherwise.
-        authenticator: makes the credentials; None sends the URI's user and password.
+        name: the client name, unique among the server's clients; None generates one.
+        timeout: default timeout of a call, in seconds.
+        authenticator: provides the credentials; None sends the URI's user and password.
         ssl_context: for tcps and wss; None checks the certificate against the system's authorities.
-        on_refused: called with each published message that the server refuses, a `StoredMessage`,
-            and the error. A coroutine function is awaited, one call after the other. With it,
-            messages are numbered and acknowledged, and kept in memory until then; without it,
-            `flush` raises `MessagesRefusedError`.
+        on_refused: a callback for each published message that the server refuses, called with the
+            message, a `StoredMessage`, and the error. A coroutine function is awaited, one call
+            after the other. With it, messages are numbered, and kept in memory until the server
+            acknowledges them; without it, `flush` raises `MessagesRefusedError`.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class AsyncClient(AsyncCommands):
         return f"<{type(self).__name__} {self.name}: {state}>"
 
     async def connect(self, uri: str | ServerUri, *, timeout: float | None = None) -> None:
-        """Connect to a server; the next step is `logon`."""
+        """Connect to a server. Call `logon` next."""
         await self.close()
         where = uri if isinstance(uri, ServerUri) else parse_uri(uri)
         numbering = Numbering(PublishStore(), self._on_refused) if self._on_refused else None
@@ -81,7 +81,7 @@ class AsyncClient(AsyncCommands):
         self._connected = connection, protocol
 
     async def close(self) -> None:
-        """Close the connection; streams end. A closed client can connect again."""
+        """Close the connection and end all streams. A closed client can connect again."""
         if self._connected is not None:
             self._send_acks()
             self._connection.end(None)
@@ -94,7 +94,7 @@ class AsyncClient(AsyncCommands):
         correlation_id: str | None = None,
         options: str | None = None,
     ) -> Header:
-        """Open the session as the user of the URI; returns the acknowledgement's header."""
+        """Open the session as the user of the URI; return the header of the acknowledgement."""
         if self._uri is None:
             raise not_connected()
         dialogue = LogonDialogue(

@@ -1,10 +1,10 @@
 """The commands of an asyncio client.
 
-How bytes move is left to `amperage.client.aio.AsyncClient`, which has one connection, and to
-`amperage.client.ha_aio.AsyncHAClient`, which has as many as it takes.
+Subclasses own the connections: `amperage.client.aio.AsyncClient` has one, and
+`amperage.client.ha_aio.AsyncHAClient` reconnects as often as necessary.
 
-Waiting has no effect on a connection, so it can be cancelled anywhere. A command whose waiting is
-cancelled was sent none the less.
+A wait has no effect on a connection, so it can be cancelled at any point. The command whose wait is
+cancelled has been sent nevertheless.
 """
 
 # ruff: noqa: A002 - a filter is called filter
@@ -36,7 +36,7 @@ from amperage.wire.header import Header
 
 
 class AsyncCommands(CommandShell):
-    """What every asyncio client can do once it has logged on; see `BlockingCommands`."""
+    """The commands of an asyncio client after its logon; see `BlockingCommands`."""
 
     def __init__(self, timeout: float) -> None:
         super().__init__(timeout)
@@ -50,7 +50,7 @@ class AsyncCommands(CommandShell):
 
     @abstractmethod
     async def close(self) -> None:
-        """Close the connection; streams end. A closed client can connect again."""
+        """Close the connection and end all streams. A closed client can connect again."""
 
     @abstractmethod
     async def _wait_until(
@@ -61,25 +61,25 @@ class AsyncCommands(CommandShell):
         *,
         is_urgent: bool = True,
     ) -> None:
-        """Wait until something has arrived.
+        """Wait until a condition is met.
 
         Args:
-            arrived: whether it has; it looks at a request or an inbox.
-            limit: how long to wait.
-            what: what is waited for, for the error.
-            is_urgent: whether to read past messages that nobody takes.
+            arrived: the condition: it tests a request or an inbox.
+            limit: the timeout.
+            what: the name of the expected event, for the error.
+            is_urgent: whether to read on even if too many messages wait in streams.
 
         Raises:
-            TimedOutError: it has not arrived in time.
+            TimedOutError: the condition was not met in time.
         """
 
     @abstractmethod
     async def _write(self) -> None:
-        """Write what there is to write; wait if there is no room for more."""
+        """Write the output; wait while the transport's write buffer is full."""
 
     @abstractmethod
     def _write_soon(self) -> None:
-        """Write what there is to write, whether or not there is room for it."""
+        """Write the output, without waiting if the transport's write buffer is full."""
 
     # Publishing
 
@@ -94,7 +94,7 @@ class AsyncCommands(CommandShell):
         sow_key: str | None = None,
         sequence: int | None = None,
     ) -> None:
-        """Publish a message, without waiting for an answer; `flush` does that."""
+        """Publish a message, without waiting for an answer; `flush` waits for the answers."""
         await self._make_room()
         self._protocol.publish(
             topic,
@@ -117,7 +117,7 @@ class AsyncCommands(CommandShell):
         sow_key: str | None = None,
         sequence: int | None = None,
     ) -> None:
-        """Publish a change: the fields that are new or different, and the key; see `publish`."""
+        """Publish a delta: only the fields that changed, and the key; see `publish`."""
         await self.publish(
             topic,
             body,
@@ -129,7 +129,7 @@ class AsyncCommands(CommandShell):
         )
 
     async def publish_all(self, topic: str, bodies: Iterable[Body], *, delta: bool = False) -> None:
-        """Publish many messages, with few writes; see `publish`."""
+        """Publish many messages with few writes; see `publish`."""
         for chunk in chunks(all_bodies(bodies)):
             await self._make_room()
             self._protocol.publish_all(topic, chunk, delta=delta)
@@ -166,7 +166,7 @@ class AsyncCommands(CommandShell):
         return request.acks[ack]
 
     async def flush(self, *, timeout: float | None = None) -> None:
-        """Wait until everything published before is stored; see `Client.flush`."""
+        """Wait until all published messages are stored; see `Client.flush`."""
         limit, protocol = self._limit(timeout), self._protocol
         if (numbering := protocol.numbering) is not None:
             await self._wait_for_store(numbering, limit)
@@ -174,7 +174,7 @@ class AsyncCommands(CommandShell):
         protocol.refusals.raise_if_any()
 
     async def _wait_for_store(self, numbering: Numbering, limit: TimeLimit) -> None:
-        """Wait until all that has been published is answered, or cannot be any more."""
+        """Wait until all published messages are answered, or can no longer be answered."""
         settled = self._store_settled(numbering)
         await self._wait_until(settled.is_met, limit, settled.what)
 
@@ -264,7 +264,7 @@ class AsyncCommands(CommandShell):
         sub_id: str | None = None,
         acks: Iterable[AckType] | None = None,
     ) -> AsyncMessageStream:
-        """Query a SOW topic and follow it; `group_end` marks the end of the query's records."""
+        """Query a SOW topic and subscribe to it; `group_end` marks the end of the records."""
         request = await self._ask(
             lambda protocol: protocol.sow_and_subscribe(
                 topic,
@@ -284,7 +284,7 @@ class AsyncCommands(CommandShell):
         return self._stream(request)
 
     async def unsubscribe(self, stream_id: str = "all", *, timeout: float | None = None) -> None:
-        """End a subscription or query by its id, or all of them."""
+        """End the subscription or query with an id, or all of them."""
         await self._ask(lambda protocol: protocol.unsubscribe(stream_id), timeout)
 
     # Deleting, and the rest
@@ -301,7 +301,7 @@ class AsyncCommands(CommandShell):
         sequence: int | None = None,
         persisted: bool = False,
     ) -> int:
-        """Delete records from a SOW topic: by exactly one of filter, sow_keys and body."""
+        """Delete records from a SOW topic, selected by exactly one of filter, sow_keys and body."""
         request = await self._ask(
             lambda protocol: protocol.sow_delete(
                 topic,
@@ -319,7 +319,7 @@ class AsyncCommands(CommandShell):
     async def acknowledge(
         self, topic: str, bookmarks: Iterable[str], options: str | None = None
     ) -> None:
-        """Tell a queue that messages are done with."""
+        """Acknowledge messages of a queue, without waiting for an answer."""
         self._protocol.acknowledge(topic, bookmarks, options)
         await self._write()
 
@@ -331,7 +331,7 @@ class AsyncCommands(CommandShell):
         *,
         timeout: float | None = None,
     ) -> None:
-        """Tell a queue that messages are done with, and wait for the server's answer."""
+        """Acknowledge messages of a queue, and wait for the server's answer."""
         await self._ask(
             lambda protocol: protocol.confirmed_acknowledge(topic, bookmarks, options), timeout
         )
@@ -341,7 +341,7 @@ class AsyncCommands(CommandShell):
         await self._ask(lambda protocol: protocol.flush_acks(), timeout)
 
     def _settle(self, inbox: Inbox, message: Message, options: str | None) -> None:
-        """Tell a queue how a message was processed."""
+        """Report the outcome of a queue message; see `Commands.settle`."""
         loop = asyncio.get_running_loop()
         self._protocol.settle(inbox, message, options, loop.time())
         self._write_soon()
@@ -350,7 +350,7 @@ class AsyncCommands(CommandShell):
             self._ack_timer = loop.call_at(due, self._send_acks)
 
     def _send_acks(self) -> None:
-        """Send the acknowledgements of queue messages that have collected, without waiting."""
+        """Send the batched acknowledgements of queue messages, without waiting."""
         if self._ack_timer is not None:
             self._ack_timer.cancel()
             self._ack_timer = None
@@ -360,7 +360,7 @@ class AsyncCommands(CommandShell):
                 self._write_soon()
 
     async def heartbeat(self, interval: int, *, timeout: float | None = None) -> None:
-        """Exchange signs of life, so that either side notices when the other is gone."""
+        """Start to exchange heartbeats, so that either peer detects when the other is gone."""
         await self._ask(lambda protocol: protocol.heartbeat(interval), timeout)
         self._notice_silence(float(interval * HEARTBEATS_MISSED))
 
@@ -369,7 +369,7 @@ class AsyncCommands(CommandShell):
     async def _ask(
         self, command: Callable[[ClientProtocol], Request], timeout: float | TimeLimit | None
     ) -> Request:
-        """Give a command, wait for its answer, and raise its refusal."""
+        """Send a command and wait for its answer; raise the error if the server refuses it."""
         limit = self._limit(timeout)
         request = command(self._protocol)
         await self._write()
@@ -388,7 +388,7 @@ class AsyncCommands(CommandShell):
         return AsyncMessageStream(owner, inbox_of(request))
 
     async def _make_room(self) -> None:
-        """Wait until the publish store has room, if there is one."""
+        """Wait until the publish store, if there is one, has room."""
         if (store := self._full_store()) is None:
             return
         has_room = self._store_has_room(store)

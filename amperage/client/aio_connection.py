@@ -1,12 +1,12 @@
 """One connection of an asyncio client.
 
-No thread and no task stands behind it; the event loop calls `AioConnection` when bytes come. It
-owns two hard things:
+It has no thread or task of its own: the event loop calls `AioConnection` when bytes arrive. It is
+responsible for:
 
-- Backpressure. A stream without a reader must not fill the memory: when too much waits in all
-  streams together (`amperage.client.backpressure`), the socket is not read until a reader waits
-  again and at most half of it is left. While a command waits for its answer, reading goes on,
-  because the answer stands behind those messages; otherwise heartbeats are sent unasked. In the
+- Backpressure. A stream without a reader must not fill the memory: when too many messages wait in
+  all streams together (`amperage.client.backpressure`), the socket is not read until a reader waits
+  again and at most half of them are left. While a command waits for its answer, reading continues,
+  because the answer arrives after those messages; otherwise heartbeats are sent unrequested. In the
   other direction, `write` waits while the transport's write buffer is full.
 - Closing. However the connection ends, all waiting tasks are woken, with the reason.
 """
@@ -33,10 +33,10 @@ from amperage.wire.header import Header
 
 
 class Waiters:
-    """The tasks of a client that wait for something to arrive, on any connection.
+    """The waiting tasks of a client, on all its connections.
 
     Attributes:
-        urgent: how many wait for something other than the messages of a stream.
+        urgent: the number of tasks that wait for anything other than messages of a stream.
     """
 
     def __init__(self) -> None:
@@ -50,15 +50,15 @@ class Waiters:
         limit: TimeLimit,
         what: str,
     ) -> None:
-        """Wait until something has arrived.
+        """Wait until a condition is met.
 
         Args:
-            arrived: whether it has.
-            limit: how long to wait.
-            what: what is waited for, for the error.
+            arrived: the condition.
+            limit: the timeout.
+            what: the name of the expected event, for the error.
 
         Raises:
-            TimedOutError: it has not arrived in time.
+            TimedOutError: the condition was not met in time.
         """
         if arrived():
             return
@@ -73,7 +73,7 @@ class Waiters:
             del self._waiting[future]
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run a coroutine in a task of its own, and wake the tasks that wait for its effect."""
+        """Run a coroutine in a new task, and wake the tasks that wait for its effect."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
@@ -85,7 +85,7 @@ class Waiters:
 
     @contextmanager
     def attention(self, connection: AioConnection | None, *, is_urgent: bool) -> Iterator[None]:
-        """Count a waiting task, so that a connection which was held back reads if it is urgent."""
+        """Count a waiting task. An urgent one resumes reading on a connection that is paused."""
         self.urgent += is_urgent
         if connection is not None:
             connection.adjust_reading()
@@ -95,20 +95,21 @@ class Waiters:
             self.urgent -= is_urgent
 
     def wake(self) -> None:
-        """Wake the tasks whose event has arrived."""
+        """Wake the tasks whose conditions are met."""
         for future, arrived in self._waiting.items():
             if not future.done() and arrived():
                 future.set_result(None)
 
 
 class AioConnection(asyncio.Protocol):
-    """Joins a protocol to the event loop.
+    """Connects a protocol to the event loop.
 
     Args:
-        protocol: what the connection speaks.
+        protocol: the protocol of the connection.
         uri: the server.
-        waiters: who is woken when something arrives.
-        on_end: called with the reason when the connection has ended other than by `end(None)`.
+        waiters: the tasks to wake when something arrives.
+        on_end: a callback for the end of the connection, called with the reason, except after
+            `end(None)`.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class AioConnection(asyncio.Protocol):
     # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take note of the transport."""
+        """Store the transport."""
         if not isinstance(transport, asyncio.Transport):
             raise TypeError(f"expected a stream transport, got {transport!r}")
         self._transport = transport
@@ -145,7 +146,7 @@ class AioConnection(asyncio.Protocol):
             transport.write(self._channel.open())
 
     def data_received(self, data: bytes) -> None:
-        """Pass received bytes to the protocol, and wake the tasks whose event has arrived."""
+        """Pass received bytes to the protocol, and wake the tasks whose conditions are met."""
         self._heard = self._loop.time()
         try:
             self._take(data)
@@ -160,16 +161,16 @@ class AioConnection(asyncio.Protocol):
         self.adjust_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End, if the server or the network wants it."""
+        """End the connection after the server or the network has closed it."""
         cause = f"the connection ended: {exc}" if exc else "the server closed the connection"
         self.end(self._protocol.lost(cause))
 
     def pause_writing(self) -> None:
-        """The transport's buffer is full."""
+        """Record that the transport's write buffer is full."""
         self._room.clear()
 
     def resume_writing(self) -> None:
-        """There is room in the transport's buffer."""
+        """Record that the transport's write buffer has room."""
         self._room.set()
 
     # Called by the client
@@ -178,7 +179,7 @@ class AioConnection(asyncio.Protocol):
         """Wait until frames can be sent.
 
         Raises:
-            ConnectError: the connection ended before that.
+            ConnectError: the connection has ended before.
         """
         channel = self._channel
         if channel is not None:
@@ -191,7 +192,7 @@ class AioConnection(asyncio.Protocol):
             raise no_connection(self._uri, self._failure)
 
     async def log_on(self, dialogue: LogonDialogue, timeout: float) -> Header:
-        """Open the session; see `BlockingConnection.log_on`."""
+        """Open the session with as many rounds as the dialogue needs; return the last answer."""
         while dialogue.answer is None:
             await asyncio.to_thread(dialogue.prepare)
             request = dialogue.ask()
@@ -202,12 +203,12 @@ class AioConnection(asyncio.Protocol):
                 "the answer to logon",
             )
             dialogue.take_answer(request)
-        if self._failure is not None:  # behind the answer
+        if self._failure is not None:  # after the answer
             raise again(self._failure)
         return dialogue.answer
 
     async def write(self, timeout: float) -> None:
-        """Write what there is to write; wait if there is no room for more."""
+        """Write the output; wait while the transport's write buffer is full."""
         self.write_output()
         if self._room.is_set():
             return
@@ -218,7 +219,7 @@ class AioConnection(asyncio.Protocol):
             raise TimedOutError(f"room to write did not come within {timeout:g} seconds") from None
 
     def write_output(self) -> None:
-        """Write what there is to write, whether or not there is room for it."""
+        """Write the output, without waiting if the transport's write buffer is full."""
         if self._transport is None or self._ended:
             return
         output, channel = self._protocol.output, self._channel
@@ -236,7 +237,7 @@ class AioConnection(asyncio.Protocol):
         """Close the connection and wake the waiting tasks.
 
         Args:
-            error: why; None if the client wants it so. The first reason counts.
+            error: the reason; None if the client closes it. Later reasons are ignored.
         """
         if self._ended:
             return
@@ -253,14 +254,14 @@ class AioConnection(asyncio.Protocol):
             self._on_end(error)
 
     def notice_silence(self, allowed: float) -> None:
-        """From now on, end the connection when nothing has come for so many seconds."""
+        """Start to end the connection after `allowed` seconds without received bytes."""
         if self._watch is not None:
             self._watch.cancel()
         self._heard = self._loop.time()
         self._watch_again(allowed / HEARTBEATS_MISSED, allowed)
 
     def adjust_reading(self) -> None:
-        """Hold the server back while too much waits to be read, and no longer."""
+        """Pause reading while streams buffer too many messages; otherwise resume it."""
         if self._transport is None or self._ended:
             return
         self._backlog.adjust(self._protocol.queued)
@@ -279,7 +280,7 @@ class AioConnection(asyncio.Protocol):
             task.add_done_callback(self._end_if_failed)
 
     def _end_if_failed(self, task: asyncio.Task[None]) -> None:
-        """End the connection if the handler of refusals has raised something."""
+        """End the connection if the callback for refusals has raised an exception."""
         failure = None if task.cancelled() else task.exception()
         if failure is not None:
             error = ConnectionLostError(f"on_refused has failed: {failure!r}")
@@ -300,7 +301,7 @@ class AioConnection(asyncio.Protocol):
 
     def _look_for_silence(self, allowed: float) -> None:
         left = self._heard + allowed - self._loop.time()
-        if self._is_held_back:  # it is us who do not listen
+        if self._is_held_back:  # the server is not silent: we do not read
             self._protocol.beat()
             self.write_output()
             self._watch_again(allowed / HEARTBEATS_MISSED, allowed)
@@ -319,13 +320,13 @@ async def open_connection(
     """Connect to a server.
 
     Args:
-        make: makes the connection for `uri`.
+        make: creates the connection for `uri`.
         uri: the server.
-        timeout: seconds for everything.
+        timeout: seconds to wait for all steps together.
         ssl_context: for tcps and wss; None checks the certificate against the system's authorities.
 
     Raises:
-        ConnectError: there is no connection to be had.
+        ConnectError: the connection cannot be established.
     """
     connection: AioConnection | None = None
     try:
@@ -354,7 +355,7 @@ async def open_connection(
 async def _reach(
     make: Callable[[], AioConnection], uri: ServerUri, ssl_context: ssl.SSLContext | None
 ) -> tuple[asyncio.Transport, AioConnection]:
-    """Try the host's addresses one by one, so that the last failure is told as it was."""
+    """Try the host's addresses one by one, so that the last failure is raised unchanged."""
     loop = asyncio.get_running_loop()
     if uri.scheme == "unix":
         return await loop.create_unix_connection(make, uri.path)

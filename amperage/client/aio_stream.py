@@ -1,4 +1,4 @@
-"""The messages that an asyncio client's subscription or query brings."""
+"""The message stream of an asyncio client's subscription or query."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from amperage.client.time_limit import TimeLimit
 
 
 class WaitUntil(Protocol):
-    """Waits until something has arrived; see `AsyncCommands`."""
+    """Waits until a condition is met; see `AsyncCommands`."""
 
     async def __call__(
         self,
@@ -25,17 +25,18 @@ class WaitUntil(Protocol):
         *,
         is_urgent: bool = True,
     ) -> None:
-        """Wait."""
+        """Wait until the condition is met."""
 
 
 class AsyncStreamOwner(NamedTuple):
-    """What a stream needs of its client.
+    """The functions of a client that its streams call.
 
     Attributes:
-        wait_until: waits until something has arrived.
-        settle: tells a queue how a message was processed.
-        send_acks: sends the acknowledgements of queue messages that have collected.
-        unsubscribe: ends a subscription or query by its id, within seconds.
+        wait_until: waits until a condition is met.
+        settle: reports the outcome of a queue message to the queue; see `Commands.settle`.
+        send_acks: sends the batched acknowledgements of queue messages.
+        unsubscribe: ends the subscription or query with an id; the second argument is a timeout in
+            seconds.
     """
 
     wait_until: WaitUntil
@@ -47,7 +48,8 @@ class AsyncStreamOwner(NamedTuple):
 class AsyncMessageStream(Stream):
     """The messages of one subscription or query, as an asynchronous iterator.
 
-    It ends and raises as `amperage.MessageStream` does; it is an asynchronous context manager, too.
+    It ends and raises errors as `amperage.MessageStream` does. It is also an asynchronous context
+    manager.
     """
 
     def __init__(self, owner: AsyncStreamOwner, inbox: Inbox) -> None:
@@ -60,7 +62,7 @@ class AsyncMessageStream(Stream):
     async def __aexit__(self, kind: type[BaseException] | None, *_exception: object) -> None:
         if kind is None:
             self._note_done()
-        # A lost connection has ended the stream as well; an error on the way out comes first.
+        # A lost connection has ended the stream anyway; an exception in the block takes precedence.
         with suppress(ConnectionLostError if kind is None else ClientError):
             await self.unsubscribe()
 
@@ -76,7 +78,7 @@ class AsyncMessageStream(Stream):
         return message
 
     async def done(self) -> None:
-        """Mark all messages handed out so far as processed; see `amperage.MessageStream.done`."""
+        """Mark all messages returned so far as processed; see `amperage.MessageStream.done`."""
         self._note_done()
 
     async def next(self, timeout: float | None = None) -> Message | None:
@@ -89,7 +91,7 @@ class AsyncMessageStream(Stream):
         return message
 
     async def batch(self, timeout: float | None = None) -> list[Message]:
-        """Take everything that has arrived; see `amperage.MessageStream.batch`."""
+        """Take all messages that have arrived; see `amperage.MessageStream.batch`."""
         first = await self.next(timeout)
         if first is None:
             return []
@@ -97,7 +99,7 @@ class AsyncMessageStream(Stream):
         return [first, *(message for message in others if message is not None)]
 
     async def unsubscribe(self, timeout: float | None = None) -> None:
-        """End the subscription or query; what has arrived can still be taken."""
+        """End the subscription or query; messages that have arrived can still be taken."""
         if not self._inbox.ended:
             await self._owner.unsubscribe(self._inbox.id, timeout)
 

@@ -1,7 +1,7 @@
-"""What callers give: checked before anything is queued, so that a mistake costs its call alone.
+"""Checks of arguments, made before a command is queued, so that a mistake affects one call only.
 
-A wrong type is a TypeError that names the argument. Without the check, some would be sent as
-something else: bytes as base64, one text as a list of its letters.
+A wrong type is a TypeError that names the argument. Without the check, some values would be sent
+wrongly: bytes as base64, one text as a list of its letters.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Final
 from amperage.client.limits import LARGEST_BODY
 
 Body = bytes | bytearray | memoryview | str
-"""What can be published. A text is sent as UTF-8."""
+"""The types of a message's body. A text is sent as UTF-8."""
 
 _LARGEST: Final = (1 << 63) - 1
 
 
 def body_bytes(body: Body) -> bytes:
-    """A message's data as bytes.
+    """Return a message's body as bytes.
 
     Raises:
         TypeError: it is neither bytes nor text.
-        ValueError: it is text that UTF-8 cannot express, or larger than a message may be.
+        ValueError: it is text that UTF-8 cannot encode, or is too large.
     """
     if isinstance(body, str):
         data = encoded("body", body)
@@ -39,10 +39,10 @@ def body_bytes(body: Body) -> bytes:
 
 
 def all_bodies(bodies: Iterable[Body]) -> Iterable[Body]:
-    """The bodies of several messages.
+    """Return the bodies of several messages.
 
     Raises:
-        TypeError: it is one body.
+        TypeError: the argument is one body.
     """
     if isinstance(bodies, str | bytes | bytearray | memoryview):
         raise TypeError(f"bodies: expected several messages, not one {_kind(bodies)}")
@@ -50,11 +50,11 @@ def all_bodies(bodies: Iterable[Body]) -> Iterable[Body]:
 
 
 def required_text(name: str, value: str) -> str:
-    """A text that has to be there.
+    """Return a mandatory text.
 
     Raises:
-        TypeError: it is something else.
-        ValueError: UTF-8 cannot express it.
+        TypeError: the value is not text.
+        ValueError: UTF-8 cannot encode it.
     """
     if not isinstance(value, str):
         raise TypeError(f"{name}: expected str, not {_kind(value)}")
@@ -63,16 +63,16 @@ def required_text(name: str, value: str) -> str:
 
 
 def text(name: str, value: str | None) -> str | None:
-    """A text or None; raises as `required_text` does."""
+    """Return a text or None. Raises the errors of `required_text`."""
     return None if value is None else required_text(name, value)
 
 
 def number(name: str, value: int | None) -> int | None:
-    """A number of a header, or None.
+    """Return a number for a header, or None.
 
     Raises:
-        TypeError: it is something else.
-        ValueError: it does not fit into a header.
+        TypeError: the value is not a whole number.
+        ValueError: it is out of range for a header.
     """
     if value is None:
         return None
@@ -84,10 +84,10 @@ def number(name: str, value: int | None) -> int | None:
 
 
 def texts(name: str, values: Iterable[str] | None) -> tuple[str, ...]:
-    """Several texts; None is none.
+    """Return several texts; an empty tuple for None.
 
     Raises:
-        TypeError: it is one text, or something else.
+        TypeError: the argument is one text, or not a list of texts.
     """
     if values is None:
         return ()
@@ -97,11 +97,11 @@ def texts(name: str, values: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def choice(name: str, value: str, choices: Collection[str]) -> str:
-    """One of a few texts.
+    """Return a text that must be one of several.
 
     Raises:
-        TypeError: it is no text.
-        ValueError: it is none of them.
+        TypeError: the value is not text.
+        ValueError: it is none of the choices.
     """
     if required_text(name, value) not in choices:
         raise ValueError(f"{name}: expected one of {', '.join(choices)}, not {value!r}")
@@ -109,11 +109,11 @@ def choice(name: str, value: str, choices: Collection[str]) -> str:
 
 
 def seconds(name: str, value: float) -> float:
-    """A time to wait.
+    """Return a timeout in seconds.
 
     Raises:
-        TypeError: it is no number.
-        ValueError: it is "not a number".
+        TypeError: the value is not a number.
+        ValueError: it is NaN.
     """
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise TypeError(f"{name}: expected seconds, not {_kind(value)}")
@@ -123,11 +123,11 @@ def seconds(name: str, value: float) -> float:
 
 
 def milliseconds(name: str, value: float) -> int:
-    """A time in seconds that a header gives in milliseconds.
+    """Convert a time in seconds to milliseconds, for a header.
 
     Raises:
-        TypeError: it is no number.
-        ValueError: it is negative, endless or "not a number".
+        TypeError: the value is not a number.
+        ValueError: it is negative, infinite or NaN.
     """
     if not 0 <= seconds(name, value) < math.inf:
         raise ValueError(f"{name}: expected seconds from 0 up, not {value}")
@@ -138,12 +138,12 @@ def handler(name: str, value: object, *, may_be_async: bool = False) -> None:
     """Check a callback, or None.
 
     Args:
-        name: the argument.
+        name: the name of the argument.
         value: the callback.
-        may_be_async: whether the client awaits what a coroutine function returns.
+        may_be_async: whether the client awaits the results of coroutine functions.
 
     Raises:
-        TypeError: it cannot be called, or it would have to be awaited.
+        TypeError: it is not callable, or is a coroutine function, which would not be awaited.
     """
     if value is None:
         return
@@ -160,7 +160,7 @@ def call_plainly(name: str, callback: Callable[..., object], *arguments: object)
     """Call a callback of a blocking client.
 
     Raises:
-        TypeError: it has returned a coroutine, which nothing would await.
+        TypeError: it has returned a coroutine, which would not be awaited.
     """
     if inspect.iscoroutine(answer := callback(*arguments)):
         answer.close()
@@ -168,15 +168,15 @@ def call_plainly(name: str, callback: Callable[..., object], *arguments: object)
 
 
 def methods(name: str, value: object, wanted: Iterable[str]) -> None:
-    """Check an object whose methods the client calls, or None.
+    """Check an object by the methods that the client calls, or None.
 
     Args:
-        name: the argument.
+        name: the name of the argument.
         value: the object.
-        wanted: the names of its methods.
+        wanted: the names of the methods.
 
     Raises:
-        TypeError: it lacks one of them, or one would have to be awaited.
+        TypeError: it lacks a method, or one is a coroutine function, which would not be awaited.
     """
     if value is None:
         return
@@ -202,10 +202,10 @@ def instance(name: str, value: object, kind: type) -> None:
 
 
 def check_interval(name: str, value: int) -> None:
-    """Check the seconds between heartbeats.
+    """Check the interval of heartbeats, in seconds.
 
     Raises:
-        TypeError: it is no whole number.
+        TypeError: the value is not a whole number.
         ValueError: it is less than one.
     """
     if isinstance(value, int) and value < 1:
@@ -214,31 +214,31 @@ def check_interval(name: str, value: int) -> None:
 
 
 def client_name(value: str | None) -> str:
-    """Check a client name; make one up if there is none.
+    """Return a client name, or a generated one if it is missing.
 
     Raises:
-        TypeError: it is no text.
+        TypeError: the name is not text.
     """
     return text("name", value) or f"client-{uuid.uuid4().hex[:12]}"
 
 
 def several(name: str, values: Iterable[object], what: str) -> None:
-    """Check what is gone through one by one: a text would be taken for a list of its letters.
+    """Check an iterable that must not be text, which would be taken for a list of its letters.
 
     Raises:
-        TypeError: it is one text, or nothing that has members.
+        TypeError: the argument is one text, or is not iterable.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise TypeError(f"{name}: expected a list of {what}, not one {_kind(values)}")
 
 
 def joined(name: str, values: Iterable[str] | None) -> str | None:
-    """A comma-separated list, or None for none; raises as `texts` does."""
+    """Return a comma-separated list, or None if it is empty. Raises the errors of `texts`."""
     return ",".join(texts(name, values)) or None
 
 
 def encoded(name: str, value: str) -> bytes:
-    """A text as UTF-8.
+    """Encode a text as UTF-8.
 
     Raises:
         ValueError: it has halves of surrogate pairs.

@@ -1,9 +1,9 @@
-"""How a client proves who it is, and a server that it is the right one.
+"""Authentication of the client, and mutual authentication of the server.
 
-An authenticator makes what a logon carries. It is asked for each logon, those after a lost
-connection included, so that a token that has been renewed meanwhile is the one that is shown. It
-may take a while (read a file, run a command, ask a ticket service): clients call it where nothing
-else waits, the asyncio clients on a helper thread.
+An authenticator provides the credentials of a logon. It is called for each logon, also after a lost
+connection, so that a renewed token is used. It may block (to read a file, run a command or contact
+a ticket service): clients call it without blocking other work, the asyncio clients on a helper
+thread.
 """
 
 from __future__ import annotations
@@ -16,59 +16,59 @@ from amperage.client.secrets import SecretSource
 
 
 class Credentials(NamedTuple):
-    """What a logon carries.
+    """The credentials of a logon.
 
     Attributes:
         user: the user's name; None for none.
-        password: the password, or what stands for it, such as a token; None for none.
+        password: the password, or a secret in its place, such as a token; None for none.
     """
 
     user: str | None
     password: str | None
 
     def __repr__(self) -> str:
-        """Without the password: this may end up in a log."""
+        """Return a text without the password, because it may be logged."""
         shown = None if self.password is None else "***"
         return f"Credentials(user={self.user!r}, password={shown!r})"
 
 
 class Authenticator(Protocol):
-    """Makes what a logon carries out of what the caller gave, for example a ticket.
+    """Provides the credentials of a logon, for example a ticket.
 
-    Both methods raise `CredentialsError` if there is nothing that could be shown.
+    Both methods raise `CredentialsError` if no credentials are available.
     """
 
     def authenticate(self, given: Credentials) -> Credentials:
-        """Return what the first logon carries, given the URI's user and password."""
+        """Return the credentials of the first logon, from the URI's user and password."""
 
     def retry(self, answered: Credentials) -> Credentials:
-        """Return what the next logon carries, given what the server answered.
+        """Return the credentials of the next logon, from the server's answer.
 
-        A server that wants another round acknowledges with the status `retry` (AMPS Command
+        A server that needs another round acknowledges with the status `retry` (AMPS Command
         Reference, logon Acknowledgment).
         """
 
 
 @runtime_checkable
 class MutualAuthenticator(Authenticator, Protocol):
-    """An authenticator that looks at what the server shows in its turn, before anything else."""
+    """An authenticator that also verifies the server, before the client uses the session."""
 
     def completed(self, answered: Credentials) -> None:
-        """The server has accepted the logon.
+        """Verify the server, after it has accepted the logon.
 
         Args:
-            answered: what it shows, for example the other half of an exchange of tickets.
+            answered: the server's proof of its identity, such as its half of a ticket exchange.
 
         Raises:
-            CredentialsError: that is not what the right server would show; the client disconnects.
+            CredentialsError: the proof is missing or invalid; the client disconnects.
         """
 
 
 def check_authenticator(authenticator: Authenticator | None) -> None:
-    """Check an authenticator that a client is given, or None.
+    """Check an authenticator argument, which may be None.
 
     Raises:
-        TypeError: it lacks a method, or has a coroutine function for one: a thread calls them.
+        TypeError: it lacks a method, or one is a coroutine function, which a thread cannot call.
     """
     methods("authenticator", authenticator, ("authenticate", "retry"))
     if isinstance(authenticator, MutualAuthenticator):
@@ -78,31 +78,31 @@ def check_authenticator(authenticator: Authenticator | None) -> None:
 def check_connection_arguments(
     authenticator: Authenticator | None, ssl_context: ssl.SSLContext | None
 ) -> None:
-    """Check what a client connects with; raises as `check_authenticator` does."""
+    """Check the arguments for connecting. Raises the errors of `check_authenticator`."""
     check_authenticator(authenticator)
     instance("ssl_context", ssl_context, ssl.SSLContext)
 
 
 class PasswordAuthenticator:
-    """Sends user and password as they are given: by the caller, then by the server."""
+    """Sends the user and password of the URI, and in later rounds those of the server's answer."""
 
     def authenticate(self, given: Credentials) -> Credentials:
-        """Send what the caller gave."""
+        """Return the user and password of the URI."""
         return given
 
     def retry(self, answered: Credentials) -> Credentials:
-        """Send what the server says to send."""
+        """Return the user and password of the server's answer."""
         return answered
 
 
 class SecretAuthenticator:
-    """Sends a secret in the place of the password: a bearer token, or a password kept elsewhere.
+    """Sends a secret as the password: a bearer token, or a password stored elsewhere.
 
-    It is read anew for each logon.
+    The secret is read again for each logon.
 
     Args:
-        source: where it is: a `SecretFile`, a `SecretVariable` or a `SecretCommand`.
-        user: whose it is; None for the user of the URI.
+        source: the source of the secret: a `SecretFile`, a `SecretVariable` or a `SecretCommand`.
+        user: the user who owns the secret; None for the user of the URI.
     """
 
     def __init__(self, source: SecretSource, user: str | None = None) -> None:
@@ -110,19 +110,21 @@ class SecretAuthenticator:
         self._user = user
 
     def authenticate(self, given: Credentials) -> Credentials:
-        """Send the secret.
+        """Return the user and the secret.
 
         Raises:
-            CredentialsError: it is not to be had.
+            CredentialsError: the secret cannot be read.
         """
         user = given.user if self._user is None else self._user
         return Credentials(user, self._source.read(user))
 
     def retry(self, answered: Credentials) -> Credentials:
-        """Send it again, as it is now, to the user name that the server asks for.
+        """Read the secret again, and return it with the user of the server's answer.
+
+        A user given to the constructor takes precedence.
 
         Raises:
-            CredentialsError: it is not to be had.
+            CredentialsError: the secret cannot be read.
         """
         return self.authenticate(answered)
 

@@ -1,6 +1,6 @@
-"""How long to wait before the next attempt: exponential back-off with jitter and limits.
+"""The delay before the next attempt: exponential back-off with jitter and limits.
 
-Nothing here sleeps or looks at a clock, so that an hour of failures can be tested in a moment.
+This module neither sleeps nor reads a clock, so that tests of an hour of failures are fast.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from dataclasses import dataclass
 from typing import Final
 
 _LARGEST_EXPONENT: Final = 64
-"""Beyond it every delay has long reached its limit, and powers would overflow."""
+"""Larger exponents could overflow; the delay has reached its limit long before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """The delays between rounds of attempts, and when to stop trying.
+    """The delays between rounds of attempts, and the limits of attempts.
 
     Attributes:
-        first: seconds before the second round.
-        factor: by how much each delay is longer than the one before it.
-        longest: seconds that no delay exceeds.
-        jitter: the share of a delay that is left to chance, 0 to 1, so that the clients of a server
-            that went down do not all come back in the same moment.
-        attempts: how many attempts may fail in a row; None for any number.
-        seconds: how long attempts may go on without success; None for ever.
+        first: the delay before the second round, in seconds.
+        factor: the factor by which each delay is longer than the one before it.
+        longest: the maximum delay, in seconds.
+        jitter: the random share of a delay, 0 to 1, so that the clients of a failed server do not
+            all reconnect at the same time.
+        attempts: the maximum number of consecutive failures; None for no limit.
+        seconds: the maximum duration of attempts without success, in seconds; None for no limit.
 
     Raises:
-        ValueError: the numbers make no sense together.
+        ValueError: a number is out of range.
     """
 
     first: float = 0.2
@@ -47,14 +47,14 @@ class Backoff:
             raise ValueError(f"attempts is {self.attempts}, expected at least 1")
 
     def delay(self, rounds: int, chance: float) -> float:
-        """The delay after some rounds in which every server was tried once.
+        """Return the delay after some rounds, in each of which every server was tried once.
 
         Args:
-            rounds: how many rounds have failed in a row. Before the first there is no delay.
-            chance: a number from 0 to 1, such as `random.random()` gives.
+            rounds: the number of consecutive failed rounds. Before the first there is no delay.
+            chance: a random number from 0 to 1, such as from `random.random()`.
 
         Returns:
-            Seconds.
+            The delay in seconds.
         """
         if rounds <= 0:
             return 0.0
@@ -63,11 +63,11 @@ class Backoff:
         return whole * (1 - self.jitter * chance)
 
     def is_over(self, failures: int, seconds: float) -> bool:
-        """Whether to stop trying.
+        """Return whether a limit is reached.
 
         Args:
-            failures: how many attempts have failed in a row.
-            seconds: how long ago the first of them began.
+            failures: the number of consecutive failed attempts.
+            seconds: the seconds since the first of them began.
         """
         return (self.attempts is not None and failures >= self.attempts) or (
             self.seconds is not None and seconds >= self.seconds

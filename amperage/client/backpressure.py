@@ -1,4 +1,4 @@
-"""When to stop reading, because the application does not take what has been read."""
+"""Backpressure: decides when to stop reading because the application does not take messages."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from amperage.client.limits import QUEUED_AT_MOST, QUEUED_BYTES_AT_MOST
 
 
 class Backlog:
-    """How much waits to be taken, in all streams of a client together.
+    """The amount of data waiting in all streams of a client together.
 
-    Messages are counted, bytes are estimated: those that were read, less the share of the messages
-    that has been taken since.
+    Messages are counted. Bytes are estimated: the bytes read, reduced by the share of the messages
+    taken since.
 
     Attributes:
-        is_over: whether to stop reading. It is so from above the limits down to half of them.
+        is_over: whether to stop reading: from above the limits until at most half of them is left.
     """
 
     __slots__ = ("_bytes", "_messages", "is_over")
@@ -23,11 +23,11 @@ class Backlog:
         self.is_over = False
 
     def adjust(self, messages: int, read: int = 0) -> None:
-        """Take note of how things stand.
+        """Update the counts and `is_over`.
 
         Args:
-            messages: how many wait now.
-            read: how many bytes have been read since the last time.
+            messages: the number of messages waiting now.
+            read: the number of bytes read since the last call.
         """
         self._bytes += read
         if messages < self._messages:

@@ -1,4 +1,4 @@
-"""A client whose queries and replays can be read as blocks, see `amperage.client.blocks`."""
+"""A client that reads queries and replays as blocks; see `amperage.client.blocks`."""
 
 # ruff: noqa: A002 - a filter is called filter
 from __future__ import annotations
@@ -18,21 +18,21 @@ from amperage.client.uri import ServerUri
 class BlockStream(MessageStream):
     """The messages of a query or a replay, as blocks.
 
-    What the iterator of a stream gives is the rest: acknowledgements that were asked for.
+    The iterator returns only the requested acknowledgements.
     """
 
     def blocks(self, timeout: float | None = None) -> list[Block]:
-        """Take everything that has arrived, waiting for one block if there is none.
+        """Take all blocks that have arrived; if there are none, wait for the first.
 
         Args:
-            timeout: seconds to wait; None waits as long as it takes.
+            timeout: seconds to wait; None waits without a limit.
 
         Returns:
-            The blocks; none if the stream has ended, or a message that is no part of them comes
-            next.
+            The blocks; an empty list if the stream has ended, or if an acknowledgement has arrived
+            for the iterator.
 
         Raises:
-            TimedOutError: nothing came in time.
+            TimedOutError: nothing arrived in time.
             ConnectionLostError: the connection ended.
         """
         arrived = self._inbox.blocks
@@ -51,11 +51,11 @@ class BlockStream(MessageStream):
 
 
 class BlockClient(Client):
-    """A `Client` that also gives blocks. A stream of them is for one thread."""
+    """A `Client` that also reads blocks. Only one thread may use a `BlockStream`."""
 
     @property
     def server(self) -> ServerUri | None:
-        """Which server it is connected to, or was last; None if it never was."""
+        """The server of the current or the last connection; None if there was none."""
         return self._uri
 
     def query_blocks(
@@ -63,7 +63,7 @@ class BlockClient(Client):
         topic: str,
         **fields: Unpack[QueryFields],
     ) -> BlockStream:
-        """Query a SOW topic; see `sow`."""
+        """Query a SOW topic and return a stream of blocks; see `sow`."""
 
         def query(protocol: ClientProtocol) -> Request:
             return protocol.in_blocks(protocol.sow(topic, **fields))
@@ -80,7 +80,7 @@ class BlockClient(Client):
         top_n: int | None = None,
         acks: tuple[AckType, ...] = (),
     ) -> BlockStream:
-        """Subscribe to a topic that keeps no queue, from a bookmark on; see `subscribe`."""
+        """Subscribe to a topic that is not a queue, from a bookmark on; see `subscribe`."""
 
         def subscribe(protocol: ClientProtocol) -> Request:
             return protocol.in_blocks(

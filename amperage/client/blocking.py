@@ -1,4 +1,4 @@
-"""The blocking client with one connection, for any number of threads."""
+"""The blocking client with one connection, safe to use from several threads."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ _log = logging.getLogger("amperage.client")
 class Client(BlockingCommands):
     """A connection to a server.
 
-    A thread of its own reads the connection and answers heartbeats. Any thread may give commands
+    A background thread reads the connection and answers heartbeats. Any thread can send commands
     and iterate streams.
 
     Args:
-        name: the client name; it must be unique among a server's clients. One is made up if None.
-        timeout: seconds that a call waits for its answer unless it says otherwise.
-        authenticator: makes the credentials; None sends the URI's user and password.
+        name: the client name, unique among the server's clients; None generates one.
+        timeout: default timeout of a call, in seconds.
+        authenticator: provides the credentials; None sends the URI's user and password.
         ssl_context: for tcps and wss; None checks the certificate against the system's authorities.
-        on_refused: called with each published message that the server refuses, a `StoredMessage`,
-            and the error, in the thread that reads; it must not wait. With it, messages are
-            numbered and acknowledged, and kept in memory until then; without it, `flush` raises
-            `MessagesRefusedError`.
+        on_refused: a callback for each published message that the server refuses. It is called with
+            the message, a `StoredMessage`, and the error, in the background thread, and must not
+            block. With it, messages are numbered, and kept in memory until the server acknowledges
+            them; without it, `flush` raises `MessagesRefusedError`.
 
-    Every call that waits takes a `timeout` in seconds; None stands for the client's. They raise
-    `TimedOutError` when it has passed, a `CommandError` when the server refuses, and
+    Every blocking call takes a `timeout` in seconds; None selects the client's. Such calls raise
+    `TimedOutError` after the timeout, a `CommandError` when the server refuses the command, and
     `ConnectionLostError` when the connection ends.
     """
 
@@ -80,15 +80,15 @@ class Client(BlockingCommands):
         return f"<{type(self).__name__} {self.name}: {state}>"
 
     def connect(self, uri: str | ServerUri, *, timeout: float | None = None) -> None:
-        """Connect to a server; the next step is `logon`.
+        """Connect to a server. Call `logon` next.
 
         Args:
             uri: such as "tcp://user:password@localhost:9007/amps/json".
-            timeout: seconds for the connection.
+            timeout: seconds to wait for the connection.
 
         Raises:
-            InvalidUriError: the text is no URI.
-            ConnectError: there is no connection to be had.
+            InvalidUriError: the URI is invalid.
+            ConnectError: the connection cannot be established.
         """
         self.close()
         where = uri if isinstance(uri, ServerUri) else parse_uri(uri)
@@ -108,7 +108,7 @@ class Client(BlockingCommands):
         self._forgetting.atexit = False
 
     def close(self) -> None:
-        """Close the connection; streams end. A closed client can connect again."""
+        """Close the connection and end all streams. A closed client can connect again."""
         if self._connected is None:
             return
         self._send_acks()
@@ -135,11 +135,13 @@ class Client(BlockingCommands):
             options: the options field, such as "ack_conflation=100ms".
 
         Returns:
-            The header of the acknowledgement: the server's version, the last sequence number.
+            The header of the acknowledgement, with the server's version and the last sequence
+            number.
 
         Raises:
-            LogonError: the server refused; its types say why.
-            CredentialsError: there is nothing to log on with, or the server is not the right one.
+            LogonError: the server refused the logon; the subclass has the reason.
+            CredentialsError: no credentials are available, or the server failed to authenticate
+                itself.
         """
         if self._uri is None:
             raise not_connected()
@@ -182,16 +184,16 @@ class Client(BlockingCommands):
 
 
 _LONGEST_FAREWELL = 1.0
-"""Seconds to wait for the reading thread, which may be in a handler that waits for the caller."""
+"""Seconds to wait for the reading thread: its handler may wait for the caller of `close`."""
 
 
 def _read(connection: BlockingConnection, guard: Guard) -> None:
-    """Run the thread that reads."""
+    """Run the reading thread."""
     guard.read_here()
     try:
         connection.pump(lambda: False)
     except ClientError:
-        pass  # waiting calls raise it, and so does each later command
+        pass  # raised by the waiting calls and by each later command
     except Exception as failure:
         _log.exception("the client's thread has failed")
         error = ConnectionLostError(f"the client's thread has failed: {failure!r}")

@@ -1,7 +1,7 @@
 """The commands of a blocking client.
 
-How bytes move is left to `amperage.client.blocking.Client`, which has one connection, and to
-`amperage.client.ha.HAClient`, which has as many as it takes.
+Subclasses own the connections: `amperage.client.blocking.Client` has one, and
+`amperage.client.ha.HAClient` reconnects as often as necessary.
 """
 
 # ruff: noqa: A002 - a filter is called filter
@@ -36,10 +36,10 @@ _T = TypeVar("_T")
 
 
 class BlockingCommands(CommandShell):
-    """What every blocking client can do once it has logged on, in any thread.
+    """The commands of a blocking client after its logon. They can be called in any thread.
 
     Args:
-        timeout: seconds that a call waits for its answer unless it says otherwise.
+        timeout: default timeout of a call, in seconds.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -54,19 +54,19 @@ class BlockingCommands(CommandShell):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connection; streams end. A closed client can connect again."""
+        """Close the connection and end all streams. A closed client can connect again."""
 
     @abstractmethod
     def _write(self) -> int:
-        """Write what can be written at once, with the lock held.
+        """Write as much output as the socket accepts. The caller holds the lock.
 
         Returns:
-            What `_wait_to_write` is to wait for; 0 for nothing.
+            The mark to pass to `_wait_to_write`; 0 if everything was written.
         """
 
     @abstractmethod
     def _wait_to_write(self, mark: int) -> None:
-        """Wait until everything is written up to a mark, without the lock."""
+        """Wait until all output up to a mark is written. The caller does not hold the lock."""
 
     # Publishing
 
@@ -81,20 +81,21 @@ class BlockingCommands(CommandShell):
         sow_key: str | None = None,
         sequence: int | None = None,
     ) -> None:
-        """Publish a message, without waiting for an answer; `flush` does that.
+        """Publish a message, without waiting for an answer; `flush` waits for the answers.
 
         Args:
-            topic: where to.
+            topic: the topic.
             body: the message, as bytes or text.
-            delta: whether it is a change: fields that are new or different, and the key.
+            delta: whether the body is a delta: only the fields that changed, and the key.
             correlation_id: passed on to subscribers; base64 characters only.
             expiration: the record's lifetime in seconds.
-            sow_key: the record's key, for topics that let the publisher say it.
-            sequence: the message's number from this client name. A server that has it already takes
-                the message for a duplicate. Where there is a publish store, that gives the numbers.
+            sow_key: the record's key, for topics with keys set by publishers.
+            sequence: the message's sequence number for this client name. A server that has received
+                the number before drops the message as a duplicate. With a publish store, the store
+                assigns the numbers.
 
         Raises:
-            PublishStoreFullError: too many messages wait to be persisted, and none was in time.
+            PublishStoreFullError: the publish store is full, and had no room within the timeout.
         """
         self._make_room()
         with self._guard.turn():
@@ -121,7 +122,7 @@ class BlockingCommands(CommandShell):
         sow_key: str | None = None,
         sequence: int | None = None,
     ) -> None:
-        """Publish a change: the fields that are new or different, and the key; see `publish`."""
+        """Publish a delta: only the fields that changed, and the key; see `publish`."""
         self.publish(
             topic,
             body,
@@ -133,7 +134,7 @@ class BlockingCommands(CommandShell):
         )
 
     def publish_all(self, topic: str, bodies: Iterable[Body], *, delta: bool = False) -> None:
-        """Publish many messages, with few writes; see `publish`."""
+        """Publish many messages with few writes; see `publish`."""
         for chunk in chunks(all_bodies(bodies)):
             self._make_room()
             self._send(
@@ -148,14 +149,14 @@ class BlockingCommands(CommandShell):
         *,
         delta: bool = False,
     ) -> None:
-        """Publish many messages with headers of their own, with few writes; see `publish`.
+        """Publish many messages with individual headers and few writes; see `publish`.
 
         Args:
-            topics: where each goes.
+            topics: the topic of each message.
             bodies: the messages.
-            fields: what else is in each header, by the names of `publish`'s arguments; None for
-                what is not.
-            delta: whether they are changes.
+            fields: the other header fields of each message, by the names of `publish`'s arguments;
+                None omits a field.
+            delta: whether the bodies are deltas.
         """
         for start in range(0, len(bodies), MESSAGES_A_WRITE):
             some = slice(start, start + MESSAGES_A_WRITE)
@@ -182,10 +183,10 @@ class BlockingCommands(CommandShell):
         """Publish a message and wait until the server acknowledges it.
 
         Args:
-            topic: where to.
+            topic: the topic.
             body: the message.
-            ack: what to wait for: "processed", or "persisted" on stable storage.
-            delta: whether the message is a change.
+            ack: the acknowledgement to wait for: "processed", or "persisted" (on stable storage).
+            delta: whether the body is a delta.
             timeout: seconds to wait.
             correlation_id: see `publish`.
             expiration: see `publish`.
@@ -212,16 +213,16 @@ class BlockingCommands(CommandShell):
         return request.acks[ack]
 
     def flush(self, *, timeout: float | None = None) -> None:
-        """Wait until everything published before is stored, and other commands are processed.
+        """Wait until all published messages are stored and all earlier commands are processed.
 
         Args:
             timeout: seconds to wait.
 
         Raises:
-            MessagesRefusedError: messages were refused since the last `flush`, and there is no
-                `on_refused` to call for them.
-            CommandError: the server cannot store what was published.
-            TimedOutError: that took longer.
+            MessagesRefusedError: the server refused messages since the last `flush`, and there is
+                no `on_refused` callback.
+            CommandError: the server cannot store the published messages.
+            TimedOutError: the timeout has passed.
         """
         limit, protocol = self._limit(timeout), self._protocol
         if (numbering := protocol.numbering) is not None:
@@ -230,7 +231,7 @@ class BlockingCommands(CommandShell):
         protocol.refusals.raise_if_any()
 
     def _wait_for_store(self, numbering: Numbering, limit: TimeLimit) -> None:
-        """Wait until all that has been published is answered, or cannot be any more."""
+        """Wait until all published messages are answered, or can no longer be answered."""
         settled = self._store_settled(numbering)
         self._wait_until(settled.is_met, limit, settled.what)
 
@@ -257,25 +258,26 @@ class BlockingCommands(CommandShell):
 
         Args:
             topic: the name, or the expression.
-            delta: whether to be told changes only.
+            delta: whether to receive deltas instead of whole messages.
             timeout: seconds to wait for the answer.
             filter: the content filter.
             options: the options field, such as "oof,conflation=1s".
-            bookmark: where in the transaction log to start.
-            top_n: how many messages to replay at most.
-            sub_id: the subscription's id. One is made up where none is given; with the options
-                `replace`, `pause` or `resume` it names the subscription to change.
-            acks: acknowledgements to hand out between the messages, such as ("completed",).
-            max_backlog: how many messages of queues to hold at a time; None for what the server
-                takes, which is one. The queue may allow less.
-            auto_ack: whether to acknowledge messages of queues once they have been dealt with: when
-                the stream is asked for the next one, at the end of a `with` block around it that
-                raises nothing, and by `stream.done()`. Otherwise, `message.ack()` does it. For a
-                stream that several threads or tasks iterate, use the latter: what one is handed is
-                not dealt with because another asks for more.
-            ack_batch: how many acknowledgements to send together, if the backlog is at least twice
-                as large; None for up to 80.
-            ack_delay: seconds that an acknowledgement waits for others while messages come.
+            bookmark: the bookmark from which to replay the transaction log.
+            top_n: the maximum number of messages to replay.
+            sub_id: the subscription's id; None generates one. With the options `replace`, `pause`
+                or `resume`, the id of the subscription to change.
+            acks: acknowledgements to return from the stream between the messages, such as
+                ("completed",).
+            max_backlog: the maximum number of unacknowledged queue messages; None selects the
+                server's default, which is one. The queue may allow fewer.
+            auto_ack: whether to acknowledge queue messages automatically: when the next message is
+                requested from the stream, when a `with` block of the stream ends without an
+                exception, and by `stream.done()`. If False, call `message.ack()`. Call it also if
+                several threads or tasks iterate one stream: a request by one of them does not mean
+                that another has processed its message.
+            ack_batch: the number of acknowledgements to send together, if the backlog is at least
+                twice as large; None for up to 80.
+            ack_delay: seconds that an acknowledgement waits for a batch while messages arrive.
         """
         request = self._ask(
             lambda protocol: protocol.subscribe(
@@ -317,12 +319,13 @@ class BlockingCommands(CommandShell):
             timeout: seconds to wait for the answer.
             filter: the content filter.
             options: the options field, such as "select=[-/,+/id]" or "top_n=10,skip_n=20".
-            bookmark: the moment of a historical query.
-            order_by: what to sort by, such as "/price DESC".
-            batch_size: how many records the server puts into one frame; 10 if not given.
-            top_n: how many records to return at most.
+            bookmark: the bookmark or timestamp of a historical query.
+            order_by: the sort order, such as "/price DESC".
+            batch_size: the number of records that the server sends in one frame; the default is 10.
+            top_n: the maximum number of records to return.
             sow_keys: return the records with these keys.
-            acks: acknowledgements to hand out between the records, such as ("stats",).
+            acks: acknowledgements to return from the stream between the records, such as
+                ("stats",).
         """
         request = self._ask(
             lambda protocol: protocol.sow(
@@ -356,7 +359,7 @@ class BlockingCommands(CommandShell):
         sub_id: str | None = None,
         acks: Iterable[AckType] | None = None,
     ) -> MessageStream:
-        """Query a SOW topic and follow it; `group_end` marks the end of the query's records.
+        """Query a SOW topic and subscribe to it; `group_end` marks the end of the query's records.
 
         The arguments are those of `sow` and of `subscribe`.
         """
@@ -379,7 +382,7 @@ class BlockingCommands(CommandShell):
         return self._stream(request)
 
     def unsubscribe(self, stream_id: str = "all", *, timeout: float | None = None) -> None:
-        """End a subscription or query by its id, or all of them."""
+        """End the subscription or query with an id, or all of them."""
         self._ask(lambda protocol: protocol.unsubscribe(stream_id), timeout)
 
     # Deleting, and the rest
@@ -396,7 +399,7 @@ class BlockingCommands(CommandShell):
         sequence: int | None = None,
         persisted: bool = False,
     ) -> int:
-        """Delete records from a SOW topic: by exactly one of filter, sow_keys and body.
+        """Delete records from a SOW topic, selected by exactly one of filter, sow_keys and body.
 
         Args:
             topic: the topic.
@@ -404,14 +407,15 @@ class BlockingCommands(CommandShell):
             filter: delete the records that match this content filter.
             sow_keys: delete the records with these keys.
             body: delete the record that a publish of this message would update.
-            options: what becomes of messages of a queue: they are done with, unless it is "cancel",
-                "expire", or "redrive" for dead letters.
-            sequence: the command's number from this client name. A server that has it already takes
-                the command for a duplicate.
+            options: for queue messages, their outcome: None acknowledges them, "cancel" returns
+                them to the queue, "expire" lets them expire, and "redrive" returns dead letters to
+                their original topic.
+            sequence: the command's sequence number for this client name. A server that has received
+                the number before drops the command as a duplicate.
             persisted: whether to wait until the deletion is on stable storage.
 
         Returns:
-            How many were deleted.
+            The number of deleted records.
         """
         request = self._ask(
             lambda protocol: protocol.sow_delete(
@@ -428,12 +432,12 @@ class BlockingCommands(CommandShell):
         return request.acks["stats"].records_deleted or 0
 
     def acknowledge(self, topic: str, bookmarks: Iterable[str], options: str | None = None) -> None:
-        """Tell a queue that messages are done with.
+        """Acknowledge messages of a queue, without waiting for an answer.
 
         Args:
             topic: the queue.
-            bookmarks: those of the messages.
-            options: "cancel" gives them back to the queue, "expire" lets them expire.
+            bookmarks: the bookmarks of the messages.
+            options: "cancel" returns the messages to the queue, "expire" lets them expire.
         """
         self._send(lambda protocol: protocol.acknowledge(topic, bookmarks, options))
 
@@ -445,11 +449,11 @@ class BlockingCommands(CommandShell):
         *,
         timeout: float | None = None,
     ) -> None:
-        """Tell a queue that messages are done with, and wait for the server's answer.
+        """Acknowledge messages of a queue, and wait for the server's answer.
 
         Args:
             topic: the queue.
-            bookmarks: those of the messages.
+            bookmarks: the bookmarks of the messages.
             options: as for `acknowledge`.
             timeout: seconds to wait.
         """
@@ -460,8 +464,8 @@ class BlockingCommands(CommandShell):
     def flush_acks(self, *, timeout: float | None = None) -> None:
         """Wait until all acknowledgements of queue messages given so far are on stable storage.
 
-        After it, no message that was acknowledged comes again, whatever happens to the server. A
-        client that stays connected sends what has not been stored again.
+        After that, no acknowledged message is delivered again, even if the server fails. A client
+        that reconnects automatically sends the acknowledgements again that were not stored.
 
         Args:
             timeout: seconds to wait.
@@ -469,21 +473,21 @@ class BlockingCommands(CommandShell):
         self._ask(lambda protocol: protocol.flush_acks(), timeout)
 
     def _settle(self, inbox: Inbox, message: Message, options: str | None) -> None:
-        """Tell a queue how a message was processed."""
+        """Report the outcome of a queue message; see `Commands.settle`."""
         self._send(lambda protocol: protocol.settle(inbox, message, options, time.monotonic()))
 
     def _send_acks(self) -> None:
-        """Send the acknowledgements of queue messages that have collected, without waiting."""
+        """Send the batched acknowledgements of queue messages, without waiting."""
         with suppress(NotConnectedError), self._guard.turn():
             if self._protocol.acks_due is not None:
                 self._protocol.send_acks()
                 self._write()  # the reading thread writes the rest if the socket is full
 
     def heartbeat(self, interval: int, *, timeout: float | None = None) -> None:
-        """Exchange signs of life, so that either side notices when the other is gone.
+        """Start to exchange heartbeats, so that either peer detects when the other is gone.
 
         Args:
-            interval: seconds between them.
+            interval: seconds between heartbeats.
             timeout: seconds to wait for the answer.
         """
         self._ask(lambda protocol: protocol.heartbeat(interval), timeout)
@@ -496,7 +500,7 @@ class BlockingCommands(CommandShell):
         """Wait for the next message of a stream, or its end.
 
         Raises:
-            TimedOutError: neither came in time.
+            TimedOutError: neither arrived in time.
         """
         self._send_acks()
         self._wait_until(has_news, limit, "the next message", is_urgent=False)
@@ -509,22 +513,22 @@ class BlockingCommands(CommandShell):
         *,
         is_urgent: bool = True,
     ) -> None:
-        """Wait until something has arrived.
+        """Wait until a condition is met.
 
         Args:
-            arrived: whether it has; it looks at a request or an inbox.
-            limit: how long to wait.
-            what: what is waited for, for the error.
-            is_urgent: whether to read past messages that nobody takes.
+            arrived: the condition: it tests a request or an inbox.
+            limit: the timeout.
+            what: the name of the expected event, for the error.
+            is_urgent: whether to read on even if too many messages wait in streams.
 
         Raises:
-            TimedOutError: it has not arrived in time.
+            TimedOutError: the condition was not met in time.
         """
         if not arrived():
             self._guard.wait_until(arrived, limit, what, is_urgent=is_urgent)
 
     def _send(self, command: Callable[[ClientProtocol], _T]) -> _T:
-        """Give a command, write it, and return what the protocol returns for it."""
+        """Pass a command to the protocol, write it, and return the protocol's result."""
         with self._guard.turn():
             result = command(self._protocol)
             mark = self._write()
@@ -535,7 +539,7 @@ class BlockingCommands(CommandShell):
     def _ask(
         self, command: Callable[[ClientProtocol], Request], timeout: float | TimeLimit | None
     ) -> Request:
-        """Give a command, wait for its answer, and raise its refusal."""
+        """Send a command and wait for its answer; raise the error if the server refuses it."""
         limit = self._limit(timeout)
         request = self._send(command)
         self._wait_until(lambda: request.done, limit, f"the answer to {request.command_name}")
@@ -555,7 +559,7 @@ class BlockingCommands(CommandShell):
         )
 
     def _make_room(self) -> None:
-        """Wait until the publish store has room, if there is one."""
+        """Wait until the publish store, if there is one, has room."""
         if (store := self._full_store()) is None:
             return
         has_room = self._store_has_room(store)

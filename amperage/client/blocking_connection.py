@@ -1,14 +1,14 @@
-"""One connection of a blocking client: the thread that reads it, and the threads that write.
+"""One connection of a blocking client, with one reading thread and any number of writing threads.
 
-A thread gives its command to the protocol and writes it itself, as far as the socket takes it. One
-thread `pump`s: it reads, answers heartbeats, and writes what others could not. It stops reading
-while too much waits to be taken from streams (`amperage.client.backpressure`), unless a command
-waits for its answer, which stands behind those messages; it sends heartbeats none the less. For a
-client that only publishes, it reads the acknowledgements of some milliseconds at once, as long as
-no call waits for one: to wake a thread for each would cost more than the messages.
+A thread passes its command to the protocol and writes it itself, as far as the socket accepts it.
+The reading thread runs `pump`: it reads, answers heartbeats, and writes the remaining output. It
+stops reading while streams buffer too many messages (`amperage.client.backpressure`), unless a
+command waits for its answer, which arrives after those messages. It sends heartbeats meanwhile.
+For a client that only publishes, it reads the acknowledgements of some milliseconds in one batch,
+unless a call waits for one: waking a thread for each would cost more than the messages.
 
-Every use of the socket but polling is under the client's lock: the two directions of a TLS
-connection share state.
+The client's lock protects every use of the socket except polling, because the two directions of a
+TLS connection share state.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ from amperage.client.uri import ServerUri
 
 _READ_SIZE: Final = 128 * 1024
 _LONGEST_PAUSE: Final = 3600.0
-"""Seconds; there is no reason to look more often when nothing happens."""
+"""Maximum seconds of a poll. Events end it early, so shorter polls would have no benefit."""
 _LONGEST_WRITE: Final = 1.0
-"""Seconds after which a thread that waits for room looks whether the connection has ended."""
+"""Seconds between checks for the end of the connection, in a thread that waits to write."""
 _DOZE: Final = 0.005
 """Seconds between reads while no thread waits, so that acknowledgements are read in batches."""
 _HELD_BACK_PAUSE: Final = 0.05
-"""Seconds after which it is looked whether messages have been taken."""
+"""Seconds between checks, while reading is paused, for messages taken from streams."""
 _PATIENCE: Final = 2.0
-"""Seconds before it is logged that a stream waits for others to be read."""
+"""Seconds before a warning about a stream that waits while other streams are full."""
 
 _log: Final = logging.getLogger("amperage.client")
 
 
 class BlockingConnection:
-    """Joins a protocol to a socket.
+    """Connects a protocol to a socket.
 
     Args:
-        protocol: what the connection speaks.
+        protocol: the protocol of the connection.
         uri: the server.
         guard: the client's lock.
-        timeout: seconds for connecting.
+        timeout: seconds to wait for the connection.
         ssl_context: for tcps and wss.
 
     Raises:
-        ConnectError: there is no connection to be had.
+        ConnectError: the connection cannot be established.
     """
 
     def __init__(
@@ -86,29 +86,29 @@ class BlockingConnection:
         self._backlog = Backlog()
         self._heard = self._beaten = time.monotonic()
         self._silence_allowed: float | None = None
-        self._starved: float | None = None  # since when a stream waits while others are full
+        self._starved: float | None = None  # when a stream began to wait while others are full
         self._is_forgotten = False
         self._is_dozing = False
-        self._asleep_until = float("inf")  # unless something happens
+        self._asleep_until = float("inf")  # the end of the current poll; events end it earlier
         self._ended = False
         self._failure: ClientError | None = None
         if self._channel is not None:
             self._open_channel(self._channel, uri, timeout)
 
-    # For the thread that reads
+    # For the reading thread
 
     def pump(
         self, arrived: Callable[[], bool], timeout: float | None = None, what: str = ""
     ) -> None:
-        """Read and write until something has arrived.
+        """Read and write until a condition is met.
 
         Args:
-            arrived: whether it has.
-            timeout: seconds; None for as long as it takes.
-            what: what is waited for, for the error.
+            arrived: the condition.
+            timeout: seconds; None for no limit.
+            what: the name of the expected event, for the error.
 
         Raises:
-            TimedOutError: it has not arrived in time.
+            TimedOutError: the condition was not met in time.
             ConnectionLostError: the connection has ended.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -140,20 +140,20 @@ class BlockingConnection:
                 raise TimedOutError(f"{what} did not come within {timeout:g} seconds")
 
     def release(self) -> None:
-        """Close the socket, once nobody reads any more."""
+        """Close the socket. The reading thread calls this last."""
         with self._guard.turn():
             self._end(None)
             self._socket.close()
             self._waking.close()
             self._woken.close()
 
-    # For any thread, holding the lock
+    # For any thread that holds the lock
 
     def send_some(self) -> int:
-        """Write what can be written at once.
+        """Write as much output as the socket accepts.
 
         Returns:
-            What `wait_for_room` is to wait for; 0 if everything has been written.
+            The mark to pass to `wait_for_room`; 0 if everything has been written.
         """
         self._send_some()
         due = self._protocol.acks_due
@@ -166,19 +166,19 @@ class BlockingConnection:
         """End the connection.
 
         Args:
-            error: why; None if the client wants it so. The first reason counts.
+            error: the reason; None if the client closes it. Later reasons are ignored.
         """
         self._end(error)
         self._wake_up()
 
     def notice_silence(self, allowed: float) -> None:
-        """From now on, end the connection when nothing has come for so many seconds."""
+        """Start to end the connection after `allowed` seconds without received bytes."""
         self._heard = time.monotonic()
         self._silence_allowed = allowed
         self._wake_up()
 
     def abandon(self) -> None:
-        """Leave the connection to the process that this one is a fork of."""
+        """Close the sockets in a forked child process; the connection stays with the parent."""
         self._ended = True
         self._protocol.close(
             NotConnectedError("the connection belongs to the process that forked this one")
@@ -186,18 +186,18 @@ class BlockingConnection:
         for its in (self._socket, self._waking, self._woken):
             its.close()
 
-    # For any thread, without the lock
+    # For any thread that does not hold the lock
 
     def forget(self) -> None:
-        """End the connection soon, since its client was garbage-collected.
+        """End the connection soon, because its client was garbage-collected.
 
-        The garbage collector calls this wherever it is, so it waits for no lock.
+        The garbage collector can call this in any thread at any time, so this takes no lock.
         """
         self._is_forgotten = True
         self._wake_up()
 
     def wait_for_room(self, mark: int, timeout: float) -> None:
-        """Wait until everything up to a mark has been written; see `send_some`.
+        """Wait until all output up to a mark has been written; see `send_some`.
 
         Raises:
             TimedOutError: the server did not read in time.
@@ -212,7 +212,7 @@ class BlockingConnection:
                     return
                 left = deadline - time.monotonic()
                 if left <= 0 or self._guard.is_read_here:
-                    self._wake_up()  # the thread that reads writes the rest
+                    self._wake_up()  # the reading thread writes the rest
                     break
                 descriptor = self._socket.fileno()
             poll = select.poll()
@@ -262,7 +262,7 @@ class BlockingConnection:
             self._protocol.receive(piece)
 
     def _listen(self) -> None:
-        """Wake the reading thread for a thread that begins to wait, if it had paused."""
+        """Wake the reading thread, if it pauses, when another thread begins to wait."""
         if self._backlog.is_over or self._is_dozing:
             self._wake_up()
 
@@ -273,9 +273,9 @@ class BlockingConnection:
         return self._backlog.is_over and not self._guard.urgent
 
     def _show_life(self) -> None:
-        """Beat while the server's beats are not read."""
+        """Send heartbeats while reading is paused, and warn if a stream waits for long."""
         now = time.monotonic()
-        self._heard = now  # it is us who do not listen
+        self._heard = now  # the server is not silent: we do not read
         allowed = self._silence_allowed
         if allowed is not None and now - self._beaten >= allowed / HEARTBEATS_MISSED:
             self._beaten = now
@@ -296,7 +296,7 @@ class BlockingConnection:
     # Writing
 
     def _send_acks(self) -> None:
-        """Send acknowledgements of queue messages that have waited long enough for others."""
+        """Send a batch of acknowledgements of queue messages when its delay has passed."""
         due = self._protocol.acks_due
         if due is not None and time.monotonic() >= due:
             self._protocol.send_acks()
@@ -315,7 +315,7 @@ class BlockingConnection:
             self._sent += sent
 
     def _pending(self) -> bytearray:
-        """What waits to be sent, as it goes to the socket."""
+        """Return the output not yet sent, encoded for the socket."""
         output, channel = self._protocol.output, self._channel
         if channel is None:
             return output
@@ -328,7 +328,7 @@ class BlockingConnection:
     # Waiting and ending
 
     def _pause(self, deadline: float | None) -> float:
-        """How long to wait for the socket, in seconds; 0 if there is something to do at once."""
+        """Return how many seconds to poll the socket; 0 if there is something to do at once."""
         if self._ended or self._has_unread():
             return 0.0
         now = time.monotonic()
@@ -351,7 +351,7 @@ class BlockingConnection:
         return pause
 
     def _has_unread(self) -> bool:
-        """Whether TLS has decrypted more than was read, which no poll tells of."""
+        """Return whether TLS has decrypted bytes that are not read, which a poll does not show."""
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def _events(self) -> int:

@@ -1,4 +1,4 @@
-"""The messages that a blocking client's subscription or query brings."""
+"""The message stream of a blocking client's subscription or query."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from amperage.client.time_limit import TimeLimit
 
 
 class StreamOwner(NamedTuple):
-    """What a stream needs of its client.
+    """The functions of a client that its streams call.
 
     Attributes:
-        wait_for_news: waits for the next message of a stream, or its end; it raises `TimedOutError`
-            if neither came in time.
-        settle: tells a queue how a message was processed.
-        unsubscribe: ends a subscription or query by its id, within seconds.
+        wait_for_news: waits for the next message of a stream, or its end; raises `TimedOutError` if
+            neither arrives in time.
+        settle: reports the outcome of a queue message to the queue; see `Commands.settle`.
+        unsubscribe: ends the subscription or query with an id; the second argument is a timeout in
+            seconds.
     """
 
     wait_for_news: Callable[[Callable[[], bool], TimeLimit], None]
@@ -34,9 +35,9 @@ class MessageStream(Stream):
 
     Iteration waits for the next message. It ends after the last record of a query, after
     `unsubscribe`, and when the client is closed; it raises `ConnectionLostError` when the
-    connection ends otherwise. Several threads may iterate: each message goes to one of them.
+    connection ends otherwise. Several threads can iterate: each message goes to one of them.
 
-    As a context manager, it ends the subscription or query on the way out.
+    As a context manager, it ends the subscription or query on exit.
     """
 
     def __init__(self, owner: StreamOwner, inbox: Inbox) -> None:
@@ -49,7 +50,7 @@ class MessageStream(Stream):
     def __exit__(self, kind: type[BaseException] | None, *_exception: object) -> None:
         if kind is None:
             self._note_done()
-        # A lost connection has ended the stream as well; an error on the way out comes first.
+        # A lost connection has ended the stream anyway; an exception in the block takes precedence.
         with suppress(ConnectionLostError if kind is None else ClientError):
             self.unsubscribe()
 
@@ -65,11 +66,11 @@ class MessageStream(Stream):
         return message
 
     def done(self) -> None:
-        """Mark all messages handed out so far as processed.
+        """Mark all messages returned so far as processed.
 
         A bookmark store in a file records that: a subscription that resumes in another run begins
-        after them. With `auto_ack`, the messages of queues are acknowledged. Asking for the next
-        message does the same.
+        after them. With `auto_ack`, queue messages are acknowledged. Requesting the next message
+        does the same.
         """
         self._note_done()
 
@@ -77,13 +78,13 @@ class MessageStream(Stream):
         """Wait for the next message.
 
         Args:
-            timeout: seconds to wait; None waits as long as it takes.
+            timeout: seconds to wait; None waits without a limit.
 
         Returns:
             The message; None if the stream has ended.
 
         Raises:
-            TimedOutError: nothing came in time.
+            TimedOutError: no message arrived in time.
             ConnectionLostError: the connection ended.
         """
         self._note_done()
@@ -93,16 +94,16 @@ class MessageStream(Stream):
         return message
 
     def batch(self, timeout: float | None = None) -> list[Message]:
-        """Take everything that has arrived, waiting for one message if there is none.
+        """Take all messages that have arrived; if there are none, wait for the first.
 
         Args:
-            timeout: seconds to wait; None waits as long as it takes.
+            timeout: seconds to wait; None waits without a limit.
 
         Returns:
-            The messages; none if the stream has ended.
+            The messages; an empty list if the stream has ended.
 
         Raises:
-            TimedOutError: nothing came in time.
+            TimedOutError: no message arrived in time.
             ConnectionLostError: the connection ended.
         """
         first = self.next(timeout)
@@ -112,7 +113,7 @@ class MessageStream(Stream):
         return [first, *(message for message in others if message is not None)]
 
     def unsubscribe(self, timeout: float | None = None) -> None:
-        """End the subscription or query; what has arrived can still be taken."""
+        """End the subscription or query; messages that have arrived can still be taken."""
         if not self._inbox.ended:
             self._owner.unsubscribe(self._inbox.id, timeout)
 

@@ -1,8 +1,8 @@
-"""Many messages as columns: for whoever reads them by the hundred thousand.
+"""Blocks: many messages as columns, for callers that read hundreds of thousands of messages.
 
-A `Message` for each of them, with a header that has been decoded, costs several times what is done
-with it where rows are made of messages. So a block has the bodies in one piece of memory, and of
-the headers the few texts that rows are made of. It knows neither queues nor bookmark stores.
+Creating a `Message` with a decoded header for each message costs several times as much as
+converting it to a row. Therefore a block has all bodies in one buffer, and only those texts of the
+headers that rows need. Blocks support neither queues nor bookmark stores.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from amperage.wire.header import Header
 from amperage.wire.message_blocks import FIELDS, read_publications, read_records
 
 REASON: Final = "reason"
-"""Why a record is gone. Such messages are read one by one, so that it is not in FIELDS."""
+"""The reason for the removal of a record. Not in FIELDS: such messages are read one by one."""
 
 _SIZE_OF_PLACE: Final = 8
 
@@ -28,9 +28,9 @@ class Texts(NamedTuple):
     """A header field of each message of a block.
 
     Attributes:
-        valid: a byte for each message: whether it has the field.
-        offsets: where each text begins, and where the last one ends, as numbers of 32 bits.
-        text: the texts, one behind the other.
+        valid: a byte for each message: 1 if it has the field, 0 otherwise.
+        offsets: the offset of each text, and the end of the last one, as 32-bit integers.
+        text: the concatenated texts.
     """
 
     valid: bytes | bytearray
@@ -40,17 +40,16 @@ class Texts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Messages, records or marks that arrived one behind the other.
+    """Consecutive messages, records or marks.
 
     Attributes:
-        data: bytes among which the bodies are.
-        starts: where each body begins, as numbers of 64 bits.
-        ends: and ends.
+        data: the buffer that contains the bodies.
+        starts: the offset of each body, as 64-bit integers.
+        ends: the end of each body, as 64-bit integers.
         texts: header fields, by their names in `Message.header`: topic, sow_key, bookmark,
             timestamp, correlation_id, user_id, expiration (its digits), and reason, which only
-            messages have that say of records that they are gone. One that no message has is not
-            there.
-        common: of messages that do not have a field, what it is nevertheless.
+            messages about the removal of a record have. Fields that no message has are omitted.
+        common: the values of fields for the messages that lack them.
     """
 
     data: bytes
@@ -64,7 +63,7 @@ class Block:
 
 
 def block_of(messages: Sequence[Message]) -> Block:
-    """Put messages into a block."""
+    """Return a block of messages."""
     sizes = [len(message.body) for message in messages]
     borders = array("q", accumulate(sizes, initial=0))
     texts = {}
@@ -82,10 +81,10 @@ def block_of(messages: Sequence[Message]) -> Block:
 
 
 def block_of_records(batch: Header, content: bytes) -> Block:
-    """Divide the content of a `sow` frame; see `split_batch`.
+    """Return the records of a `sow` frame as a block; see `split_batch`.
 
     Raises:
-        ProtocolError: the content is no sequence of records.
+        ProtocolError: the content is not a sequence of records.
     """
     found = read_records(content)
     if found is None:
@@ -102,15 +101,15 @@ def block_of_records(batch: Header, content: bytes) -> Block:
 
 
 def block_of_publications(frames: list[Frame], first: int) -> tuple[str, Block] | None:
-    """Gather publications from a frame on.
+    """Return publications from a frame on, as a block.
 
     Args:
-        frames: what has arrived.
-        first: where to begin.
+        frames: the received frames.
+        first: the index of the first frame to read.
 
     Returns:
-        The ids of the subscriptions that the first ones are for, and these; None if the first one
-        has to be looked at by itself.
+        The subscription ids of the first publications, and a block of those with the same ids; None
+        if the first frame must be processed separately.
     """
     found = read_publications(frames, first)
     if found is None:

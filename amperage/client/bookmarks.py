@@ -1,25 +1,26 @@
-"""Where a bookmark subscription has got to, and which messages it has had already.
+"""The progress of bookmark subscriptions: where to resume, and which messages were received.
 
-A bookmark is `publisher|sequence|`, two numbers: for one publisher, a message with a higher
-sequence is a later one. Between publishers bookmarks have no order: each server has its own. What
-comes twice is recognised by publisher and sequence and dropped (AMPS User Guide, Replaying Messages
-with Bookmark Subscription). So a subscription may resume too early, and never too late. It offers
-several points, of which a server takes the earliest that it knows:
+A bookmark is `publisher|sequence|`, two numbers. Of two messages of one publisher, the one with the
+higher sequence number is later. Bookmarks of different publishers have no order: each server has
+its own. Duplicates are recognised by publisher and sequence, and dropped (AMPS User Guide,
+Replaying Messages with Bookmark Subscription). Therefore a subscription may resume too early, but
+never too late. It sends several resume points, of which a server selects the earliest that it
+knows:
 
-- the message that came last, behind which the same server goes on;
-- the *safe* point, a message that is on every replica: `persisted` acknowledgements have it. It may
-  be ahead of a slow replay, so that it does not count by itself;
-- *places*, one for each log, as an acknowledgement has told them: what stands in that log before
-  its place has come. Only they are exact at another server, where messages that never came may
-  stand before the one that came last;
-- for a server whose log has no place yet, the last message of each publisher that was heard lately.
+- the last message received, after which the same server resumes;
+- the *safe* point, a message that is stored on every replica, from a `persisted` acknowledgement.
+  It may be ahead of a slow replay, so it is not sufficient alone;
+- *places*, one for each log, from an acknowledgement: all messages before the place in that log
+  were received. Only places are exact at another server, whose log may have messages that were
+  never received before the last message received;
+- for a server whose log has no place yet, the last message of each recently active publisher.
 
-Where a server knows a place in its own log, nothing else counts there.
+If a server knows a place in its own log, it ignores all other points.
 
-A message may also come late, behind later ones of its publisher: that has moved from one server to
-another, and what it had published before is replicated afterwards. So the numbers that have been
-left out are remembered, as far as they go: one of them is new. So are those before the first that
-came.
+A message can also arrive late, after later ones of its publisher: if the publisher moves from one
+server to another, its earlier messages may be replicated after its later ones. Therefore the
+sequence numbers that were skipped are stored, within limits: a message with one of them is new. So
+is a message with a number below the first one received.
 """
 
 from __future__ import annotations
@@ -34,40 +35,40 @@ from typing import Final, NamedTuple, Protocol, Self
 from amperage.wire.bookmarks import EPOCH, NOW
 
 MOST_RECENT: Final = "recent"
-"""Where the subscription of the same id stood last, or `EPOCH`; this is never sent to a server."""
+"""The last position of the subscription with the same id, or `EPOCH`. Never sent to a server."""
 
 _RANGE: Final = re.compile(r"[\[(].*:(?P<end>[^:]*[\])])")
-"""A replay with a stopping point: `[begin:end)`."""
+"""A replay with an end point: `[begin:end)`."""
 
 _PLACES: Final = re.compile(r"(?:^|,)\s*places=\[(?P<places>[\d|,]+)\]")
 
 _PUBLISHERS_KEPT: Final = 65_536
-"""Of more publishers than that, those that have been silent longest are forgotten."""
+"""The maximum number of publishers stored. The publisher inactive for longest is evicted."""
 
 _HOLES_OF_ONE: Final = 1_000
 _HOLES_KEPT: Final = 200_000
-"""Of what has been left out of a publisher, and of all, the rest is forgotten: it counts as had. A
-filter leaves out much that never comes."""
+"""The maximum numbers of holes stored per publisher, and in total. The numbers in evicted holes
+count as received. Subscriptions with filters have many holes that are never filled."""
 
 _LARGEST: Final = 2**64
 
 _MOST_PLACES: Final = 16
-"""Logs of which the place is remembered."""
+"""The maximum number of logs with a stored place."""
 
 _MOST_NAMED: Final = 256
-"""Publishers whose last messages are named, at most."""
+"""The maximum number of publishers with a message among the resume points."""
 
 _LATELY: Final = 10_000
-"""Messages for which a publisher counts as heard lately, or twice as many."""
+"""The number of messages (up to twice as many) for which a publisher counts as recently active."""
 
 
 class Had(NamedTuple):
-    """What there is of one publisher.
+    """The messages received from one publisher.
 
     Attributes:
-        publisher: who.
-        latest: the highest number that came.
-        holes: the first and the last number of what was left out below that, ascending.
+        publisher: the publisher.
+        latest: the highest sequence number received.
+        holes: the skipped ranges below it, each as its first and last number, ascending.
     """
 
     publisher: str
@@ -76,12 +77,13 @@ class Had(NamedTuple):
 
 
 class SafePoint(NamedTuple):
-    """Where a subscription can go on, as an acknowledgement has told.
+    """A point at which a subscription can resume, from an acknowledgement.
 
     Attributes:
-        behind: the bookmark of the message that had come last by then; None if there was none.
-        bookmark: of a message that is on every replica; None if none is known.
-        places: one bookmark for each log; its publisher stands for the log.
+        behind: the bookmark of the last message received before the acknowledgement; None if there
+            was none.
+        bookmark: the bookmark of a message that is on every replica; None if none is known.
+        places: a bookmark for each log, with the log's id as its publisher.
     """
 
     behind: str | None
@@ -90,7 +92,7 @@ class SafePoint(NamedTuple):
 
 
 def places_in(options: str | None) -> tuple[str, ...]:
-    """The places that the options of an acknowledgement tell; see `SafePoint`."""
+    """Return the places in the options of an acknowledgement; see `SafePoint`."""
     match = _PLACES.search(options or "")
     return () if match is None else tuple(match["places"].split(","))
 
@@ -100,15 +102,15 @@ class BookmarkTrail:
 
     Args:
         start: the bookmark that the subscription began with.
-        is_whole: whether all that came is known; if not, what is before the first known message of
-            a publisher counts as had.
+        is_whole: whether all received messages are known; if not, messages before a publisher's
+            first known one count as received.
 
     Attributes:
-        has_records: whether all records have come, for a subscription that began with a query.
-        on_done: told the bookmark of each message that the application has dealt with; for a store
-            that keeps that.
-        on_safe: told of each point where the subscription can go on when all that came before it
-            has been dealt with; for such a store, too.
+        has_records: whether all records have arrived, for a subscription that began with a query.
+        on_done: a callback for the bookmark of each message that the application has processed; for
+            stores that record these.
+        on_safe: a callback for each point at which the subscription can resume once all messages
+            received before it have been processed; for such stores, too.
     """
 
     __slots__ = (
@@ -133,27 +135,27 @@ class BookmarkTrail:
         self._is_whole = is_whole
         self._received: str | None = None
         self._safe: str | None = None
-        self._places: dict[str, int] = {}  # log -> txid; the one told last comes last
+        self._places: dict[str, int] = {}  # log -> txid, in the order of their last updates
         self.has_records = False
         self.on_done: Callable[[str], None] | None = None
         self.on_safe: Callable[[SafePoint], None] | None = None
-        self._heard: set[str] = set()  # lately
-        self._heard_before: set[str] = set()
+        self._heard: set[str] = set()  # publishers of the last messages, at most `_LATELY`
+        self._heard_before: set[str] = set()  # publishers of the `_LATELY` messages before
         self._until_forgotten = _LATELY
-        self._latest: dict[str, int] = {}  # publisher -> sequence; the last heard of comes last
-        # of publishers, the first and the last number of what has been left out, ascending
+        self._latest: dict[str, int] = {}  # publisher -> sequence; the last active one comes last
+        # publisher -> skipped ranges, as their first and last numbers, ascending
         self._holes: dict[str, list[tuple[int, int]]] = {}
         self._holes_kept = 0
 
     @property
     def resume_from(self) -> str:
-        """The bookmark, or list of them, to resume with."""
+        """The bookmark, or list of bookmarks, to resume with."""
         points = [f"{log}|{txid}|" for log, txid in self._places.items()]
         if self._safe is not None:
             points.append(self._safe)
         limits = _RANGE.fullmatch(self.start)
         if self._received is None:
-            # A replay begins where it was to begin; but "now" was when it was first asked for.
+            # Nothing was received, so begin at the start again; but "now" means the first request.
             if limits is not None or not (self._places or (points and self.start == NOW)):
                 return self.start
             if self.start != NOW:
@@ -165,19 +167,19 @@ class BookmarkTrail:
         return text if limits is None else f"({text}:{limits['end']}"
 
     def _last_of_each(self) -> list[str]:
-        """The last messages of the publishers that were heard lately."""
+        """Return the bookmarks of the last messages of the recently active publishers."""
         lately = self._heard | self._heard_before
         last = islice(reversed(self._latest.items()), _MOST_NAMED)
         return [f"{name}|{sequence}|" for name, sequence in last if name in lately]
 
     def is_new(self, bookmark: str) -> bool:
-        """Take note of a message.
+        """Record that a message has arrived.
 
         Args:
-            bookmark: its bookmark.
+            bookmark: the bookmark of the message.
 
         Returns:
-            Whether it has not come before.
+            True if the message is new, False if it is a duplicate.
         """
         publisher, _, rest = bookmark.partition("|")
         number = rest.partition("|")[0]
@@ -207,7 +209,7 @@ class BookmarkTrail:
             del self._latest[silent]
 
     def _is_late(self, publisher: str, sequence: int) -> bool:
-        """Whether a message is one that had been left out; from then on it is not."""
+        """Remove a number from the skipped ranges; return whether it was in one."""
         holes = self._holes.get(publisher, [])
         place = bisect_right(holes, (sequence, _LARGEST)) - 1
         if place < 0 or holes[place][1] < sequence:
@@ -220,8 +222,8 @@ class BookmarkTrail:
         return True
 
     def _leave_out(self, publisher: str, first: int, last: int) -> None:
-        """Remember numbers that have been left out, within limits."""
-        holes = self._holes[publisher] = self._holes.pop(publisher, [])  # now it is the last one
+        """Store a skipped range, and evict others beyond the limits."""
+        holes = self._holes[publisher] = self._holes.pop(publisher, [])  # moves it to the end
         holes.append((first, last))
         self._holes_kept += 1
         if len(holes) > 2 * _HOLES_OF_ONE:
@@ -231,15 +233,15 @@ class BookmarkTrail:
             self._forget_holes(next(iter(self._holes)))
 
     def _forget_holes(self, publisher: str) -> None:
-        """What a publisher has left out counts as had from now on."""
+        """Remove the skipped ranges of a publisher: their numbers count as received from now on."""
         self._holes_kept -= len(self._holes.pop(publisher, ()))
 
     def persisted(self, bookmark: str | None, places: Sequence[str] = ()) -> None:
-        """Take note of what an acknowledgement tells.
+        """Process a `persisted` acknowledgement.
 
         Args:
-            bookmark: the server's log is safe everywhere up to there, if it says so.
-            places: one for each log; see `SafePoint`.
+            bookmark: the bookmark up to which the server's log is on every replica, if known.
+            places: a bookmark for each log; see `SafePoint`.
         """
         point = SafePoint(self._received, bookmark, tuple(places))
         self.can_go_on(point)
@@ -247,7 +249,7 @@ class BookmarkTrail:
             self.on_safe(point)
 
     def can_go_on(self, point: SafePoint) -> None:
-        """All that came before a point counts as had: the subscription can go on there."""
+        """Set a point at which the subscription can resume: all messages before it are received."""
         if point.bookmark is not None:
             self._safe = point.bookmark
         for place in point.places:
@@ -257,26 +259,26 @@ class BookmarkTrail:
         while len(self._places) > _MOST_PLACES:
             del self._places[next(iter(self._places))]
 
-    # What a store keeps of it
+    # The state that a store keeps
 
     @property
     def received(self) -> str | None:
-        """The bookmark of the message that came last."""
+        """The bookmark of the last message received."""
         return self._received
 
     @property
     def safe_point(self) -> SafePoint:
-        """Where it can go on."""
+        """The point at which the subscription can resume."""
         places = (f"{log}|{txid}|" for log, txid in self._places.items())
         return SafePoint(self._received, self._safe, tuple(places))
 
     def had(self) -> Iterator[Had]:
-        """What there is of each publisher; who was heard last comes last."""
+        """Yield the messages received from each publisher; the last active one comes last."""
         for publisher, latest in self._latest.items():
             yield Had(publisher, latest, tuple(self._holes.get(publisher, ())))
 
     def restore(self, had: Had) -> None:
-        """Have what there was of a publisher, which counts as heard lately."""
+        """Restore the messages received from a publisher, which counts as recently active."""
         self._heard.add(had.publisher)
         self._latest[had.publisher] = had.latest
         if had.holes:
@@ -284,11 +286,11 @@ class BookmarkTrail:
             self._holes_kept += len(had.holes)
 
     def restore_last(self, bookmark: str) -> None:
-        """Have got the last message, of whose publisher it is known already."""
+        """Restore the bookmark of the last message; its publisher has been restored before."""
         self._received = bookmark
 
     def copy(self) -> Self:
-        """Another trail of the same subscription, which nobody follows yet."""
+        """Return a copy of the trail, without callbacks."""
         other = copy(self)
         other._places = dict(self._places)  # noqa: SLF001 - of the same class
         other._latest = dict(self._latest)  # noqa: SLF001 - as above
@@ -299,17 +301,17 @@ class BookmarkTrail:
 
 
 class BookmarkStorage(Protocol):
-    """What a client wants of a bookmark store.
+    """The interface of a client's bookmark store.
 
-    `BookmarkStore` has it in memory, `FileBookmarkStore` in a file. A store that wants to know what
-    the application has dealt with sets `on_done` and `on_safe` of the trails that it keeps.
+    `BookmarkStore` implements it in memory, `FileBookmarkStore` in a file. A store that records
+    which messages the application has processed sets `on_done` and `on_safe` of its trails.
     """
 
     def trail(self, sub_id: str | None, bookmark: str) -> BookmarkTrail:
-        """The trail for a subscription: a new one, or that of the id for `MOST_RECENT`."""
+        """Return a new trail for a subscription, or the stored one of the id for `MOST_RECENT`."""
 
     def keep(self, sub_id: str, trail: BookmarkTrail) -> None:
-        """Remember the trail of a subscription that is placed."""
+        """Store the trail of an active subscription."""
 
 
 class BookmarkStore:
@@ -319,24 +321,24 @@ class BookmarkStore:
         self._trails: dict[str, BookmarkTrail] = {}
 
     def most_recent(self, sub_id: str) -> str:
-        """The bookmark, or list of them, with which the subscription would resume."""
+        """Return the bookmark, or list of bookmarks, from which the subscription would resume."""
         trail = self._trails.get(sub_id)
         return EPOCH if trail is None else trail.resume_from
 
     def trail(self, sub_id: str | None, bookmark: str) -> BookmarkTrail:
-        """The trail for a subscription: a new one, or that of the id for `MOST_RECENT`.
+        """Return a new trail for a subscription, or the stored one of the id for `MOST_RECENT`.
 
         Args:
-            sub_id: the id; None if it is to be made up.
-            bookmark: where the caller wants the subscription to begin.
+            sub_id: the subscription's id; None if it will be generated.
+            bookmark: the bookmark that the caller begins the subscription with.
 
         Returns:
-            The trail, which says where to begin. It is not kept yet.
+            The trail, with the bookmark to resume from. A new one is not stored yet.
         """
         if bookmark != MOST_RECENT:
             return BookmarkTrail(bookmark)
         return self._trails.get(sub_id or "") or BookmarkTrail(EPOCH)
 
     def keep(self, sub_id: str, trail: BookmarkTrail) -> None:
-        """Remember the trail of a subscription that is placed."""
+        """Store the trail of an active subscription."""
         self._trails[sub_id] = trail

@@ -1,8 +1,8 @@
-"""What may lie between frames and the socket: websocket messages, compression, a legacy protocol.
+"""Channels encode frames for the socket: websocket messages, compression, legacy protocols.
 
-Over tcp, tcps and unix, frames go to the socket as they are, and there is no channel. A channel
-does no I/O; a shell sends what `open` says, feeds what it reads to `decode`, and sends what
-`encode` makes of frames and what `take_replies` has.
+Over tcp, tcps and unix, frames are written to the socket verbatim, without a channel. A channel
+does no I/O: a shell sends the results of `open`, `encode` and `take_replies`, and passes the bytes
+that it reads to `decode`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SILENT.disabled = True
 
 
 class Channel(Protocol):
-    """One connection's way of carrying frames.
+    """The encoding of frames on one connection.
 
     Attributes:
         is_open: whether frames can be sent.
@@ -44,24 +44,24 @@ class Channel(Protocol):
     is_open: bool
 
     def open(self) -> bytes:
-        """What to send first."""
+        """Return the first bytes to send."""
 
     def encode(self, frames: bytes) -> bytes:
-        """Turn whole frames into what is sent for them."""
+        """Return the bytes to send for whole frames."""
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """Turn what was read into frames, cut anywhere.
+        """Decode received bytes to frames; pieces may end anywhere in a frame.
 
         Raises:
-            ProtocolError: the bytes do not belong to the channel.
+            ProtocolError: the bytes are not of this encoding.
         """
 
     def take_replies(self) -> bytes:
-        """What the channel itself has to say."""
+        """Return the bytes that the channel itself has to send, once."""
 
 
 def channel_for(uri: ServerUri) -> Channel | None:
-    """Make the channel that a URI asks for; None if it needs none."""
+    """Return the channel for a URI; None if it needs none."""
     if uri.scheme in ("ws", "wss"):
         return WebsocketChannel(uri)
     compression = CompressedChannel() if uri.options.get("compression") else None
@@ -69,38 +69,38 @@ def channel_for(uri: ServerUri) -> Channel | None:
 
 
 class CompressedChannel:
-    """One zlib stream each way; the server recognises it by its first byte."""
+    """A zlib stream in each direction; the server detects it by its first byte."""
 
     def __init__(self) -> None:
         self.is_open = True
         self._streams = Compression()
 
     def open(self) -> bytes:
-        """Nothing: the stream begins with the first frame."""
+        """Return no bytes: the stream begins with the first frame."""
         return b""
 
     def encode(self, frames: bytes) -> bytes:
-        """Compress frames, so that the server can read all of them at once."""
+        """Compress frames, and flush, so that the server can read all of them at once."""
         return self._streams.compress(frames)
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """Decompress, piece by piece."""
+        """Decompress received bytes, piece by piece."""
         try:
             yield from self._streams.decompress(data)
         except FrameError as error:
             raise ProtocolError(f"the server sent what is not compressed: {error}") from None
 
     def take_replies(self) -> bytes:
-        """Nothing."""
+        """Return no bytes: this channel has no replies."""
         return b""
 
 
 class LegacyChannel:
-    """Messages of a legacy protocol in the place of frames, perhaps compressed.
+    """Messages of a legacy protocol in place of frames, optionally compressed.
 
     Args:
-        protocol: its name.
-        compression: what carries the messages; None for the socket itself.
+        protocol: the name of the protocol.
+        compression: the channel for the messages; None for the socket itself.
     """
 
     def __init__(self, protocol: str, compression: CompressedChannel | None) -> None:
@@ -109,16 +109,16 @@ class LegacyChannel:
         self._compression = compression
 
     def open(self) -> bytes:
-        """Nothing: the stream begins with the first message."""
+        """Return no bytes: the stream begins with the first message."""
         return b""
 
     def encode(self, frames: bytes) -> bytes:
-        """Make messages of frames."""
+        """Translate frames to messages."""
         messages = self._caller.encode(frames)
         return messages if self._compression is None else self._compression.encode(messages)
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """Make frames of messages."""
+        """Translate messages to frames."""
         pieces = [data] if self._compression is None else self._compression.decode(data)
         for piece in pieces:
             for header, body in self._caller.feed(piece):
@@ -127,14 +127,14 @@ class LegacyChannel:
                 raise ProtocolError(f"the server sent what is no message: {self._caller.error}")
 
     def take_replies(self) -> bytes:
-        """Nothing."""
+        """Return no bytes: this channel has no replies."""
         return b""
 
 
 class WebsocketChannel:
     """One websocket message for each frame, without the frame's length (RFC 6455).
 
-    User and password of the URI go into the handshake as well, since a transport may ask for them
+    The handshake also carries the user and password of the URI, since a transport may require them
     there (AMPS User Guide, Websocket Options).
     """
 
@@ -152,7 +152,7 @@ class WebsocketChannel:
         )
 
     def open(self) -> bytes:
-        """The request for a websocket."""
+        """Return the request of the websocket handshake."""
         request = self._protocol.connect()
         if self._authorization is not None:
             request.headers["Authorization"] = self._authorization
@@ -160,7 +160,7 @@ class WebsocketChannel:
         return self.take_replies()
 
     def encode(self, frames: bytes) -> bytes:
-        """Make messages of frames: text where they are UTF-8, which browsers' tools show."""
+        """Encode frames to messages: text if they are UTF-8, because browsers' tools show text."""
         position = 0
         while position < len(frames):
             start = position + 4
@@ -173,7 +173,7 @@ class WebsocketChannel:
         return self.take_replies()
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """Make frames of messages."""
+        """Decode messages to frames."""
         protocol = self._protocol
         protocol.receive_data(data)
         for event in protocol.events_received():
@@ -190,7 +190,7 @@ class WebsocketChannel:
             raise ProtocolError(f"the server broke the websocket protocol: {protocol.parser_exc}")
 
     def take_replies(self) -> bytes:
-        """Answers to pings and goodbyes."""
+        """Return the answers to ping and close frames, once."""
         return b"".join(self._protocol.data_to_send())
 
 

@@ -1,6 +1,6 @@
-"""The commands of the client's protocol: what callers give, checked and made into headers.
+"""The commands of the client's protocol: checks the callers' arguments and builds the headers.
 
-Nothing is queued before all of a command has been checked.
+A command is queued only after all its arguments have been checked.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ _NAME: Final = "amperage"
 
 @cache
 def _version() -> str:
-    """Return how the client is named to the server."""
+    """Return the client's name and version for the server."""
     return f"{f'{_NAME} {installed_version()}'.rstrip()}:python"
 
 
 class Commands(ABC):
-    """What can be asked of a server.
+    """The commands that a client can send to a server.
 
     Args:
-        numbering: numbers what is published; None to publish without asking for an answer.
+        numbering: numbers the published messages; None publishes without requesting answers.
 
     Attributes:
-        refusals: messages refused, for `flush` to raise.
+        refusals: the refused messages that `flush` raises an error for.
     """
 
     def __init__(self, numbering: Numbering | None) -> None:
@@ -69,15 +69,18 @@ class Commands(ABC):
 
     @abstractmethod
     def _check_open(self) -> None:
-        """Raise the reason if nothing can be sent any more."""
+        """Raise the reason if the connection is closed."""
 
     @abstractmethod
     def _send(self, header: Header, body: bytes = b"", *, awaited: tuple[str, ...]) -> Request:
-        """Send a command that is answered, with the acknowledgements that make the answer."""
+        """Send a command that is answered, when all the awaited acknowledgements have arrived."""
 
     @abstractmethod
     def _open(self, header: Header, handed_out: Iterable[AckType] | None) -> Request:
-        """Send a command that brings messages, and acknowledgements to hand out between them."""
+        """Send a command that opens an inbox.
+
+        Acknowledgements of the types in `handed_out` are put into it between the messages.
+        """
 
     @abstractmethod
     def _emit(self, header: Header, body: bytes = b"") -> None:
@@ -93,11 +96,11 @@ class Commands(ABC):
 
     @abstractmethod
     def _header_start(self, topic: str, delta: bool) -> bytes:
-        """The header of a message without options, without its closing brace."""
+        """Return the header of a publish without options, without its closing brace."""
 
     @abstractmethod
     def _publish_with(self, starts: Sequence[bytes], bodies: Sequence[bytes]) -> None:
-        """Publish messages with such headers."""
+        """Publish messages, with headers that lack only the closing brace."""
 
     @abstractmethod
     def _publish(self, header: Header, body: bytes) -> None:
@@ -105,11 +108,11 @@ class Commands(ABC):
 
     @abstractmethod
     def _confirmed(self, header: Header, body: bytes, ack: str) -> Request:
-        """Publish a message and ask for an acknowledgement."""
+        """Publish a message and request an acknowledgement."""
 
     @abstractmethod
     def _close_inboxes(self, inbox_id: str) -> None:
-        """End what has an id, or "all"."""
+        """End the inbox with an id, or "all" of them."""
 
     def logon(
         self,
@@ -121,7 +124,7 @@ class Commands(ABC):
         correlation_id: str | None = None,
         options: str | None = None,
     ) -> Request:
-        """Open the session. The server accepts one successful logon a connection."""
+        """Open the session. The server accepts one successful logon per connection."""
         header = Header(
             command="logon",
             client_name=required_text("name", client_name),
@@ -148,7 +151,7 @@ class Commands(ABC):
         """Publish a message.
 
         Raises:
-            ValueError: there is a sequence number, and the publish store gives those.
+            ValueError: a sequence number is given, but the publish store assigns them.
         """
         self._check_open()
         data = body if type(body) is bytes and len(body) <= LARGEST_BODY else body_bytes(body)
@@ -166,7 +169,7 @@ class Commands(ABC):
         self._publish(header, data)
 
     def publish_all(self, topic: str, bodies: Iterable[Body], *, delta: bool = False) -> None:
-        """Publish many messages to one topic: all of them, or none if one cannot be."""
+        """Publish many messages to one topic: all of them, or none if one is invalid."""
         self._check_open()
         made = [
             body if type(body) is bytes and len(body) <= LARGEST_BODY else body_bytes(body)
@@ -182,7 +185,7 @@ class Commands(ABC):
         *,
         delta: bool = False,
     ) -> None:
-        """Publish many messages: all of them, or none if one cannot be."""
+        """Publish many messages with individual headers: all, or none if one is invalid."""
         self._check_open()
         for body in bodies:
             body_bytes(body)
@@ -198,7 +201,7 @@ class Commands(ABC):
         delta: bool = False,
         **fields: Unpack[PublishFields],
     ) -> Request:
-        """Publish and ask for an acknowledgement."""
+        """Publish a message and request an acknowledgement."""
         self._check_open()
         data = body_bytes(body)
         header = publish_header(topic, delta=delta, **fields)
@@ -215,7 +218,7 @@ class Commands(ABC):
         ack_delay: float = DEFAULT_DELAY,
         **fields: Unpack[SubscribeFields],
     ) -> Request:
-        """Place a subscription, or change the one that has the same id."""
+        """Create a subscription, or change the one with the same id."""
         header = subscribe_header(topic, delta=delta, **fields)
         if number("ack_batch", ack_batch) == 0:
             raise ValueError("ack_batch: expected 1 or more, not 0")
@@ -255,7 +258,7 @@ class Commands(ABC):
         persisted: bool = False,
         **fields: Unpack[DeleteFields],
     ) -> Request:
-        """Delete records; the `stats` acknowledgement says how many."""
+        """Delete records. The `stats` acknowledgement has their number."""
         if fields.get("sequence") is not None and self.numbering is not None:
             raise ValueError("the publish store numbers what is sent; leave out sequence")
         header = delete_header(topic, has_body=body is not None, **fields)
@@ -266,18 +269,28 @@ class Commands(ABC):
         return self._send(header, data, awaited=awaited)
 
     def acknowledge(self, topic: str, bookmarks: Iterable[str], options: str | None = None) -> None:
-        """Tell a queue that messages are done with (or `cancel`, `expire`), without an answer."""
+        """Acknowledge queue messages (or `cancel` or `expire` them), without an answer."""
         self._check_open()
         self._emit(acknowledge_header(topic, bookmarks, options))
 
     def confirmed_acknowledge(
         self, topic: str, bookmarks: Iterable[str], options: str | None = None
     ) -> Request:
-        """Tell a queue that messages are done with, and ask for an answer."""
+        """Acknowledge queue messages (or `cancel` or `expire` them), and request an answer."""
         return self._send(acknowledge_header(topic, bookmarks, options), awaited=("processed",))
 
     def settle(self, inbox: Inbox, message: Message, options: str | None, now: float) -> None:
-        """Tell a queue what became of a message: at once, or that it is done with, before long."""
+        """Report the outcome of a queue message.
+
+        An acknowledgement is sent with the next batch, any other outcome at once.
+
+        Args:
+            inbox: the inbox of the message.
+            message: the message.
+            options: the options field, such as "cancel", "expire" or "extend"; None acknowledges
+                the message.
+            now: the time on the caller's monotonic clock, in seconds.
+        """
         self._check_open()
         if message.header.lease_period is not None:
             if inbox.redelivery.is_done(message):
@@ -297,16 +310,16 @@ class Commands(ABC):
 
     @property
     def acks_due(self) -> float | None:
-        """When `send_acks` is to be called at the latest; None if there is nothing to send."""
+        """The latest time to call `send_acks`, in seconds; None if there is nothing to send."""
         return self._acks.due
 
     def send_acks(self) -> None:
-        """Send the acknowledgements that have collected."""
+        """Send the batched acknowledgements of queue messages."""
         for topic, bookmarks in self._acks.take():
             self._emit(acknowledge_header(topic, bookmarks, None))
 
     def unsubscribe(self, inbox_id: str) -> Request:
-        """End a subscription or query, or "all" of them. Their inboxes end at once."""
+        """End the subscription or query with an id, or "all" of them. Inboxes end at once."""
         required_text("stream_id", inbox_id)
         self.send_acks()
         request = self._send(
@@ -317,10 +330,10 @@ class Commands(ABC):
         return request
 
     def flush(self) -> Request:
-        """Ask for an answer when every earlier command is processed, and every publish stored.
+        """Request an answer for when earlier commands are processed and publishes are stored.
 
-        Publishes with a number are acknowledged and refused by that; the answer reports refusals
-        of those without.
+        The server acknowledges and refuses numbered publishes one by one; for publishes without a
+        number, the answer to this command reports refusals.
         """
         self.send_acks()
         if self.numbering is not None:
@@ -330,12 +343,12 @@ class Commands(ABC):
         )
 
     def flush_acks(self) -> Request:
-        """Ask for an answer when every acknowledgement of queue messages is on stable storage."""
+        """Request an answer for when all acknowledgements of queue messages are stored durably."""
         self.send_acks()
         return self._send(Header(command="flush"), awaited=("persisted",))
 
     def heartbeat(self, interval: int) -> Request:
-        """Exchange signs of life from now on, every so many seconds; ours answer the server's."""
+        """Start to exchange heartbeats every `interval` seconds; ours answer the server's."""
         check_interval("interval", interval)
         return self._send(
             Header(command="heartbeat", short_options=f"start,{interval}"), awaited=("processed",)

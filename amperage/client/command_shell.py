@@ -1,4 +1,4 @@
-"""The parts of the commands of both shells, blocking and asyncio, that neither wait nor send."""
+"""The parts common to the commands of the blocking and the asyncio client; they do no I/O."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Condition(NamedTuple):
     """A condition that a command waits for.
 
     Attributes:
-        is_met: tells whether to go on.
-        what: what is waited for, for the error of a timeout.
+        is_met: returns whether the condition is met.
+        what: the name of the expected event, for the error of a timeout.
     """
 
     is_met: Callable[[], bool]
@@ -31,7 +31,7 @@ class CommandShell(ABC):
     """The common base of `BlockingCommands` and `AsyncCommands`.
 
     Args:
-        timeout: seconds that a call waits for its answer unless it says otherwise.
+        timeout: default timeout of a call, in seconds.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -40,11 +40,11 @@ class CommandShell(ABC):
     @property
     @abstractmethod
     def _protocol(self) -> ClientProtocol:
-        """What commands are given to; the blocking shell holds its lock."""
+        """The protocol of the current connection. Blocking clients use it with their lock held."""
 
     @abstractmethod
     def _notice_silence(self, allowed: float) -> None:
-        """From now on, take a server for gone that has been silent for so many seconds."""
+        """Start to consider the server gone after `allowed` seconds of silence."""
 
     def _timeout_or(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else seconds("timeout", timeout)
@@ -53,7 +53,7 @@ class CommandShell(ABC):
         return timeout if isinstance(timeout, TimeLimit) else TimeLimit(self._timeout_or(timeout))
 
     def _store_settled(self, numbering: Numbering) -> Condition:
-        """Return when all that has been published is answered, or cannot be any more."""
+        """Return the condition that all published messages are answered, or no longer can be."""
         protocol = self._protocol
         last = numbering.store.last_sequence
         return Condition(
@@ -67,7 +67,7 @@ class CommandShell(ABC):
         return None if numbering is None or not numbering.store.is_full else numbering.store
 
     def _store_has_room(self, store: PublishStorage) -> Condition:
-        """Return when a message can be published, or none can be any more."""
+        """Return the condition that the store has room, or that the connection is closed."""
         protocol = self._protocol
         return Condition(lambda: not store.is_full or protocol.is_closed, "room")
 
@@ -79,7 +79,7 @@ class CommandShell(ABC):
 
 
 def inbox_of(request: Request) -> Inbox:
-    """Return the inbox for a stream.
+    """Return the inbox of a request, for a stream.
 
     Raises:
         ValueError: the command has no messages.
@@ -90,5 +90,5 @@ def inbox_of(request: Request) -> Inbox:
 
 
 def not_connected() -> NotConnectedError:
-    """Make the error for a command that is given before `connect` or after `close`."""
+    """Return the error for a command before `connect` or after `close`."""
     return NotConnectedError("not connected: call connect() first")

@@ -1,8 +1,8 @@
-"""The headers that carry commands, once, for both shells.
+"""Builds the headers of commands, for the blocking and the asyncio clients.
 
-The names of arguments are those of the header fields in the AMPS Command Reference, the texts are
-sent as they are. What is not given, or None, is not sent. Each function raises TypeError or
-ValueError for an argument that cannot be sent; see `amperage.client.arguments`.
+Arguments have the names of the header fields in the AMPS Command Reference, and texts are sent
+verbatim. Arguments that are None are omitted. Each function raises TypeError or ValueError for an
+invalid argument; see `amperage.client.arguments`.
 """
 # ruff: noqa: A002 - a filter is called filter
 
@@ -23,7 +23,7 @@ _PUBLISH_ACKS: Final = ("received", "processed", "persisted", "completed")
 _QUERY_ACKS: Final = ("received", "processed", "completed", "stats")
 
 DEFAULT_BATCH_SIZE: Final = 10
-"""Records a frame (AMPS Command Reference, sow: what client libraries ask for)."""
+"""Records per frame (AMPS Command Reference, sow: the default of client libraries)."""
 
 MESSAGES_A_WRITE: Final = 512
 
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 
 class PublishFields(TypedDict, total=False):
-    """What a publish may have in its header besides topic and command."""
+    """The optional header fields of a publish."""
 
     correlation_id: str | None
     expiration: int | None
@@ -42,7 +42,7 @@ class PublishFields(TypedDict, total=False):
 
 
 class SubscribeFields(TypedDict, total=False):
-    """What a subscription may have in its header besides topic and command."""
+    """The optional header fields of a subscription."""
 
     filter: str | None
     options: str | None
@@ -53,7 +53,7 @@ class SubscribeFields(TypedDict, total=False):
 
 
 class QueryFields(TypedDict, total=False):
-    """What a SOW query may have in its header besides topic and command."""
+    """The optional header fields of a SOW query."""
 
     filter: str | None
     options: str | None
@@ -65,7 +65,7 @@ class QueryFields(TypedDict, total=False):
 
 
 class DeleteFields(TypedDict, total=False):
-    """What a deletion may have in its header besides topic and command."""
+    """The optional header fields of a deletion."""
 
     filter: str | None
     sow_keys: Iterable[str] | None
@@ -74,13 +74,13 @@ class DeleteFields(TypedDict, total=False):
 
 
 class QueryAndSubscribeFields(QueryFields, total=False):
-    """What a SOW query with a subscription may have in its header besides topic and command."""
+    """The optional header fields of a SOW query with a subscription."""
 
     sub_id: str | None
 
 
 class LogonOptions(TypedDict, total=False):
-    """Options of each logon of a client that stays connected.
+    """Options of each logon of a client that reconnects automatically.
 
     Attributes:
         correlation_id: a text for the server's log and admin pages; base64 characters only.
@@ -92,10 +92,10 @@ class LogonOptions(TypedDict, total=False):
 
 
 def logon_options(given: LogonOptions | None) -> LogonOptions:
-    """Check options that are kept for later.
+    """Check and return the logon options; an empty mapping for None.
 
     Raises:
-        TypeError: there is no such option.
+        TypeError: an option is unknown, or is not text.
     """
     options = given or {}
     unknown = sorted(options.keys() - LogonOptions.__annotations__.keys())
@@ -107,17 +107,17 @@ def logon_options(given: LogonOptions | None) -> LogonOptions:
 
 
 def chunks(messages: Iterable[_T]) -> Iterator[list[_T]]:
-    """Cut messages into lists that are worth one write each."""
+    """Yield messages in lists of at most `MESSAGES_A_WRITE`, for one write each."""
     remaining = iter(messages)
     while chunk := list(islice(remaining, MESSAGES_A_WRITE)):
         yield chunk
 
 
 def encoded(header: Header) -> bytes:
-    """A command's header as it is sent.
+    """Encode the header of a command.
 
     Raises:
-        ValueError: it is larger than servers take.
+        ValueError: it is larger than the servers' limit.
     """
     data = encode_header(header)
     if len(data) > LARGEST_HEADER:
@@ -129,18 +129,18 @@ def encoded(header: Header) -> bytes:
 
 
 def publish_ack(ack: str) -> str:
-    """The acknowledgement to wait for. A type that no server sends would be waited for in vain."""
+    """Return the acknowledgement to wait for; refuse a type that no server sends."""
     return choice("ack", ack, _PUBLISH_ACKS)
 
 
 def acks_to_hand_out(command: str, acks: Iterable[str] | None) -> tuple[str, ...]:
-    """Acknowledgements that a stream is to have; the stream of a query ends with the last."""
+    """Check and return the acknowledgements for a stream; a query's stream ends with the last."""
     choices = _QUERY_ACKS if command == "sow" else _ALL_ACKS
     return tuple(choice("acks", ack, choices) for ack in texts("acks", acks))
 
 
 def publish_command(delta: bool) -> str:
-    """The name of a publish command, as short as it may be."""
+    """Return the shortest name of a publish command."""
     return "delta_publish" if delta else "p"
 
 
@@ -153,7 +153,7 @@ def publish_header(
     sow_key: str | None = None,
     sequence: int | None = None,
 ) -> Header:
-    """The header of a publish or delta publish."""
+    """Return the header of a publish or delta publish."""
     return Header(
         command=publish_command(delta),
         topic=required_text("topic", topic),
@@ -170,12 +170,12 @@ def with_fields(
     """Add fields to the headers of publishes.
 
     Args:
-        starts: the headers, without their closing brace.
-        fields: a value for each header, None for none, by the names of `publish`'s arguments.
+        starts: the encoded headers, without their closing brace.
+        fields: a value for each header, or None, by the names of `publish`'s arguments.
 
     Raises:
-        ValueError: a header is larger than servers take, or a number does not fit into one.
-        TypeError: a value is no text, or no number.
+        ValueError: a header is larger than the servers' limit, or a number is out of range.
+        TypeError: a value is not text, or not a number.
     """
     made = list(starts)
     for name, values in fields.items():
@@ -201,7 +201,7 @@ def subscribe_header(
     sub_id: str | None = None,
     max_backlog: int | None = None,
 ) -> Header:
-    """The header of a subscription."""
+    """Return the header of a subscription."""
     text("options", options)
     if number("max_backlog", max_backlog) is not None:
         backlog = f"max_backlog={max_backlog}"
@@ -230,7 +230,7 @@ def query_header(
     sow_keys: Iterable[str] | None = None,
     sub_id: str | None = None,
 ) -> Header:
-    """The header of a SOW query, with or without a subscription."""
+    """Return the header of a SOW query, with or without a subscription."""
     return Header(
         command=command,
         topic=required_text("topic", topic),
@@ -254,10 +254,10 @@ def delete_header(
     options: str | None = None,
     sequence: int | None = None,
 ) -> Header:
-    """The header of a deletion.
+    """Return the header of a deletion.
 
     Raises:
-        ValueError: it says in no way, or in several ways, which records are meant.
+        ValueError: the records are selected in no way, or in several ways.
     """
     if (filter is not None) + (sow_keys is not None) + has_body != 1:
         raise ValueError("sow_delete takes exactly one of filter, sow_keys and body")
@@ -272,7 +272,7 @@ def delete_header(
 
 
 def acknowledge_header(topic: str, bookmarks: Iterable[str], options: str | None) -> Header:
-    """The header that tells a queue about messages."""
+    """Return the header that acknowledges messages of a queue, or reports another outcome."""
     return Header(
         command="sow_delete",
         topic=required_text("topic", topic),
@@ -282,7 +282,7 @@ def acknowledge_header(topic: str, bookmarks: Iterable[str], options: str | None
 
 
 def _keys(keys: Iterable[str] | None) -> str | None:
-    """A list of SOW keys; an empty one would stand for all records."""
+    """Return a list of SOW keys; refuse an empty one, which would select all records."""
     if keys is None:
         return None
     if not (listed := joined("sow_keys", keys)):

@@ -1,26 +1,26 @@
-"""What can go wrong, as types: one for each thing that a caller would handle differently.
+"""The errors of the client: a type for each condition that callers may handle differently.
 
 ClientError
-  InvalidUriError            the text is no server URI                            ValueError
-  ConnectError               no connection could be made                          ConnectionError
+  InvalidUriError            the text is not a server URI                         ValueError
+  ConnectError               the connection cannot be established                 ConnectionError
   ConnectionLostError        the connection ended, or the peer fell silent        ConnectionError
-    NotConnectedError        ... or has not been made yet
-    ProtocolError            ... because the peer sent what is no amps protocol
-    GaveUpError              ... and no server could be reached any more (also a ConnectError)
+    NotConnectedError        ... or is not established yet
+    ProtocolError            ... because the peer sent bytes that are not the amps protocol
+    GaveUpError              ... and no server can be reached any more (also a ConnectError)
   TimedOutError              no answer in time                                    TimeoutError
-    PublishStoreFullError    ... or no room for another message that is not persisted yet
-  CredentialsError           there is nothing to log on with, or the server is not the right one
+    PublishStoreFullError    ... or no room for another message in the publish store
+  CredentialsError           no credentials are available, or the server failed to authenticate
   TlsFileError               a file with certificates or a key cannot be used     ValueError
   StoreError                 a file of a publish or bookmark store cannot be used OSError
   CommandError               the server refused a command
-    MessagesRefusedError     ... publishes, as `flush` found out
+    MessagesRefusedError     ... publishes, as reported by `flush`
     LogonError               ... the logon
       AuthenticationError, NameInUseError                                         PermissionError
     NotEntitledError                                                              PermissionError
     BadFilterError, BadRegexTopicError, InvalidTopicError, DuplicateMessageError,
     SubscriptionExistsError
 
-On the right is which of Python's own errors they are as well. What is wrong with an argument is a
+The right column has the built-in error that is also a base class. An invalid argument is a
 TypeError or a ValueError, as for any function.
 """
 
@@ -31,7 +31,7 @@ from typing import Final, TypeVar
 
 
 class ClientError(Exception):
-    """Whatever the client raises, other than for a misuse of its own functions."""
+    """The base of all errors of the client, except TypeError and ValueError for its arguments."""
 
 
 class InvalidUriError(ClientError, ValueError):
@@ -39,7 +39,7 @@ class InvalidUriError(ClientError, ValueError):
 
 
 class ConnectError(ClientError, ConnectionError):
-    """No connection could be made: refused, unknown host, TLS failure or too slow."""
+    """The connection could not be established: refused, unknown host, TLS failure or timeout."""
 
 
 class ConnectionLostError(ClientError, ConnectionError):
@@ -47,7 +47,7 @@ class ConnectionLostError(ClientError, ConnectionError):
 
 
 class NotConnectedError(ConnectionLostError):
-    """There is no connection: `connect` was not called yet, or the client is closed."""
+    """There is no connection: `connect` was not called, or the client is closed."""
 
 
 class ProtocolError(ConnectionLostError):
@@ -63,11 +63,11 @@ class TimedOutError(ClientError, TimeoutError):
 
 
 class PublishStoreFullError(TimedOutError):
-    """Too many messages wait to be persisted, and none was in time. The message was not taken."""
+    """The publish store is full, and had no room within the timeout. The message is not stored."""
 
 
 class CredentialsError(ClientError):
-    """What to log on with is not to be had, or what the server shows is not what it should be."""
+    """No credentials are available, or the server failed to authenticate itself."""
 
 
 class TlsFileError(ClientError, ValueError):
@@ -75,7 +75,7 @@ class TlsFileError(ClientError, ValueError):
 
 
 class StoreError(ClientError, OSError):
-    """The file of a publish store or bookmark store cannot be read, written or had for oneself."""
+    """The file of a publish store or bookmark store cannot be read, written or locked."""
 
 
 class CommandError(ClientError):
@@ -84,7 +84,7 @@ class CommandError(ClientError):
     Attributes:
         command: the command's name, such as "subscribe".
         reason: the server's short phrase, such as "bad filter".
-        detail: the server's explanation, where it gives one.
+        detail: the server's explanation; None if there is none.
     """
 
     def __init__(self, command: str, reason: str, detail: str | None = None) -> None:
@@ -101,8 +101,8 @@ class MessagesRefusedError(CommandError):
     """The server refused messages that were published since the last `flush`.
 
     Attributes:
-        count: how many.
-        first: why, for the first of them.
+        count: the number of refused messages.
+        first: the error of the first of them.
     """
 
     def __init__(self, count: int, first: CommandError) -> None:
@@ -129,15 +129,15 @@ class NameInUseError(LogonError):
 
 
 class NotEntitledError(CommandError, PermissionError):
-    """The user may not do this."""
+    """The user is not entitled to the command."""
 
 
 class BadFilterError(CommandError):
-    """The content filter cannot be read."""
+    """The content filter is invalid."""
 
 
 class BadRegexTopicError(CommandError):
-    """The topic is not a regular expression."""
+    """The topic is not a valid regular expression."""
 
 
 class InvalidTopicError(CommandError):
@@ -145,20 +145,20 @@ class InvalidTopicError(CommandError):
 
 
 class DuplicateMessageError(CommandError):
-    """The server already has a message of this client name and sequence number."""
+    """The server already has a message with this client name and sequence number."""
 
 
 class SubscriptionExistsError(CommandError):
-    """The subscription id is taken, and the options do not say `replace`."""
+    """The subscription id is in use, and the option `replace` is not given."""
 
 
 _Error = TypeVar("_Error", bound=ClientError)
 
 
 def again(first: _Error) -> _Error:
-    """Copy an error that is raised more than once, in several threads or one after the other.
+    """Copy an error, to raise it more than once, in several threads or one after the other.
 
-    An exception that is raised a second time keeps the traceback of the first, and adds to it.
+    Without the copy, an exception raised twice would accumulate both tracebacks.
 
     Args:
         first: the error.
@@ -184,7 +184,7 @@ _BY_REASON: Final[dict[str, type[CommandError]]] = {
 
 
 def command_error(command: str, reason: str | None, detail: str | None) -> CommandError:
-    """Make the error for a failure acknowledgement.
+    """Return the error for a failure acknowledgement.
 
     Args:
         command: the name of the refused command.
@@ -192,7 +192,7 @@ def command_error(command: str, reason: str | None, detail: str | None) -> Comma
         detail: the acknowledgement's explanation.
 
     Returns:
-        An error of the type that belongs to the reason; for a logon always a `LogonError`.
+        An error of the type for the reason; for a logon always a `LogonError`.
     """
     reason = reason or "refused without a reason"
     kind = _BY_REASON.get(reason, CommandError)

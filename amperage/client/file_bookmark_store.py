@@ -1,12 +1,13 @@
-"""A bookmark store that outlives its process.
+"""A bookmark store that survives its process.
 
-What counts is what the application has dealt with, not what has arrived: a message that a crash
-has overtaken comes again. A message is done when its stream is asked for the next one, when a
-`with` block around the stream ends without an exception, or when `stream.done()` says so.
+It records the messages that the application has processed, not those that have arrived: messages
+that were not processed before a crash are received again. A message is processed when the next one
+is requested from its stream, when a `with` block of the stream ends without an exception, or when
+`stream.done()` is called.
 
-For each subscription the file has its trail as far as that is done: where it began, where to
-resume, and by publisher what to drop should it come twice, with what has been left out of that. A
-point where the subscription can go on counts when all is done that had come before it.
+For each subscription the file has the trail of the processed messages: the start, the resume
+points, and for each publisher the numbers of the messages to drop as duplicates, with the skipped
+ranges. A resume point becomes valid when all messages received before it have been processed.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from amperage.client.record_log import RecordLog, Sync
 from amperage.wire.bookmarks import EPOCH
 
 _MAGIC: Final = b"AMPRBMK2"
-_EARLIER: Final = b"AMPRBMK1"  # nothing but `_DONE`, and without its letter
-_KIND: Final = Struct("<cH")  # what it says; length of the subscription's id, which follows
+_EARLIER: Final = b"AMPRBMK1"  # has only `_DONE` records, without their letter
+_KIND: Final = Struct("<cH")  # kind; length of the subscription's id, which follows
 _BEGUN, _DONE, _HAD, _LAST, _SAFE = b"B", b"D", b"H", b"L", b"S"
 _SPARE: Final = 1 << 20
-"""Bytes that a file may have before it is written anew."""
+"""Bytes that a file may grow, in addition to doubling, before it is rewritten."""
 _MOST_AHEAD: Final = 16
-"""Points that are remembered until what came before them is done."""
+"""The maximum number of resume points that wait for the messages before them to be processed."""
 
 _logger: Final = logging.getLogger("amperage.client")
 
@@ -40,8 +41,8 @@ class _Followed:
     """A subscription.
 
     Attributes:
-        done: its trail as far as the application has dealt with it.
-        ahead: points that count when more is done, in the order in which they were told.
+        done: the trail of the processed messages.
+        ahead: the resume points that become valid when more messages are processed, oldest first.
     """
 
     def __init__(self, start: str, *, is_whole: bool = True) -> None:
@@ -49,7 +50,7 @@ class _Followed:
         self.ahead: list[SafePoint] = []
 
     def told(self, point: SafePoint) -> bool:
-        """Take note of a point; whether it counts already."""
+        """Add a resume point; return whether it is valid already."""
         if not self.ahead and point.behind == self.done.received:
             self.done.can_go_on(point)
             return True
@@ -61,7 +62,11 @@ class _Followed:
         return False
 
     def is_done(self, bookmark: str) -> tuple[bool, SafePoint | None]:
-        """A message is done; whether that is news, and the point that counts from now on."""
+        """Record that a message is processed.
+
+        Returns:
+            Whether this was not known, and the resume point that becomes valid, or None.
+        """
         is_new = self.done.is_new(bookmark)
         if not self.ahead or self.ahead[0].behind != bookmark:
             return is_new, None
@@ -71,17 +76,18 @@ class _Followed:
 
 
 class FileBookmarkStore:
-    """Where the subscriptions of a client stand, by subscription id, in a file.
+    """The trails of a client's bookmark subscriptions, by subscription id, in a file.
 
     Args:
-        path: the file; it is made if there is none. One store at a time can have it.
-        sync: "never" to leave to the operating system when what is written reaches the disk: after
-            a failure of the machine, some messages may come again. "always" to wait for that.
+        path: the file; it is created if missing. Only one store at a time can open it.
+        sync: "never" to let the operating system write to the disk later: some messages may be
+            received again after a failure of the machine. "always" to wait for each write.
 
-    Iterate each stream in one thread: the next message is asked for when the last one is done.
+    Iterate each stream in one thread, because a request for the next message marks the earlier ones
+    as processed.
 
     Raises:
-        StoreError: the file cannot be used; the text says why.
+        StoreError: the file cannot be used; the text has the reason.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, sync: Sync = "never") -> None:
@@ -102,16 +108,16 @@ class FileBookmarkStore:
         self.close()
 
     def most_recent(self, sub_id: str) -> str:
-        """The bookmark with which the subscription would resume in another run."""
+        """Return the bookmark from which the subscription would resume in another run."""
         with self._lock:
             followed = self._followed.get(sub_id)
             return EPOCH if followed is None else followed.done.resume_from
 
     def trail(self, sub_id: str | None, bookmark: str) -> BookmarkTrail:
-        """Return a new trail, or for `MOST_RECENT` that of what the subscription has done.
+        """Return a new trail, or for `MOST_RECENT` the trail of the processed messages.
 
         Raises:
-            ValueError: `MOST_RECENT` without an id, which no later run could resume.
+            ValueError: `MOST_RECENT` without an id, which later runs could not resume.
         """
         if bookmark == MOST_RECENT and sub_id is None:
             raise ValueError(
@@ -125,9 +131,9 @@ class FileBookmarkStore:
             return BookmarkTrail(EPOCH) if followed is None else followed.done.copy()
 
     def keep(self, sub_id: str, trail: BookmarkTrail) -> None:
-        """Follow what the application does with the messages of a subscription.
+        """Start to record the messages of a subscription that the application processes.
 
-        One that begins elsewhere than it would resume begins anew.
+        The stored trail is replaced if the subscription does not begin where it would resume.
         """
         trail.on_done = partial(self._note, sub_id)
         trail.on_safe = partial(self._note_safe, sub_id)
@@ -141,12 +147,12 @@ class FileBookmarkStore:
             self._write(_packed(_BEGUN, sub_id, trail.start))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             self._log.close()
 
     def _note(self, sub_id: str, bookmark: str) -> None:
-        """Take note that a message is done; what cannot be noted comes again."""
+        """Record that a message is processed. If the write fails, the message is received again."""
         with self._lock:
             is_new, point = self._followed[sub_id].is_done(bookmark)
             if is_new:
@@ -155,7 +161,7 @@ class FileBookmarkStore:
                 self._write(_packed(_SAFE, sub_id, _point_text(point)))
 
     def _note_safe(self, sub_id: str, point: SafePoint) -> None:
-        """Take note of where a subscription can go on, once that counts."""
+        """Add a resume point of a subscription, and write it if it is valid already."""
         with self._lock:
             if self._followed[sub_id].told(point):
                 self._write(_packed(_SAFE, sub_id, _point_text(point)))
@@ -163,7 +169,7 @@ class FileBookmarkStore:
     def _write(self, record: bytes) -> None:
         try:
             if self._log.size > self._enough:
-                self._enough = 2 * self._log.size + _SPARE  # should it fail, not again at once
+                self._enough = 2 * self._log.size + _SPARE  # no immediate retry if it fails
                 self._log.rewrite(self._contents())
                 self._enough = 2 * self._log.size + _SPARE
             else:

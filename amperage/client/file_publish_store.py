@@ -1,8 +1,8 @@
-"""A publish store that outlives its process.
+"""A publish store that survives its process.
 
-The messages are in memory as well; the file has what it takes to have them there again. What is
-published is in the file before it is sent. Acknowledgements are noted there without haste: one
-that is lost has a message sent again, which the server drops.
+The messages are kept in memory, and also in the file, from which a later run restores them. A
+message is written to the file before it is sent. Acknowledgements are less important: if one is
+lost, its message is sent again, and the server drops the duplicate.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _ADDED, _PERSISTED, _REFUSED, _LAST = b"M", b"P", b"R", b"L"
 _logger: Final = logging.getLogger("amperage.client")
 
 _SPARE: Final = 1 << 20
-"""Bytes of no use that a file may have whatever else is in it."""
+"""Bytes that a file may have, in addition to twice the stored messages, before it is rewritten."""
 
 
 class FilePublishStore(PublishStore):
     """The messages of one client name, in a file.
 
     Args:
-        path: the file; it is made if there is none. One store at a time can have it.
-        capacity: bytes of messages from which on the store is full.
-        sync: "never" to leave to the operating system when what is written reaches the disk, which
-            survives the death of the process; "always" to wait for that with each publish.
+        path: the file; it is created if missing. Only one store at a time can open it.
+        capacity: bytes of messages at which the store is full.
+        sync: "never" to let the operating system write to the disk later: the messages survive a
+            crash of the process. "always" to wait for the disk at each publish.
 
-    The client needs the same name in every run: number and name are what the server knows a
-    message by.
+    The client needs the same name in every run, because the server identifies a message by the
+    client name and the sequence number.
 
     Raises:
-        StoreError: the file cannot be used; the text says why.
+        StoreError: the file cannot be used; the text has the reason.
     """
 
     def __init__(
@@ -70,16 +70,16 @@ class FilePublishStore(PublishStore):
         self.close()
 
     def add(self, header_start: bytes, body: bytes) -> StoredMessage:
-        """Number a message and keep it; `commit` writes it."""
+        """Number a message and store it; `commit` writes it to the file."""
         message = super().add(header_start, body)
         self._uncommitted.append(message)
         return message
 
     def commit(self) -> None:
-        """Write what was added.
+        """Write the messages added since the last `commit`.
 
         Raises:
-            StoreError: it cannot be written, and is not in the store.
+            StoreError: the messages cannot be written; they are removed from the store.
         """
         added, self._uncommitted = self._uncommitted, []
         try:
@@ -92,31 +92,34 @@ class FilePublishStore(PublishStore):
             raise
 
     def persisted(self, sequence: int) -> None:
-        """The server has every message up to a number."""
+        """Remove all messages up to a number: the server has persisted them."""
         if self.holds_up_to(sequence):
             super().persisted(sequence)
             self._note(_PERSISTED, sequence)
 
     def refused(self, sequence: int) -> StoredMessage | None:
-        """The server will not take one message."""
+        """Remove and return a message that the server refuses; None if it is not stored."""
         message = super().refused(sequence)
         if message is not None:
             self._note(_REFUSED, sequence)
         return message
 
     def logged_on(self, sequence: int, highest: int) -> None:
-        """The server says what it has of ours; see `PublishStore.logged_on`."""
+        """Process the numbers in the answer to a logon; see `PublishStore.logged_on`."""
         before = self.last_sequence
         super().logged_on(sequence, highest)
         if self.last_sequence != before:
             self._note(_LAST, self.last_sequence)
 
     def close(self) -> None:
-        """Let go of the file; the messages in it wait for the next store that opens it."""
+        """Close the file. The next store that opens it restores the messages."""
         self._log.close()
 
     def _note(self, kind: bytes, sequence: int) -> None:
-        """Note what became of a message; if that is lost, it is sent again, and dropped."""
+        """Write the outcome of a message. If the write fails, the message is sent again later.
+
+        The server drops it as a duplicate.
+        """
         try:
             if self._log.size > 2 * self._bytes + _SPARE:
                 self._log.rewrite(self._contents())
@@ -149,11 +152,11 @@ class FilePublishStore(PublishStore):
 
 
 def check_client_name(name: str | None, store: PublishStorage | None) -> str:
-    """Check the name of a client that has a publish store; make one up if there is none.
+    """Return the name of a client with a publish store, or a generated one if it is missing.
 
     Raises:
-        TypeError: it is no text.
-        ValueError: there is none, and the store keeps messages for another run.
+        TypeError: the name is not text.
+        ValueError: the name is missing, and the store keeps messages for later runs.
     """
     if not name and isinstance(store, FilePublishStore):
         raise ValueError(

@@ -1,9 +1,9 @@
-"""The GSS-API of MIT Kerberos, as far as logons need it: the library of the system, by ctypes.
+"""The functions of MIT Kerberos's GSS-API that logons need, called with ctypes.
 
     import_name -> acquire -> SecurityContext.step, a token in, a token out, until it is complete
 
-Calls may take long: they read files, and ask a KDC. They let other Python threads go on meanwhile.
-What the library needs to know of realms and KDCs is in /etc/krb5.conf, or where KRB5_CONFIG says.
+Calls may block: they read files, and contact a KDC. They release Python's global lock meanwhile.
+The library reads the realms and KDCs from /etc/krb5.conf, or from the file named by KRB5_CONFIG.
 
 Source: RFC 2744 (C bindings), RFC 4121 (Kerberos), RFC 4178 (SPNEGO), RFC 5588 (credential stores).
 """
@@ -23,7 +23,7 @@ LIBRARY: Final = "libgssapi_krb5.so.2"
 ACCEPT: Final = 2
 INITIATE: Final = 1
 ANONYMOUS: Final = 64
-"""A flag of contexts: the peer has not said who it is (RFC 2744, GSS_C_ANON_FLAG)."""
+"""A flag of contexts: the peer is anonymous (RFC 2744, GSS_C_ANON_FLAG)."""
 _MUTUAL: Final = 2
 
 _CONTINUE_NEEDED: Final = 1
@@ -34,7 +34,7 @@ _MECHANISM_CODE: Final = 2
 
 
 class GssError(Exception):
-    """Kerberos does not work, or does not accept something. The text says why, without secrets."""
+    """Kerberos is unavailable or has rejected a request. The text has the reason, no secrets."""
 
 
 class _Oid(ctypes.Structure):
@@ -42,27 +42,27 @@ class _Oid(ctypes.Structure):
 
 
 class OidSet(ctypes.Structure):
-    """Several mechanisms."""
+    """A set of mechanisms."""
 
     _fields_ = (("count", c_size_t), ("elements", POINTER(_Oid)))
 
 
 class Buffer(ctypes.Structure):
-    """Bytes that are given, or that are got: then `take` has to be called."""
+    """A buffer for input, or for output of the library: `take` returns and frees the output."""
 
     _fields_ = (("length", c_size_t), ("value", c_void_p))
     kept: object
 
     @classmethod
     def of(cls, content: bytes) -> Buffer:
-        """A buffer to give."""
+        """Return a buffer for input."""
         kept = ctypes.create_string_buffer(content, len(content) or 1)
         made = cls(len(content), ctypes.addressof(kept))
-        made.kept = kept  # as long as the buffer
+        made.kept = kept  # keeps the memory alive as long as the buffer
         return made
 
     def take(self) -> bytes:
-        """What has been got; the library's memory is given back."""
+        """Return the output, and free the library's memory."""
         found = ctypes.string_at(self.value, self.length) if self.value else b""
         library().gss_release_buffer(byref(c_uint32()), byref(self))
         return found
@@ -101,15 +101,15 @@ _FUNCTIONS: Final[Mapping[str, tuple[object, ...]]] = {
     "gss_release_name": (_P, _P),
     "gss_set_neg_mechs": (_P, _P, _P),
 }
-"""The functions that are called, with the types of their arguments; all return a status."""
+"""The functions used, with the types of their arguments; all return a status."""
 
 
 @lru_cache
 def library() -> ctypes.CDLL:
-    """The library of the system.
+    """Return the system's library.
 
     Raises:
-        GssError: there is none.
+        GssError: the library is missing or too old.
     """
     try:
         found = ctypes.CDLL(LIBRARY)
@@ -128,14 +128,14 @@ def call(name: str, *arguments: object) -> int:
     """Call a function of the library.
 
     Args:
-        name: its name.
-        arguments: those behind the minor status.
+        name: the name of the function.
+        arguments: the arguments after the minor status.
 
     Returns:
-        The major status: zero, or what is to be done.
+        The major status: zero, or supplementary bits such as `_CONTINUE_NEEDED`.
 
     Raises:
-        GssError: it failed.
+        GssError: the call failed.
     """
     minor = c_uint32()
     major: int = getattr(library(), name)(byref(minor), *arguments)
@@ -145,7 +145,7 @@ def call(name: str, *arguments: object) -> int:
 
 
 def _explain(major: int, minor: int) -> str:
-    """What went wrong: in the words of the mechanism, or else in general ones."""
+    """Return the text of an error: the general one, and the mechanism's if it has one."""
     general = _words(major, _GSS_CODE)
     special = _words(minor, _MECHANISM_CODE) if minor else ""
     return f"{general}: {special}" if special else general
@@ -168,14 +168,14 @@ def _words(status: int, kind: int) -> str:
 
 
 class Handle:
-    """Something of the library's that is given back in the end.
+    """A handle of the library, released when this object is garbage-collected.
 
     Args:
-        release: the function that takes it back.
-        arguments: of it, behind the handle.
+        release: the function that releases the handle.
+        arguments: the arguments of that function after the handle.
 
     Attributes:
-        pointer: what functions are given.
+        pointer: the pointer to pass to functions.
     """
 
     def __init__(self, release: str, *arguments: object) -> None:
@@ -189,22 +189,22 @@ def _give_back(pointer: c_void_p, release: str, arguments: tuple[object, ...]) -
 
 
 def name_handle() -> Handle:
-    """A place for a name."""
+    """Return a handle for a name."""
     return Handle("gss_release_name")
 
 
 def principal_name(principal: str) -> Handle:
-    """The name of a principal, which is taken as it stands; the default realm if it names none."""
+    """Return the name of a principal, taken verbatim; the default realm is added if missing."""
     return _import_name(principal, _PRINCIPAL_NAME)
 
 
 def service_name(spn: str) -> Handle:
-    """The name of a service to talk to: `AMPS/host`, `AMPS/host:port` or `AMPS/host@REALM`.
+    """Return the name of a service: `AMPS/host`, `AMPS/host:port` or `AMPS/host@REALM`.
 
-    Without a realm the host's name is completed and its realm found as krb5.conf says.
+    Without a realm, the library completes the host name and finds its realm as set in krb5.conf.
 
     Raises:
-        GssError: it is no such name.
+        GssError: the text is not such a name.
     """
     service, slash, place = spn.partition("/")
     if not service or not slash or not place:
@@ -223,10 +223,10 @@ def _import_name(text: str, form: _Oid) -> Handle:
 
 
 def shown(name: Handle) -> str:
-    """A name as people write it, `user@REALM`.
+    """Return a name as text, `user@REALM`.
 
     Raises:
-        GssError: it cannot be shown.
+        GssError: the name has no text.
     """
     text = Buffer()
     call("gss_display_name", name.pointer, byref(text), None)
@@ -234,7 +234,7 @@ def shown(name: Handle) -> str:
 
 
 def mechanisms(*mechanisms: _Oid) -> OidSet:
-    """Several mechanisms, to give."""
+    """Return a set of mechanisms for input."""
     elements = (_Oid * len(mechanisms))(*mechanisms)
     return OidSet(len(mechanisms), elements)
 
@@ -242,16 +242,16 @@ def mechanisms(*mechanisms: _Oid) -> OidSet:
 def acquire(
     name: Handle | None, usage: int, store: Mapping[str, str], accepted: OidSet | None = None
 ) -> Handle:
-    """Get what proves an identity.
+    """Acquire a credential.
 
     Args:
-        name: whose; None for the only one, or the first.
+        name: the owner; None for the only one, or the first.
         usage: INITIATE or ACCEPT.
-        store: where it is, such as {"keytab": path}.
-        accepted: by which mechanisms it may be used; None for Kerberos.
+        store: the location of the credential, such as {"keytab": path}.
+        accepted: the mechanisms that may use it; None for Kerberos.
 
     Raises:
-        GssError: it is not there.
+        GssError: the credential is not available.
     """
     pairs = [_Element(key.encode(), value.encode()) for key, value in store.items()]
     elements = (_Element * len(pairs))(*pairs)
@@ -272,13 +272,13 @@ def acquire(
 
 
 class SecurityContext:
-    """One end of a logon.
+    """One peer's context of a logon.
 
     Args:
-        advance: gives the library a token, and gets its answer; returns the major status.
+        advance: passes a token to the library, and gets its answer; returns the major status.
 
     Attributes:
-        is_complete: whether nothing more has to come.
+        is_complete: whether no further token of the other peer is needed.
     """
 
     def __init__(self, advance: Callable[[Handle, Buffer, Buffer], int]) -> None:
@@ -287,16 +287,16 @@ class SecurityContext:
         self._handle = Handle("gss_delete_sec_context", None)
 
     def step(self, token: bytes) -> bytes:
-        """Take what the other end has said.
+        """Process a token of the other peer.
 
         Args:
-            token: its token; empty to begin.
+            token: the token; empty to begin.
 
         Returns:
-            What to say to it; empty for nothing.
+            The token to send to the other peer; empty if there is none to send.
 
         Raises:
-            GssError: one of the two ends does not accept the other.
+            GssError: one of the two peers does not accept the other.
         """
         said = Buffer()
         given = Buffer.of(token)
@@ -309,14 +309,14 @@ class SecurityContext:
 
 
 def initiate(spn: str, credential: Handle | None) -> SecurityContext:
-    """Begin a logon to a service, which has to prove in turn that it is that service.
+    """Begin a logon to a service, with mutual authentication.
 
     Args:
         spn: as for `service_name`.
-        credential: as whom; None for whoever has got a ticket (kinit).
+        credential: the credential of the user; None for the ticket in the default cache (kinit).
 
     Raises:
-        GssError: there is no such name, or no library.
+        GssError: the name is invalid, or the library is missing.
     """
     target = service_name(spn)
 
@@ -341,7 +341,7 @@ def initiate(spn: str, credential: Handle | None) -> SecurityContext:
 
 
 class KeytabIdentity:
-    """The first principal of a keytab, whose tickets are got and renewed when they are needed.
+    """The first principal of a keytab. Its tickets are requested and renewed when needed.
 
     Args:
         keytab: the file.
@@ -351,19 +351,19 @@ class KeytabIdentity:
         self._store = {"client_keytab": keytab, "ccache": f"MEMORY:{uuid.uuid4()}"}
 
     def acquire(self) -> Handle:
-        """Get what proves that identity.
+        """Acquire the credential of the principal.
 
         Raises:
-            GssError: the keytab cannot be read, or the KDC gives no ticket for it.
+            GssError: the keytab cannot be read, or the KDC issues no ticket for it.
         """
         return acquire(None, INITIATE, self._store)
 
 
 def owner(credential: Handle) -> str:
-    """Whose a credential is.
+    """Return the name of a credential's owner.
 
     Raises:
-        GssError: nobody knows.
+        GssError: the owner is unknown.
     """
     name = name_handle()
     call("gss_inquire_cred", credential.pointer, byref(name.pointer), None, None, None)

@@ -1,15 +1,16 @@
-"""The lock around a blocking client's state, and the threads that wait for it to change.
+"""The lock that protects a blocking client's state, and the threads that wait for changes of it.
 
-Any number of threads give commands and take messages; one thread of the client's own reads the
-socket. A thread holds the lock while it uses the protocol, and no longer: it does not wait, and
-calls no function of the application, while holding it.
+Any number of threads send commands and take messages; one background thread reads the socket. A
+thread holds the lock only while it uses the protocol. While holding it, a thread does not wait and
+calls no function of the application.
 
-Python's locks are not fair: a thread that publishes in a loop would take the lock again before the
-reading thread has woken up for it, and acknowledgements and heartbeats would go unread. So the
-reading thread announces itself at a gate, and the others pass through the gate on their way.
+Python's locks are not fair: a thread that publishes in a loop would acquire the lock again before
+the reading thread wakes up, and acknowledgements and heartbeats would not be read. Therefore the
+reading thread first acquires a second lock, the gate, and the other threads wait for the gate if it
+is locked.
 
-A process that forks has no reading thread in the child. There, clients count as closed: their
-connection is the parent's.
+After a fork, the child process has no reading thread. Its clients count as closed: their
+connections belong to the parent.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ class Guard:
     """One client's lock.
 
     Attributes:
-        urgent: how many threads wait for something other than the messages of a stream.
-        on_wait: called when a thread begins to wait, with the lock held.
-        on_fork: called in the child when the process forks.
+        urgent: the number of threads that wait for anything other than messages of a stream.
+        on_wait: a callback for a thread that begins to wait; called with the lock held.
+        on_fork: a callback for a fork; called in the child process.
     """
 
     def __init__(self) -> None:
@@ -45,7 +46,7 @@ class Guard:
         _guards.add(self)
 
     def turn(self) -> threading.Lock:
-        """The lock, for a `with` statement."""
+        """Return the lock for a `with` statement, once the reading thread does not wait for it."""
         if self._gate.locked():
             with self._gate:
                 pass
@@ -53,7 +54,10 @@ class Guard:
 
     @contextmanager
     def first_turn(self) -> Iterator[None]:
-        """Have the lock next, before all who ask for it later; for the reading thread."""
+        """Hold the lock, acquired before all threads that request it later; for the reading thread.
+
+        The gate stays locked meanwhile.
+        """
         with self._gate:
             self._lock.acquire()
         try:
@@ -62,12 +66,12 @@ class Guard:
             self._lock.release()
 
     def read_here(self) -> None:
-        """Say that the calling thread is the one that reads."""
+        """Register the calling thread as the reading thread."""
         self._reader = threading.get_ident()
 
     @property
     def is_read_here(self) -> bool:
-        """Whether the calling thread is the one that reads."""
+        """Whether the calling thread is the reading thread."""
         return self._reader == threading.get_ident()
 
     @property
@@ -78,17 +82,17 @@ class Guard:
     def wait_until(
         self, arrived: Callable[[], bool], limit: TimeLimit, what: str, *, is_urgent: bool
     ) -> None:
-        """Wait until something has arrived. The lock is not held meanwhile.
+        """Wait until a condition is met, without holding the lock.
 
         Args:
-            arrived: whether it has.
-            limit: how long to wait.
-            what: what is waited for, for the error.
-            is_urgent: whether it is to be read past messages that nobody takes.
+            arrived: the condition.
+            limit: the timeout.
+            what: the name of the expected event, for the error.
+            is_urgent: whether to read on even if too many messages wait in streams.
 
         Raises:
-            TimedOutError: it has not arrived in time.
-            RuntimeError: it cannot arrive, since the thread that would read it is the caller.
+            TimedOutError: the condition was not met in time.
+            RuntimeError: the caller is the reading thread, so the condition cannot be met.
         """
         ticket = threading.Lock()
         ticket.acquire()
@@ -114,14 +118,14 @@ class Guard:
                 self._remove(ticket)
 
     def wake(self) -> None:
-        """Wake those whose wish has arrived; the caller holds the lock."""
+        """Wake the threads whose conditions are met. The caller holds the lock."""
         arrived = [ticket for ticket, (has_arrived, _) in self._waiting.items() if has_arrived()]
         for ticket in arrived:
             self._remove(ticket)
             ticket.release()
 
     def fork(self) -> None:
-        """Reset in a child process, where the thread that held the lock does not exist."""
+        """Reset in a forked child process, where the thread that held the lock does not exist."""
         self._lock, self._gate = threading.Lock(), threading.Lock()
         self._waiting.clear()
         self.urgent = 0

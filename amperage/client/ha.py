@@ -1,8 +1,8 @@
-"""A blocking client that stays connected: it reconnects, resubscribes and publishes again.
+"""The blocking client that reconnects automatically, resubscribes and publishes again.
 
-Its thread (`amperage.client.session_keeping`) makes the attempts, whatever the application does
-meanwhile: commands that are given without a session wait for the next, within their timeout, and
-messages that are published go into the publish store.
+A background thread (`amperage.client.session_keeping`) reconnects, independently of the
+application. Commands called without a session wait for the next one, within their timeout.
+Published messages go into the publish store.
 """
 
 from __future__ import annotations
@@ -40,34 +40,36 @@ from amperage.client.uri import ServerUri
 
 
 class HAClient(BlockingCommands):
-    """A client of whichever of several servers can be reached.
+    """A client that connects to one of several servers, and reconnects automatically.
 
-    Any thread may give commands and iterate streams.
+    Any thread can send commands and iterate streams.
 
     Args:
-        servers: URIs in order, or a chooser.
-        name: the client name; it must be unique, and the same in every run of a program that wants
-            the server to recognise its messages. One is made up if None.
-        backoff: how long to wait between rounds of attempts, and when to give up.
-        heartbeat: seconds between heartbeats; a server that is silent for two of them has gone.
-            None for no heartbeats: a server that vanishes without closing the connection is then
-            noticed when the operating system gives up, if ever.
-        publish_store: keeps messages until they are persisted; None for one in memory. From
-            `connect` to `close` no other client may use it, and `close` leaves it open.
-        bookmark_store: keeps where bookmark subscriptions stand; None for one in memory. The same
-            holds for it.
-        on_state: called with a `ConnectionEvent` for each change of the connection's state.
-        on_refused: called with each published message that the server refuses, a `StoredMessage`,
-            and the error; None to have `flush` raise `MessagesRefusedError`. This and `on_state`
-            are called by the client's thread and must not wait.
-        timeout: seconds that a call waits for its answer unless it says otherwise.
-        authenticator: makes the credentials for servers that have none of their own.
+        servers: URIs in order of preference, or a chooser.
+        name: the client name; it must be unique, and the same in every run of a program, so that
+            the server recognises the program's messages. None generates one.
+        backoff: the delays between rounds of attempts, and the limits of attempts.
+        heartbeat: seconds between heartbeats; a server is considered gone after two intervals of
+            silence. None for no heartbeats: if a server fails without closing the connection, only
+            a timeout of the operating system detects it, if ever.
+        publish_store: stores messages until they are persisted; None for a store in memory. From
+            `connect` to `close` no other client may use it. `close` leaves it open.
+        bookmark_store: stores the progress of bookmark subscriptions; None for a store in memory.
+            The same rules apply.
+        on_state: a callback for each change of the connection's state, called with a
+            `ConnectionEvent`.
+        on_refused: a callback for each published message that the server refuses, called with the
+            message, a `StoredMessage`, and the error; None makes `flush` raise
+            `MessagesRefusedError`. This and `on_state` are called in the client's thread, and must
+            not block.
+        timeout: default timeout of a call, in seconds.
+        authenticator: provides the credentials for servers without their own authenticator.
         ssl_context: for tcps and wss.
         logon_options: options of each logon.
 
-    Calls raise as those of `Client` do, but for `ConnectionLostError`: that comes from a query or a
-    deletion only, which cannot be repeated; and `GaveUpError` when the back-off allows no more
-    attempts.
+    Calls raise the errors of those of `Client`, with two differences: only queries and deletions,
+    which cannot be repeated, raise `ConnectionLostError`; all raise `GaveUpError` when the back-off
+    allows no more attempts.
     """
 
     def __init__(
@@ -123,10 +125,10 @@ class HAClient(BlockingCommands):
         """Connect to one of the servers and log on.
 
         Args:
-            timeout: seconds for all attempts together.
+            timeout: seconds to wait for all attempts together.
 
         Raises:
-            TimedOutError: no attempt has succeeded in time; they go on.
+            TimedOutError: no attempt has succeeded in time; the attempts continue.
             GaveUpError: the back-off allows no more attempts.
         """
         self.close()
@@ -150,11 +152,11 @@ class HAClient(BlockingCommands):
             raise again(protocol.end_reason)
 
     def close(self) -> None:
-        """Close the connection; streams end.
+        """Close the connection and end all streams.
 
-        What is in the publish store stays there. If there is something, the log says so
-        (logger `amperage.client`): the messages are lost with a store in memory, unless another
-        client is given it.
+        Messages in the publish store stay there. If there are any, a warning is logged (logger
+        `amperage.client`): with a store in memory, the messages are lost, unless another client
+        uses the store.
         """
         if self._session is None:
             return
@@ -169,20 +171,20 @@ class HAClient(BlockingCommands):
 
     @property
     def server(self) -> ServerUri | None:
-        """The server that the client is, or was last, connected to."""
+        """The server of the current or the last connection."""
         return self._server if self._session is None else self._session[0].server
 
     # Publishing
 
     def publish_flush(self, timeout: float | None = None) -> None:
-        """Wait until everything in the publish store is persisted or refused.
+        """Wait until all messages in the publish store are persisted or refused.
 
         Args:
             timeout: seconds to wait.
 
         Raises:
-            TimedOutError: that took longer.
-            MessagesRefusedError: as of `flush`.
+            TimedOutError: the timeout has passed.
+            MessagesRefusedError: as for `flush`.
         """
         protocol = self._protocol
         self._wait_for_store(protocol.messages, self._limit(timeout))
@@ -190,7 +192,7 @@ class HAClient(BlockingCommands):
             raise again(protocol.end_reason)
         protocol.refusals.raise_if_any()
 
-    # Staying connected
+    # Reconnection
 
     def _wait_until(
         self,

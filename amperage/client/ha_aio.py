@@ -1,7 +1,7 @@
-"""An asyncio client that stays connected: `amperage.HAClient`, with `await`.
+"""The asyncio client that reconnects automatically: `amperage.HAClient`, with `await`.
 
-While there is no session, one task makes the attempts to reconnect. Commands can be given
-meanwhile; they are sent with the next session, and their callers go on waiting.
+While there is no session, a task reconnects. Commands called meanwhile are sent in the next
+session; their callers wait.
 """
 
 from __future__ import annotations
@@ -48,27 +48,30 @@ from amperage.client.uri import ServerUri
 
 
 class AsyncHAClient(AsyncCommands):
-    """A client of whichever of several servers can be reached, for one event loop.
+    """A client that connects to one of several servers, and reconnects, for one event loop.
 
     The methods and errors are those of `HAClient`; the methods are awaited.
 
     Args:
-        servers: URIs in order, or a chooser.
-        name: the client name; it must be unique, and the same in every run of a program that wants
-            the server to recognise its messages. One is made up if None.
-        backoff: how long to wait between rounds of attempts, and when to give up.
-        heartbeat: seconds between heartbeats; a server that is silent for two of them has gone, and
-            a server disconnects a client whose event loop is blocked for as long. None for none.
-        publish_store: keeps messages until they are persisted; None for one in memory. From
-            `connect` to `close` no other client may use it, and `close` leaves it open.
-        bookmark_store: keeps where bookmark subscriptions stand; None for one in memory. The same
-            holds for it.
-        on_state: called with a `ConnectionEvent` for each change of the connection's state.
-        on_refused: called with each published message that the server refuses, a `StoredMessage`,
-            and the error; None to have `flush` raise `MessagesRefusedError`. Coroutine functions,
-            for this and `on_state`, are awaited, one call after the other.
-        timeout: seconds that a call waits for its answer unless it says otherwise.
-        authenticator: makes the credentials for servers that have none of their own.
+        servers: URIs in order of preference, or a chooser.
+        name: the client name; it must be unique, and the same in every run of a program, so that
+            the server recognises the program's messages. None generates one.
+        backoff: the delays between rounds of attempts, and the limits of attempts.
+        heartbeat: seconds between heartbeats; a server is considered gone after two intervals of
+            silence, and a server disconnects a client with an event loop blocked for as long. None
+            for no heartbeats.
+        publish_store: stores messages until they are persisted; None for a store in memory. From
+            `connect` to `close` no other client may use it. `close` leaves it open.
+        bookmark_store: stores the progress of bookmark subscriptions; None for a store in memory.
+            The same rules apply.
+        on_state: a callback for each change of the connection's state, called with a
+            `ConnectionEvent`.
+        on_refused: a callback for each published message that the server refuses, called with the
+            message, a `StoredMessage`, and the error; None makes `flush` raise
+            `MessagesRefusedError`. Coroutine functions, for this and `on_state`, are awaited, one
+            call after the other.
+        timeout: default timeout of a call, in seconds.
+        authenticator: provides the credentials for servers without their own authenticator.
         ssl_context: for tcps and wss.
         logon_options: options of each logon.
     """
@@ -135,7 +138,7 @@ class AsyncHAClient(AsyncCommands):
         await self._wait_until(lambda: protocol.is_online, self._limit(timeout), "a session")
 
     async def close(self) -> None:
-        """Close the connection; streams end. What is in the publish store stays there."""
+        """Close the connection and end all streams. Messages in the publish store stay there."""
         if self._recovering is None:
             return
         self._send_acks()
@@ -157,18 +160,18 @@ class AsyncHAClient(AsyncCommands):
 
     @property
     def server(self) -> ServerUri | None:
-        """The server that the client is, or was last, connected to."""
+        """The server of the current or the last connection."""
         return self._server
 
     # Publishing
 
     async def publish_flush(self, timeout: float | None = None) -> None:
-        """Wait until everything in the publish store is persisted or refused."""
+        """Wait until all messages in the publish store are persisted or refused."""
         protocol = self._protocol
         await self._wait_for_store(protocol.messages, self._limit(timeout))
         protocol.refusals.raise_if_any()
 
-    # Staying connected
+    # Reconnection
 
     async def _wait_until(
         self,
@@ -214,7 +217,7 @@ class AsyncHAClient(AsyncCommands):
             self._connection.notice_silence(allowed)
 
     def _take_end(self, connection: AioConnection, error: ClientError) -> None:
-        if self._connection is not connection:  # an attempt, whose end its maker hears of
+        if self._connection is not connection:  # an attempt: `_attempt` handles its end
             return
         self._connection = None
         self._plan.lost()
@@ -227,7 +230,7 @@ class AsyncHAClient(AsyncCommands):
             self._reconnecting.add_done_callback(self._stop_if_failed)
 
     def _stop_if_failed(self, task: asyncio.Task[None]) -> None:
-        """Give up if a listener or an authenticator has raised something, for calls to raise."""
+        """Give up if a listener or an authenticator has raised an exception, for calls to raise."""
         failure = None if task.cancelled() else task.exception()
         if failure is not None and self._recovering is not None:
             error = GaveUpError(f"reconnecting failed: {failure!r}")
@@ -285,7 +288,7 @@ class AsyncHAClient(AsyncCommands):
         except asyncio.CancelledError:
             connection.end(None)
             raise
-        except Exception as failure:  # the authenticator's
+        except Exception as failure:  # from the authenticator
             connection.end(ConnectionLostError(f"the authenticator has failed: {failure!r}"))
             raise
         self._tell(ConnectionState.LOGGED_ON, server.uri)

@@ -1,4 +1,4 @@
-"""The arguments that both clients that stay connected are made with."""
+"""The arguments common to the blocking and the asyncio client that reconnect automatically."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def check_ha_arguments(
     publish_store: PublishStorage | None,
     bookmark_store: BookmarkStorage | None,
 ) -> None:
-    """Check what makes up a client that stays connected.
+    """Check the arguments of a client that reconnects automatically.
 
     Raises:
-        TypeError: an argument is of a wrong type.
-        ValueError: it has a value that it cannot have.
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has an invalid value.
     """
     check_connection_arguments(authenticator, ssl_context)
     instance("backoff", backoff, Backoff)

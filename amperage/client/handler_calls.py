@@ -1,7 +1,7 @@
-"""Calls of an application's handler that are still to be made, one after the other.
+"""A queue of pending calls of an application's handler, made one after the other.
 
-The blocking client makes them with `make_all`. The asyncio clients have a task make them, which
-awaits what a call returns before it makes the next.
+The blocking client makes them with `make_all`. The asyncio clients make them in a task, which
+awaits the result of each call before the next.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class HandlerCalls:
     """A queue of calls. A call stays in it until it has returned and has been awaited.
 
     Args:
-        name: the argument that the handler was given as, for errors.
+        name: the client's argument for the handler, for errors.
     """
 
     def __init__(self, name: str) -> None:
@@ -43,7 +43,7 @@ class HandlerCalls:
         """Make all calls.
 
         Raises:
-            TypeError: the handler has returned a coroutine, which nothing would await.
+            TypeError: the handler has returned a coroutine, which a blocking client cannot await.
         """
         while self._calls:
             try:

@@ -1,4 +1,4 @@
-"""Logs on with a Kerberos ticket, such as `kinit` gets, or one of a keytab."""
+"""Authentication with a Kerberos ticket, from `kinit` or a keytab."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from amperage.client.gssapi import GssError, KeytabIdentity, SecurityContext, in
 
 
 class KerberosAuthenticator:
-    """Shows a token in place of a password, and has the server prove who it is.
+    """Sends a Kerberos token as the password, and verifies the server's identity in turn.
 
-    One is for one client: it keeps what a logon has come to. Making a token may take a while, for a
-    ticket that is not there has to be got from the KDC.
+    Use an instance for one client only: it keeps the state of a logon. A call may block, because a
+    missing ticket is requested from the KDC.
 
     Args:
-        spn: the service of the server, `AMPS/host.domain.com`; `AMPS/host:port` stands for the same
-            service, and `AMPS/host@REALM` says which realm it belongs to.
-        keytab: a file with the keys of whom to log on as; None for whoever has got a ticket.
+        spn: the service principal name of the server, `AMPS/host.domain.com`; `AMPS/host:port` is
+            the same service, and `AMPS/host@REALM` also selects the realm.
+        keytab: a file with the keys of the user to log on as; None for the owner of the ticket in
+            the credential cache (`kinit`).
     """
 
     def __init__(self, spn: str, keytab: str | None = None) -> None:
@@ -29,10 +30,10 @@ class KerberosAuthenticator:
         self._context: SecurityContext | None = None
 
     def authenticate(self, given: Credentials) -> Credentials:
-        """The first token.
+        """Begin a logon; return the first token.
 
         Raises:
-            CredentialsError: there is no ticket, or none for that service.
+            CredentialsError: there is no ticket, or none for the service.
         """
         try:
             credential = None if self._identity is None else self._identity.acquire()
@@ -42,18 +43,18 @@ class KerberosAuthenticator:
         return Credentials(given.user, self._step(b""))
 
     def retry(self, answered: Credentials) -> Credentials:
-        """The token that answers to one of the server's.
+        """Return the token that answers a token of the server.
 
         Raises:
-            CredentialsError: the server does not prove to be that service.
+            CredentialsError: the server does not prove its identity.
         """
         return Credentials(answered.user, self._step(_token(answered)))
 
     def completed(self, answered: Credentials) -> None:
-        """The server has accepted the logon: see that it is who it is to be.
+        """Verify the server's identity, after it has accepted the logon.
 
         Raises:
-            CredentialsError: it does not prove that.
+            CredentialsError: the server does not prove its identity.
         """
         token = _token(answered)
         if token and not self._is_complete:
@@ -78,9 +79,10 @@ class KerberosAuthenticator:
 
 
 def from_environment() -> KerberosAuthenticator:
-    """Make one for the service AMPS_KERBEROS_SPN, with the keytab AMPS_KERBEROS_KEYTAB if set.
+    """Return an authenticator for the service AMPS_KERBEROS_SPN.
 
-    `spark -authenticator amperage.client.kerberos:from_environment` calls it.
+    It uses the keytab AMPS_KERBEROS_KEYTAB if that is set. For
+    `spark -authenticator amperage.client.kerberos:from_environment`.
     """
     return KerberosAuthenticator(
         os.environ.get("AMPS_KERBEROS_SPN", ""), os.environ.get("AMPS_KERBEROS_KEYTAB") or None
@@ -88,7 +90,7 @@ def from_environment() -> KerberosAuthenticator:
 
 
 def _token(answered: Credentials) -> bytes:
-    """The token of the server; empty for none."""
+    """Return the server's token; empty if there is none."""
     try:
         return base64.b64decode(answered.password or "", validate=True)
     except (binascii.Error, ValueError):

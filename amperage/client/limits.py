@@ -1,4 +1,4 @@
-"""How long and how much the shells wait, queue and try."""
+"""Timeouts, buffer sizes and retry limits of the client."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Final
 from amperage.wire.framing import MAXIMUM_FRAME
 
 DEFAULT_TIMEOUT: Final = 10.0
-"""Seconds that a call waits for its answer."""
+"""Default timeout of a call, in seconds."""
 
 LOGON_ROUNDS: Final = 8
-"""How often a server may answer a logon with `retry`."""
+"""The maximum number of logon attempts when the server answers with `retry`."""
 
 DEFAULT_HEARTBEAT: Final = 15
-"""Seconds between the heartbeats of a client that stays connected, unless it says otherwise."""
+"""Default interval of the heartbeats of a client that reconnects automatically, in seconds."""
 
 HEARTBEATS_MISSED: Final = 2
-"""After this many intervals without a sign of life the server is taken for gone."""
+"""The number of silent heartbeat intervals after which the server is considered gone."""
 
 QUEUED_AT_MOST: Final = 50_000
-"""Messages in all streams together, beyond which a client stops reading."""
+"""Messages in all streams together, above which a client stops reading."""
 
 QUEUED_BYTES_AT_MOST: Final = 64 * 1024 * 1024
-"""Bytes in all streams together, beyond which a client stops reading."""
+"""Bytes in all streams together, above which a client stops reading."""
 
 LARGEST_HEADER: Final = 1024 * 1024 - 32
-"""Bytes of a command's header: what servers take, but for the room that a sequence number needs."""
+"""Maximum bytes of a command's header: the servers' limit less the size of a sequence number."""
 
 LARGEST_BODY: Final = MAXIMUM_FRAME - 1024 * 1024
-"""Bytes of a message's data. With any header, it fits into the largest frame."""
+"""Maximum bytes of a message's body. With any header, it fits into the largest frame."""

@@ -1,4 +1,4 @@
-"""The logon as a dialogue: as many rounds as the server and the authenticator need."""
+"""The logon dialogue, with as many rounds as the server and the authenticator need."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class LogonDialogue:
     Args:
         protocol: the connection.
         name: the client name.
-        uri: the server; it says as whom to log on, and with which message type.
-        authenticator: makes the credentials.
-        options: of the logon.
+        uri: the server, with the user, password and message type of the logon.
+        authenticator: provides the credentials.
+        options: the options of the logon.
 
     Attributes:
-        answer: the acknowledgement, once the server has accepted the logon.
+        answer: the acknowledgement, once the server has accepted the logon; None before.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class LogonDialogue:
         self._rounds = 0
 
     def prepare(self) -> None:
-        """Have the authenticator make what the next round carries, which may take a while.
+        """Get the credentials of the next round from the authenticator, which may block.
 
         Raises:
-            CredentialsError: it has nothing.
+            CredentialsError: the authenticator has no credentials.
             LogonError: there have been too many rounds.
         """
         if self._rounds == LOGON_ROUNDS:
@@ -58,10 +58,10 @@ class LogonDialogue:
         self._rounds += 1
 
     def ask(self) -> Request:
-        """Begin a round.
+        """Begin a round by sending the logon.
 
         Returns:
-            The request to wait for, and then to pass to `take_answer`.
+            The request; wait for it, then pass it to `take_answer`.
         """
         return self._protocol.logon(
             self._name, *self._credentials, self._uri.message_type, **self._options
@@ -72,7 +72,7 @@ class LogonDialogue:
 
         Raises:
             ClientError: the request failed.
-            CredentialsError: the authenticator does not take the server for the right one.
+            CredentialsError: the authenticator rejects the server's proof of its identity.
         """
         if request.error is not None:
             raise again(request.error)

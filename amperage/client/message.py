@@ -1,4 +1,4 @@
-"""What the server sends: a header and a body."""
+"""Messages received from the server: a header and a body."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from amperage.wire.header import Header, HeaderError, decode_frame
 
 
 class Message:
-    """One message, record or mark that arrived for a subscription or a query.
+    """A message, record or mark received for a subscription or a query.
 
     Attributes:
-        header: every header field that the server sent.
-        body: the message's data, verbatim.
+        header: all header fields sent by the server.
+        body: the message's payload, verbatim.
     """
 
-    # `_settle` tells the queue how the message was processed, `_is_done` whether the queue has been
-    # told of a copy. The stream that hands the message out sets both.
+    # `_settle` reports the outcome of the message to the queue. `_is_done` returns whether another
+    # copy of it was settled. The stream that returns the message sets both.
 
     __slots__ = ("_is_done", "_settle", "body", "header")
 
@@ -33,7 +33,7 @@ class Message:
 
     @property
     def command(self) -> str:
-        """What arrived: publish, sow, oof, group_begin, group_end or ack."""
+        """The kind of the message: publish, sow, oof, group_begin, group_end or ack."""
         return self.header.command
 
     @property
@@ -47,10 +47,10 @@ class Message:
         return self.body.decode("utf-8", "replace")
 
     def json(self) -> Any:
-        """The body as what its JSON text stands for.
+        """Return the body, decoded from JSON.
 
         Raises:
-            ValueError: it is not JSON.
+            ValueError: the body is not JSON.
         """
         return json.loads(self.body)
 
@@ -61,37 +61,37 @@ class Message:
 
     @property
     def bookmark(self) -> str | None:
-        """Where the message stands in the transaction log; opaque."""
+        """The position of the message in the transaction log; opaque."""
         return self.header.bookmark
 
     @property
     def timestamp(self) -> str | None:
-        """When the server took the message, where the option `timestamp` asked for that."""
+        """The time at which the server received the message, with the option `timestamp`."""
         return self.header.timestamp
 
     @property
     def correlation_id(self) -> str | None:
-        """What the publisher said it belongs to."""
+        """The correlation id set by the publisher."""
         return self.header.correlation_id
 
     @property
     def sub_id(self) -> str | None:
-        """The subscription that it came for; several of the client's with commas between."""
+        """The id of the message's subscription; several of the same client joined by commas."""
         return self.header.sids or self.header.sub_id
 
     # Messages of queues
 
     @property
     def is_leased(self) -> bool:
-        """Whether a queue waits to hear what became of the message, be it of another copy."""
+        """Whether a queue waits for the outcome of the message, and has none from any copy."""
         return self._settle is not None and not (self._is_done and self._is_done(self))
 
     def ack(self) -> None:
-        """Tell the queue that the message is done with. Nobody will get it again.
+        """Acknowledge a queue message, so that no consumer receives it again.
 
-        That goes out with the next acknowledgements, soon; `flush` waits until the server has it.
-        This, `cancel` and `expire` have no effect on a message that does not come from a queue, or
-        of which one of them has been said already.
+        The acknowledgement is sent with the next batch, soon; `flush` waits until the server has
+        processed it. `ack`, `cancel` and `expire` have no effect on a message that is not from a
+        queue, or after one of them was called.
 
         Raises:
             NotConnectedError: the client is closed.
@@ -100,13 +100,13 @@ class Message:
         self._settle_as(None)
 
     def cancel(self, delay: float | None = None) -> None:
-        """Give the message back to the queue, which delivers it again.
+        """Return the message to the queue, which delivers it again.
 
         Args:
-            delay: seconds that it is to stay away; None for what the queue does.
+            delay: seconds before it is delivered again; None selects the queue's default.
 
         Raises:
-            TypeError, ValueError: the delay is no time.
+            TypeError, ValueError: the delay is invalid.
             ClientError: as `ack`.
         """
         if delay is None:
@@ -115,17 +115,17 @@ class Message:
             self._settle_as(f"cancel,delay={milliseconds('delay', delay)}ms")
 
     def expire(self) -> None:
-        """Have the queue treat the message as expired; raises as `ack` does."""
+        """Make the queue treat the message as expired. Raises the errors of `ack`."""
         self._settle_as("expire")
 
     def extend(self, period: float | None = None) -> None:
-        """Keep the message for longer before the queue takes it back.
+        """Extend the lease of the message, before the queue takes the message back.
 
         Args:
-            period: seconds, from when the server hears of it; None for as long as when it came.
+            period: seconds from the server's receipt; None for the lease period at delivery.
 
         Raises:
-            TypeError, ValueError: the period is no time.
+            TypeError, ValueError: the period is invalid.
             ClientError: as `ack`.
         """
         if self._settle is not None:
@@ -142,17 +142,17 @@ class Message:
 
 
 def split_batch(batch: Header, content: bytes) -> Iterator[Message]:
-    """Divide the content of a `sow` frame into its records.
+    """Yield the records in the content of a `sow` frame.
 
-    Each record is a header of its own with the length of the body behind it (AMPS Command
-    Reference, sow: Content from Server). What is common to all stands in the frame's header.
+    Each record has its own header, with the length of the body that follows it (AMPS Command
+    Reference, sow: Content from Server). Fields common to all records are in the frame's header.
 
     Args:
         batch: the header of the frame.
-        content: everything behind that header.
+        content: the bytes after that header.
 
     Raises:
-        ProtocolError: the content is not such a sequence.
+        ProtocolError: the content is not a sequence of records.
     """
     position = 0
     while position < len(content):
@@ -172,14 +172,14 @@ def split_batch(batch: Header, content: bytes) -> Iterator[Message]:
 
 
 def _record_header(content: bytes, position: int) -> tuple[Header, int]:
-    """Decode the record header at a position; also say where its body starts."""
+    """Decode the record header at a position; return it and the start of the body."""
     end = content.find(b"}", position) + 1
     if not end:
         raise ProtocolError(f"a record without a header: {content[position : position + 32]!r}")
     try:
         try:
             return decode_frame(content[position:end], b"")[0], end
-        except FrameError:  # the brace stood in a string: look at everything behind it
+        except FrameError:  # the brace was in a string: parse up to the end of the content
             header, rest = decode_frame(content[position:end], content[end:])
             return header, len(content) - len(rest)
     except (FrameError, HeaderError) as error:

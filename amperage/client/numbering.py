@@ -1,8 +1,8 @@
-"""Publishes with a sequence number: which are not answered yet, and which were refused.
+"""Publishes with a sequence number, until they are acknowledged or refused.
 
-Each asks for a `persisted` acknowledgement. Those of success are conflated: one covers all numbers
-up to its own. A refusal is told for each message (AMPS User Guide, Acknowledgment Conflation and
-Publish Acknowledgments). Until then a message is in the publish store.
+Each requests a `persisted` acknowledgement. Acknowledgements of success are conflated: one covers
+all numbers up to its own. Refusals are sent for each message (AMPS User Guide, Acknowledgment
+Conflation and Publish Acknowledgments). Until its answer, a message is in the publish store.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from amperage.client.publish_store import PublishStorage, StoredMessage
 from amperage.wire.header import Header
 
 RefusalListener = Callable[[StoredMessage, CommandError], None]
-"""Called with a published message that the server refuses, and the reason. It must not wait."""
+"""A callback for a message that the server refuses, with the reason. It must not block."""
 
 AsyncRefusalListener = Callable[[StoredMessage, CommandError], Awaitable[None] | None]
-"""The same for an asyncio client: a function, or a coroutine function, which is awaited."""
+"""The callback of an asyncio client: a function, or a coroutine function, which is awaited."""
 
 TEMPLATES_KEPT: Final = 256
-"""Headers of plain publishes that are kept prepared, one for each topic."""
+"""The size of the cache of encoded headers of publishes without options, one for each topic."""
 
 
 class RefusalCount:
-    """Refused messages that the caller has not been told of."""
+    """The number of refused messages that are not reported to the caller yet."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -38,17 +38,17 @@ class RefusalCount:
         """Count messages.
 
         Args:
-            count: how many.
-            first: why the first of them was refused.
+            count: the number of messages.
+            first: the reason for the refusal of the first of them.
         """
         self._count += count
         self._first = self._first or first
 
     def raise_if_any(self) -> None:
-        """Raise for the messages counted so far, once.
+        """Raise an error if messages were counted, and reset the count.
 
         Raises:
-            MessagesRefusedError: there are any.
+            MessagesRefusedError: messages were counted since the last call.
         """
         count, first = self._count, self._first
         self._count, self._first = 0, None
@@ -60,14 +60,14 @@ class Numbering:
     """The numbered messages of one client.
 
     Args:
-        store: gives the numbers, and keeps what has not been answered.
-        on_refused: told about each message that the server refuses; a duplicate is none. None to
-            have `refusals` count it.
+        store: assigns the numbers, and stores the messages that are not answered.
+        on_refused: a callback for each message that the server refuses, except duplicates; None
+            counts them in `refusals`.
 
     Attributes:
-        refusals: the messages refused, without those that the listener is told of.
-        refusal_calls: calls of the listener that the shell is to make, the blocking one outside of
-            its lock.
+        refusals: the count of the refused messages without a callback.
+        refusal_calls: pending calls of the callback, which the shell makes; the blocking one makes
+            them without holding its lock.
     """
 
     def __init__(
@@ -80,17 +80,17 @@ class Numbering:
         self._starts: dict[tuple[str, bool], bytes] = {}
 
     def plain(self, topic: str, body: bytes, delta: bool) -> StoredMessage:
-        """Number and keep a message that has no options."""
+        """Number and store a message without options."""
         message = self.store.add(self.plain_start(topic, delta), body)
         self.store.commit()
         return message
 
     def with_header(self, header: Header, body: bytes) -> StoredMessage:
-        """Number and keep a message.
+        """Number and store a message.
 
         Args:
-            header: that of its command; it is given the number, and the acks to ask for.
-            body: its data.
+            header: the header of the command; its number and its acks are set.
+            body: the message's body.
 
         Raises:
             ValueError: the header has a number.
@@ -101,7 +101,7 @@ class Numbering:
         return message
 
     def plain_start(self, topic: str, delta: bool) -> bytes:
-        """The header of messages without options, up to the number."""
+        """Return the encoded header of messages without options, up to the number."""
         key = (topic, delta)
         start = self._starts.get(key)
         if start is None:
@@ -111,16 +111,16 @@ class Numbering:
         return start
 
     def is_settled(self, sequence: int) -> bool:
-        """Whether all messages up to a number are answered, and their refusals told."""
+        """Return whether all messages up to a number are answered, and their callbacks called."""
         return not self.refusal_calls and not self.store.holds_up_to(sequence)
 
     def take_refusal(self, sequence: int, header: Header, *, is_awaited: bool) -> None:
-        """Take a failure acknowledgement.
+        """Process a failure acknowledgement.
 
         Args:
             sequence: the number of the message.
             header: the acknowledgement.
-            is_awaited: whether somebody waits for it, who gets the error.
+            is_awaited: whether a caller waits for it, and gets the error.
         """
         message = self.store.refused(sequence)
         if message is None or header.reason == "duplicate":
@@ -133,11 +133,11 @@ class Numbering:
 
 
 def numbers_in(answer: Header) -> tuple[int, int]:
-    """What the acknowledgement of a logon says about the numbers of a client.
+    """Return the sequence numbers in the acknowledgement of a logon.
 
     Returns:
-        The number up to which everything is persisted, and the highest number that there is, from
-        the bookmark: where a server waits for others, they differ.
+        The number up to which all messages are persisted, and the highest number received, from the
+        bookmark. They differ while a server waits for synchronous replication.
     """
     persisted = answer.sequence or 0
     _, _, rest = (answer.bookmark or "").partition("|")

@@ -1,4 +1,4 @@
-"""What the protocol keeps for a command: its acknowledgements, and the messages that it brings."""
+"""The state of a command in the protocol: its acknowledgements and its messages."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from amperage.wire.header import Header
 
 
 class Inbox:
-    """The messages of one subscription or query that have arrived and were not taken yet.
+    """The buffer for the messages of one subscription or query, until they are taken.
 
     Attributes:
         id: the subscription or query id.
-        opened_by: the command that it was made for, once that is sent.
-        messages: what arrived, oldest first.
-        blocks: messages and records that arrived, if they are taken as blocks, in place of
-            `messages`; None otherwise.
-        put: takes a message that arrives.
-        on_done: takes the bookmark of a message that was dealt with; None if that is not recorded.
-        ack_rules: how messages that come from queues are acknowledged.
-        backlog: how many messages of queues may be held; None for a subscription to no queue.
-        redelivery: what is known of messages of queues that may come again.
-        ended: nothing more will arrive.
-        error: why it ended, if not as wished.
+        opened_by: the command that the inbox was created for, once it is sent.
+        messages: the messages, oldest first.
+        blocks: the messages and records as blocks, instead of `messages`; None if blocks are not
+            used.
+        put: appends a message.
+        on_done: a callback for the bookmark of each processed message; None if these are not
+            recorded.
+        ack_rules: the rules for acknowledging queue messages.
+        backlog: the maximum number of unacknowledged queue messages; None if the subscription is
+            not to a queue.
+        redelivery: the state of queue messages that may be delivered again.
+        ended: no more messages will arrive.
+        error: the reason for an unexpected end; None for an expected one.
     """
 
     __slots__ = (
@@ -60,27 +62,27 @@ class Inbox:
 
     @property
     def waiting(self) -> int:
-        """How many messages wait to be taken."""
+        """The number of messages that wait to be taken."""
         # Another thread may take a block meanwhile.
         return len(self.messages) + sum(map(len, list(self.blocks or ())))
 
     def take_blocks(self) -> None:
-        """From now on, have messages as blocks."""
+        """Start to buffer messages as blocks."""
         blocks = self.blocks = deque()
         self.put = lambda message: blocks.append(block_of((message,)))
 
     def end(self, error: ClientError | None = None) -> None:
-        """Expect nothing more. The first reason stands."""
+        """Mark the inbox as ended. Later reasons are ignored."""
         if not self.ended:
             self.ended = True
             self.error = error
             self.drop_leased()
 
     def leases(self, message: Message) -> bool:
-        """Whether a message comes from a queue that waits to hear what became of it.
+        """Return whether a message is leased from a queue, which waits for its outcome.
 
-        A lease without an end is not in the header (AMPS User Guide, LeasePeriod), but then the
-        message has its bookmark, which others of a subscription without a replay do not have.
+        A lease without an end is not in the header (AMPS User Guide, LeasePeriod). Such a message
+        has a bookmark, unlike the messages of subscriptions without a replay.
         """
         header = message.header
         if header.lease_period is not None:
@@ -88,7 +90,7 @@ class Inbox:
         return self.backlog is not None and header.bookmark is not None
 
     def drop_leased(self) -> None:
-        """Let go of messages that the queue gives to others now, since our leases have ended."""
+        """Drop leased messages: the leases have ended, and the queue redelivers the messages."""
         self.redelivery.forget()
         for _ in range(len(self.messages)):
             try:
@@ -100,19 +102,19 @@ class Inbox:
 
 
 class Request:
-    """A command on its way to its acknowledgements.
+    """A command that waits for its acknowledgements.
 
     Attributes:
         command: the command's name.
         header: the command's header; for a subscription that has been changed since, the header of
-            a command that would place it as it is now.
+            a command that would create the subscription in its current state.
         body: the command's body.
-        command_id: what the acknowledgements refer to.
-        sequence: the number that conflated acknowledgements refer to, for a publish that has one.
-        inbox: where the command's messages go, for a subscription or query.
-        opens_inbox: whether the inbox is new with this command, or one that it changes.
-        acks: the acknowledgements that have come, by type.
-        error: why the command failed.
+        command_id: the id in the acknowledgements.
+        sequence: the number in conflated acknowledgements, for a publish with a sequence number.
+        inbox: the inbox of the command's messages, for a subscription or query.
+        opens_inbox: True if the command creates the inbox, False if it changes an existing one.
+        acks: the acknowledgements received, by type.
+        error: the reason for the failure of the command; None if it has not failed.
     """
 
     __slots__ = (
@@ -155,36 +157,36 @@ class Request:
 
     @property
     def done(self) -> bool:
-        """Whether the answer is there."""
+        """Whether the answer is complete: all awaited acknowledgements, or an error."""
         return self.error is not None or self._awaited <= self.acks.keys()
 
     @property
     def complete(self) -> bool:
-        """Whether nothing more is to come: each acknowledgement, and the end of the records."""
+        """Whether all acknowledgements and the end of the records, or an error, have arrived."""
         return self.error is not None or (
             not self._group_open and self._expected <= self.acks.keys()
         )
 
     @property
     def command_name(self) -> str:
-        """The command's name as people call it."""
+        """The command's name for people."""
         return "publish" if self.command == "p" else self.command
 
     def describe(self) -> str:
-        """The command in short, for people."""
+        """Return a short description of the command, for people."""
         header = self.header
         wanted = f" where {header.filter}" if header.filter else ""
         return f"{self.command_name} {header.topic}{wanted}"
 
     def succeed(self, ack: Header) -> None:
-        """Take one acknowledgement for each that is waited for."""
+        """Use one acknowledgement in place of each awaited one that is missing."""
         for ack_type in self._awaited:
             self.acks.setdefault(ack_type, ack)
 
     def group_ended(self) -> None:
-        """The last record of a query has come."""
+        """Record that the last record of a query has arrived."""
         self._group_open = False
 
     def handed_out(self, ack_type: str) -> bool:
-        """Whether acknowledgements of a type go to the inbox, because the caller asked for them."""
+        """Return whether the caller requested acknowledgements of a type between the messages."""
         return ack_type in self._expected and ack_type not in self._awaited

@@ -3,20 +3,21 @@
     commands ---> [ ClientProtocol ] ---> output      (bytes for the socket)
     messages <--- [                ] <--- receive()   (bytes from the socket)
 
-A shell calls a command method, writes `output` to its socket, and feeds what it reads to
-`receive`. It learns what happened by looking:
+A shell calls a command method, writes `output` to its socket, and passes the received bytes to
+`receive`. It gets the results by polling:
 
 - a command that is answered returns a `Request`, which is `done` when each acknowledgement that
-  it waits for has come, or a refusal;
-- a subscription or query also has an `Inbox`, where its messages collect until they are taken.
+  it waits for has arrived, or a refusal;
+- a subscription or query also has an `Inbox`, which buffers its messages until they are taken.
 
-Acknowledgements find their request by command id; those of publishes with a sequence number may
-be conflated and find it by that number. Messages find their inbox by subscription or query id.
-A made-up subscription id is the command's id, so that one table of inboxes serves both.
+Acknowledgements are matched to requests by command id; those of publishes with a sequence number
+may be conflated and are matched by that number. Messages are matched to inboxes by subscription or
+query id. A generated subscription id is the command's id, so that one table of inboxes serves both.
 
-The commands themselves are in `amperage.client.command_methods`; here is what becomes of them.
+The command methods are in `amperage.client.command_methods`; this module executes them.
 
-One object lives as long as one connection; `amperage.client.recovery` has one that outlives them.
+An object lives as long as one connection; `amperage.client.recovery` has a protocol that survives
+reconnections.
 """
 
 from __future__ import annotations
@@ -51,21 +52,21 @@ _AT_ONCE: Final = 0.0
 """A time in the past, for acknowledgements that are due at the next check."""
 
 _HTTP: Final = b"HTTP"
-"""How an answer of an HTTP server begins."""
+"""The first bytes of an HTTP response."""
 
 _BEAT: Final = frame(encode_header(Header(command="heartbeat", short_options="beat")))
 
 
 class ClientProtocol(Commands):
-    """Commands to bytes, bytes to messages and acknowledgements.
+    """Encodes commands to bytes, and decodes bytes to messages and acknowledgements.
 
     Args:
-        numbering: numbers what is published; None to publish without asking for an answer.
-        spoken: the protocol that a channel makes of it, see `amperage.client.channels`. The legacy
-            ones lack a field.
+        numbering: numbers the published messages; None publishes without requesting answers.
+        spoken: the protocol into which a channel translates, see `amperage.client.channels`. The
+            legacy ones lack a field.
 
     Attributes:
-        output: bytes that wait to be written; the shell removes what it has written.
+        output: the output buffer; the shell removes the bytes that it has written.
     """
 
     def __init__(self, numbering: Numbering | None = None, spoken: str = AMPS) -> None:
@@ -73,7 +74,7 @@ class ClientProtocol(Commands):
         self._spoken = spoken
         self.output = bytearray()
         self._reader = self._new_reader()
-        self._opening = b""  # the first bytes that came
+        self._opening = b""  # the first bytes received
         self._requests: dict[str, Request] = {}
         self._numbered: dict[int, Request] = {}
         self._inboxes: dict[str, Inbox] = {}
@@ -82,55 +83,56 @@ class ClientProtocol(Commands):
         self._closed: ClientError | None = None
         self._has_logged_on = False
         self._has_blocks = False  # whether any inbox takes blocks
-        self._last_refusal: CommandError | None = None  # of a command that no caller waits for
+        self._last_refusal: CommandError | None = None  # of a command without a waiting caller
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more can be sent, now or later."""
+        """Whether the connection is closed for good."""
         return self._closed is not None
 
     @property
     def is_waiting(self) -> bool:
-        """Whether some command has not been answered yet."""
+        """Whether any command waits for its answer."""
         return any(not request.done for request in self._requests.values())
 
     @property
     def has_inboxes(self) -> bool:
-        """Whether messages may come."""
+        """Whether any subscription or query is open."""
         return bool(self._inboxes)
 
     @property
     def queued(self) -> int:
-        """How many messages wait to be taken, in all inboxes."""
+        """The number of messages that wait to be taken, in all inboxes."""
         return sum(inbox.waiting for inbox in self._inboxes.values())
 
     def in_blocks(self, request: Request) -> Request:
-        """Have the messages of a command that has just been given come as blocks.
+        """Deliver the messages of a command as blocks. Call this at once after the command.
 
         Args:
-            request: a query, or a subscription to a topic that is no queue.
+            request: a query, or a subscription to a topic that is not a queue.
         """
         if request.inbox is not None:
             request.inbox.take_blocks()
             self._has_blocks = True
         return request
 
-    # Signs of life
+    # Heartbeats
 
     def beat(self) -> None:
-        """Show a sign of life."""
+        """Send a heartbeat."""
         self.output += _BEAT
 
-    # Bytes in
+    # Receiving bytes
 
     def receive(self, data: bytes) -> None:
-        """Take bytes from the socket.
+        """Process bytes received from the socket.
 
         Args:
-            data: what was read, cut anywhere.
+            data: the bytes; they need not end at the end of a frame.
 
         Raises:
-            ProtocolError: they are not the amps protocol. The protocol is closed with that error.
+            ProtocolError: the bytes are not of the amps protocol. This object is closed with the
+                error.
         """
         if len(self._opening) < len(_HTTP):
             self._opening += data[: len(_HTTP) - len(self._opening)]
@@ -152,13 +154,13 @@ class ClientProtocol(Commands):
             raise
 
     def lost(self, cause: str) -> ConnectionLostError:
-        """The error for a connection that has ended by itself.
+        """Return the error for a connection that the client did not close.
 
         Args:
-            cause: how it ended, as the shell saw it.
+            cause: the cause that the shell observed.
 
         Returns:
-            An error that also says what the server said before, or what the client left undone.
+            An error that also has the server's last refusal, or the client's probable mistake.
         """
         if self._last_refusal is not None:
             return ConnectionLostError(f"{cause}, after it had refused {self._last_refusal}")
@@ -176,10 +178,11 @@ class ClientProtocol(Commands):
         return ConnectionLostError(cause)
 
     def close(self, error: ClientError | None = None) -> None:
-        """End the connection: whatever still waits gets the error.
+        """Close the protocol, and pass the error to all requests and inboxes that wait.
 
         Args:
-            error: why. None if the client itself closes: streams then just end.
+            error: the reason; None if the client closes the connection: streams then end without
+                an error.
         """
         if self._closed is not None:
             return
@@ -205,14 +208,14 @@ class ClientProtocol(Commands):
             )
         return f"the server sent no message of the amps protocol: {error}"
 
-    # How a command goes out
+    # Sending commands
 
     def _check_open(self) -> None:
         if self._closed is not None:
             raise again(self._closed)
 
     def _check_numbers(self) -> None:
-        """Refuse to number a message before the server has said which numbers it has."""
+        """Raise an error before the logon, whose answer has the last number the server knows."""
         if not self._has_logged_on:
             raise NotConnectedError(
                 "not logged on: call logon() before publishing, so that messages can be numbered"
@@ -242,7 +245,7 @@ class ClientProtocol(Commands):
         command_id = header.command_id = header.command_id or self._next_id()
         expected = dict.fromkeys((*awaited, *handed_out))
         header.acks = ",".join(dict.fromkeys((*expected, *noted)))
-        encoded(header)  # a header that cannot be sent must not be remembered
+        encoded(header)  # raises for an invalid header, before the request is stored
         request = Request(
             header,
             body,
@@ -324,12 +327,12 @@ class ClientProtocol(Commands):
         handed_out: Iterable[AckType] | None,
         noted: Iterable[AckType] = (),
     ) -> Request:
-        """Send a command that has an inbox; the inbox is new, or that of the id it names.
+        """Send a command with an inbox: a new one, or the existing one of the command's id.
 
         Args:
             header: the command.
-            handed_out: acknowledgements that the caller wants between the messages.
-            noted: acknowledgements that the protocol itself wants.
+            handed_out: the acknowledgements that the caller receives between the messages.
+            noted: the acknowledgements that the protocol itself needs.
         """
         if header.order_by is not None and self._spoken != AMPS:
             raise ValueError(f"order_by: the protocol {self._spoken} has no field for it")
@@ -353,7 +356,7 @@ class ClientProtocol(Commands):
         return request
 
     def _template(self, topic: str, delta: bool) -> bytes:
-        """The header of a plain publish: the same for every message of a topic."""
+        """Return the header of a publish without options: the same for every message of a topic."""
         template = self._templates.get((topic, delta))
         if template is None:
             if len(self._templates) >= TEMPLATES_KEPT:
@@ -362,10 +365,14 @@ class ClientProtocol(Commands):
             self._templates[topic, delta] = template
         return template
 
-    # How a frame comes in
+    # Receiving frames
 
     def _new_reader(self) -> FrameReader:
-        """Acknowledgements of numbered messages may come one for each, and differ by the number."""
+        """Return a frame reader.
+
+        With numbering, the server may acknowledge each message; such acknowledgements differ only
+        by the number, and are read in runs.
+        """
         return FrameReader() if self.numbering is None else RunReader()
 
     def _cut(self, data: bytes) -> list[Frame]:
@@ -381,7 +388,7 @@ class ClientProtocol(Commands):
             data = b""
 
     def _take_in_blocks(self, frames: list[Frame]) -> None:
-        """Take frames; publications for who wants blocks together."""
+        """Process frames; deliver publications in blocks to the inboxes that take blocks."""
         place = 0
         while place < len(frames):
             found = block_of_publications(frames, place)
@@ -420,7 +427,7 @@ class ClientProtocol(Commands):
             self.beat()
 
     def _deliver(self, ids: str | None, message: Message) -> None:
-        """Hand a message to each inbox named; those that have ended meanwhile do not count."""
+        """Put a message into each inbox named by `ids`; ignore inboxes that have ended."""
         if ids is None:
             return
         inbox = self._inboxes.get(ids)
@@ -433,7 +440,10 @@ class ClientProtocol(Commands):
                 self._put(inbox, message)
 
     def _put(self, inbox: Inbox, message: Message) -> None:
-        """Have a message wait, unless it comes from a queue once more after all has been said."""
+        """Put a message into an inbox, unless a queue redelivers it after it was acknowledged.
+
+        The acknowledgement of such a message is sent again.
+        """
         if message.header.lease_period is not None:
             redelivery = inbox.redelivery
             if redelivery.is_done(message):
@@ -443,7 +453,10 @@ class ClientProtocol(Commands):
         inbox.put(message)
 
     def _take_group_mark(self, header: Header) -> None:
-        """A plain query ends with its group; with a subscription, the marks are of interest."""
+        """Process the mark before or after a query's records.
+
+        The second mark completes a query without a subscription. With one, marks are messages.
+        """
         inbox = self._inboxes.get(header.query_id or "")
         if inbox is None or inbox.opened_by is None:
             return
@@ -479,7 +492,10 @@ class ClientProtocol(Commands):
         self._settle(request)
 
     def _take_conflated_ack(self, header: Header) -> None:
-        """An acknowledgement by sequence number: success for all up to it, failure for it alone."""
+        """Process an acknowledgement by sequence number.
+
+        A success covers all messages up to the number, a failure only the one with the number.
+        """
         request = self._numbered.get(header.sequence or -1)
         if header.status == "failure" and request is not None:
             self._fail(request, header)
@@ -493,7 +509,7 @@ class ClientProtocol(Commands):
             self._settle(request)
 
     def _take_number(self, ack: Header) -> None:
-        """Take an acknowledgement of a message that no caller waits for."""
+        """Process an acknowledgement without a waiting caller."""
         if ack.status == "failure":
             self._last_refusal = command_error("a command", ack.reason, ack.detail)
             if ack.sequence is not None and self.numbering is not None:
@@ -502,7 +518,7 @@ class ClientProtocol(Commands):
             self._take_persisted(ack, ack.sequence)
 
     def _take_persisted(self, ack: Header, sequence: int) -> None:
-        """Every message up to a number is persisted, and so has been processed."""
+        """Record that all messages up to a number are persisted, and therefore processed."""
         if self.numbering is None:
             return
         self.numbering.store.persisted(sequence)
@@ -520,13 +536,13 @@ class ClientProtocol(Commands):
         if request.sequence is not None and self.numbering is not None:
             self.numbering.take_refusal(request.sequence, header, is_awaited=True)
         request.error = command_error(request.command_name, header.reason, header.detail)
-        # A change to a subscription that is refused leaves the subscription as it was.
+        # A refused change of a subscription leaves the subscription as it was.
         if request.inbox is not None and request.opens_inbox:
             self._close_inbox(request.inbox.id, request.error)
         self._settle(request)
 
     def _settle(self, request: Request) -> None:
-        """Forget a request that is complete; a subscription's lives as long as its inbox."""
+        """Remove a request that is complete; a subscription's stays as long as its inbox."""
         if not request.complete:
             return
         if request.command == "sow":
@@ -551,7 +567,7 @@ class ClientProtocol(Commands):
 
 
 def _worth_taking(run: FrameRun) -> list[Frame]:
-    """The frames of a run; of acks that are conflatable, the last says it all."""
+    """Return the frames of a run; of acks that can be conflated, only the last."""
     frames = list(run.frames())
     if run.digits:
         ack = decode_frame(*frames[-1])[0]

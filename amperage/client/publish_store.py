@@ -1,13 +1,13 @@
-"""Messages that were published and are not known to be persisted.
+"""The publish store: published messages that are not known to be persisted.
 
-A publisher numbers its messages; the number and the client's name identify a message for ever, so
-that one sent twice is stored once. The store gives out the numbers and keeps each message until the
-server has acknowledged it as persisted, or has refused it. After a reconnect whatever is left is
-sent again (AMPS User Guide, Guaranteed Publishing; Durable Publishing).
+A publisher numbers its messages. The sequence number and the client's name identify a message for
+ever, so that a message sent twice is stored once. The store assigns the numbers, and keeps each
+message until the server has acknowledged it as persisted, or has refused it. After a reconnection
+the remaining messages are sent again (AMPS User Guide, Guaranteed Publishing; Durable Publishing).
 
 A successful acknowledgement of a number covers all numbers below it (Acknowledgment Conflation and
-Publish Acknowledgments). The numbers kept are therefore one growing run, except for refused
-messages that are missing from it.
+Publish Acknowledgments). The stored numbers are therefore consecutive, except for gaps where
+messages were refused.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
 DEFAULT_CAPACITY: Final = 256 * 1024 * 1024
-"""Bytes in a publish store unless it is made with another capacity."""
+"""Default capacity of a publish store, in bytes."""
 
 _OVERHEAD: Final = 200
-"""What a message in the store costs besides its header and body, in bytes, roughly."""
+"""Estimated bytes of memory per message in addition to its header and body."""
 
 
 _log: Final = logging.getLogger("amperage.client")
@@ -31,9 +31,9 @@ class StoredMessage(NamedTuple):
     """A message in a publish store.
 
     Attributes:
-        sequence: its number.
-        header: the header of its publish command, encoded.
-        body: its data.
+        sequence: its sequence number.
+        header: the encoded header of its publish command.
+        body: its body.
     """
 
     sequence: int
@@ -42,63 +42,64 @@ class StoredMessage(NamedTuple):
 
 
 class PublishStorage(Protocol):
-    """What a client wants of a publish store.
+    """The interface of a client's publish store.
 
-    `PublishStore` has it in memory, `FilePublishStore` in a file; anything else that has these
-    methods is as good. A client calls them one at a time.
+    `PublishStore` implements it in memory, `FilePublishStore` in a file. Any other object with
+    these methods can be used. A client makes one call at a time.
     """
 
     def __len__(self) -> int:
-        """How many messages are not known to be persisted."""
+        """Return the number of messages that are not known to be persisted."""
 
     def __iter__(self) -> Iterator[StoredMessage]:
-        """The messages that are not known to be persisted, oldest first."""
+        """Iterate over the messages that are not known to be persisted, oldest first."""
 
     @property
     def last_sequence(self) -> int:
-        """The highest number given out, or known to the server; 0 before the first."""
+        """The highest number assigned, or known to the server; 0 before the first."""
 
     @property
     def is_full(self) -> bool:
-        """Whether to wait for acknowledgements before the next message."""
+        """Whether publishers must wait for acknowledgements before the next message."""
 
     def holds_up_to(self, sequence: int) -> bool:
-        """Whether some message with this number or a lower one is not known to be persisted."""
+        """Return whether any message with this number or a lower one is stored."""
 
     def add(self, header_start: bytes, body: bytes) -> StoredMessage:
-        """Give a message its number, one higher than the last, and keep it; see `PublishStore`."""
+        """Assign the next number to a message, and store the message; see `PublishStore`."""
 
     def commit(self) -> None:
-        """Make what was added last as safe as it is to be, before any of it is sent.
+        """Make the messages added since the last `commit` durable, before any of them is sent.
 
         Raises:
-            StoreError: that cannot be done; the messages added since the last time are not taken.
+            StoreError: the messages cannot be stored; they are removed from the store.
         """
 
     def persisted(self, sequence: int) -> None:
-        """The server has every message up to a number: they can be let go."""
+        """Remove all messages up to a number: the server has persisted them."""
 
     def refused(self, sequence: int) -> StoredMessage | None:
-        """The server will not take one message: let it go, and return it if it was kept."""
+        """Remove and return a message that the server refuses; None if it is not stored."""
 
     def logged_on(self, sequence: int, highest: int) -> None:
-        """A session has begun.
+        """Process the numbers in the answer to a logon.
 
         Args:
-            sequence: the server has every message up to this number of ours, for good.
-            highest: the highest number of ours that it has.
+            sequence: the server has persisted all messages up to this number of ours.
+            highest: the highest number of ours that the server has received.
         """
 
 
 class PublishStore:
     """The messages of one client name, in memory.
 
+    A full store still accepts messages; a client checks `is_full` first, and waits.
+
     Args:
-        capacity: bytes from which on the store is full. A full store takes a message none the less;
-            whoever publishes asks first, and waits.
+        capacity: bytes of messages at which the store is full.
 
     Raises:
-        ValueError: nothing would fit into it.
+        ValueError: the capacity is less than one byte.
     """
 
     def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
@@ -113,32 +114,32 @@ class PublishStore:
         return len(self._messages)
 
     def __iter__(self) -> Iterator[StoredMessage]:
-        """The messages that are not known to be persisted, oldest first."""
+        """Iterate over the messages that are not known to be persisted, oldest first."""
         return iter(self._messages)
 
     @property
     def last_sequence(self) -> int:
-        """The highest number given out, or known to the server; 0 before the first."""
+        """The highest number assigned, or known to the server; 0 before the first."""
         return self._last
 
     @property
     def is_full(self) -> bool:
-        """Whether to wait for acknowledgements before the next message."""
+        """Whether publishers must wait for acknowledgements before the next message."""
         return self._bytes >= self.capacity
 
     def holds_up_to(self, sequence: int) -> bool:
-        """Whether some message with this number or a lower one is not known to be persisted."""
+        """Return whether any message with this number or a lower one is stored."""
         return bool(self._messages) and self._messages[0].sequence <= sequence
 
     def add(self, header_start: bytes, body: bytes) -> StoredMessage:
-        """Number a message and keep it.
+        """Assign the next number to a message, and store the message.
 
         Args:
             header_start: the header's JSON without its closing brace.
-            body: the message's data.
+            body: the message's body.
 
         Returns:
-            What to send.
+            The message to send.
         """
         self._last += 1
         message = StoredMessage(self._last, b'%b,"s":%d}' % (header_start, self._last), body)
@@ -147,19 +148,19 @@ class PublishStore:
         return message
 
     def commit(self) -> None:
-        """Nothing: it is in memory."""
+        """Do nothing: the messages are in memory only."""
 
     def persisted(self, sequence: int) -> None:
-        """The server has every message up to a number."""
+        """Remove all messages up to a number: the server has persisted them."""
         messages = self._messages
         while messages and messages[0].sequence <= sequence:
             self._bytes -= size_of(messages.popleft())
 
     def refused(self, sequence: int) -> StoredMessage | None:
-        """The server will not take one message, however often it is sent.
+        """Remove a message that the server refuses, because it would refuse it again.
 
         Returns:
-            The message; None if the store does not have it.
+            The message; None if it is not stored.
         """
         for position, message in enumerate(self._messages):
             if message.sequence == sequence:
@@ -169,17 +170,18 @@ class PublishStore:
         return None
 
     def logged_on(self, sequence: int, highest: int) -> None:
-        """The server's logon acknowledgement says which number of ours it has persisted last.
+        """Process the numbers in the answer to a logon.
 
-        The highest that it has may be one of an earlier run under the same client name: numbering
-        goes on behind it, because the server drops what has an old number.
+        Messages up to `sequence` are persisted, and removed. `highest` may be of an earlier run
+        with the same client name. Numbering continues after it, because the server drops messages
+        with old numbers.
         """
         self.persisted(sequence)
         self._last = max(self._last, highest)
 
 
 def warn_of_unpersisted(client_name: str, store: PublishStorage) -> None:
-    """Have the log say that a client is closed before its messages are known to be persisted."""
+    """Log a warning if a client is closed before its messages are known to be persisted."""
     if left := len(store):
         _log.warning(
             "client %s is closed while %d messages are not known to be persisted; publish_flush()"
@@ -190,5 +192,5 @@ def warn_of_unpersisted(client_name: str, store: PublishStorage) -> None:
 
 
 def size_of(message: StoredMessage) -> int:
-    """What a message counts for in a store, in bytes."""
+    """Return the bytes of the store's capacity that a message uses."""
     return len(message.header) + len(message.body) + _OVERHEAD

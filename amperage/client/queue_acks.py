@@ -1,8 +1,9 @@
-"""Acknowledgements of queue messages, until they are worth sending.
+"""Batches of acknowledgements of queue messages.
 
-One command can acknowledge many messages, and the server works it off at hardly more cost than one
-for a single message. So acknowledgements collect for a moment, never so many that the queue would
-have to wait for them: half of what the subscription may hold.
+One command can acknowledge many messages, and costs the server hardly more than a command for a
+single message. Therefore acknowledgements are batched for a short time. A batch is at most half of
+the subscription's backlog, so that the queue never has to wait for acknowledgements before it can
+deliver.
 """
 
 from __future__ import annotations
@@ -13,25 +14,25 @@ from dataclasses import dataclass
 from typing import Final
 
 _MOST_TOGETHER: Final = 80
-"""Acknowledgements in one command, unless the caller asks for more: beyond, little is gained."""
+"""Default batch size. Larger batches gain little."""
 
 DEFAULT_DELAY: Final = 0.1
-"""Seconds that an acknowledgement waits for others."""
+"""Seconds that an acknowledgement waits for its batch to fill."""
 
 _CONFIRMED_TOGETHER: Final = 1000
-"""Acknowledgements after which the server is asked whether they are safe."""
+"""Acknowledgements between two flush commands, which confirm that they are stored."""
 
 _EFFECTIVE: Final = re.compile(r"(?:^|,)\s*max_backlog=(\d+)")
 
 
 @dataclass(frozen=True)
 class AckRules:
-    """How the messages of one subscription are acknowledged.
+    """The rules for acknowledging the messages of one subscription.
 
     Attributes:
-        is_automatic: whether messages are acknowledged when they have been dealt with.
-        batch: acknowledgements in one command; None for what suits the subscription's backlog.
-        delay: seconds that an acknowledgement waits for others at most.
+        is_automatic: whether messages are acknowledged once they are marked as processed.
+        batch: the maximum number of acknowledgements in one command; None selects a default.
+        delay: maximum seconds that an acknowledgement waits for its batch to fill.
     """
 
     is_automatic: bool = False
@@ -39,7 +40,7 @@ class AckRules:
     delay: float = DEFAULT_DELAY
 
     def batch_for(self, backlog: int) -> int:
-        """How many acknowledgements to send together, with a backlog of so many messages."""
+        """Return the batch size for a subscription with a backlog of so many messages."""
         return min(self.batch or _MOST_TOGETHER, max(1, backlog // 2))
 
 
@@ -47,7 +48,7 @@ class AckBatches:
     """Acknowledgements that have not been sent, by queue.
 
     Attributes:
-        due: when they are to be sent at the latest, on the caller's clock; None if there are none.
+        due: the latest time to send them, on the caller's clock; None if there are none.
     """
 
     __slots__ = ("_by_queue", "due")
@@ -57,10 +58,10 @@ class AckBatches:
         self.due: float | None = None
 
     def add(self, queue: str, bookmark: str, due: float) -> int:
-        """Take in an acknowledgement.
+        """Add an acknowledgement.
 
         Returns:
-            How many there are for the queue now.
+            The number of acknowledgements for the queue.
         """
         bookmarks = self._by_queue.setdefault(queue, [])
         bookmarks.append(bookmark)
@@ -68,7 +69,7 @@ class AckBatches:
         return len(bookmarks)
 
     def take(self) -> list[tuple[str, list[str]]]:
-        """Remove everything: queues, and bookmarks of their messages."""
+        """Remove and return all acknowledgements: queues, and bookmarks of their messages."""
         taken = list(self._by_queue.items())
         self._by_queue = {}
         self.due = None
@@ -76,47 +77,47 @@ class AckBatches:
 
 
 class UnconfirmedAcks:
-    """Acknowledgements that may be lost with the connection, or the server, and are sent again.
+    """Acknowledgements that are not known to be stored, to be sent again on a new connection.
 
-    Nothing answers acknowledgements. Once in a while the server is asked about all of them. A queue
-    ignores an acknowledgement that it has had before.
+    They can be lost with the connection, or the server, which does not answer them. From time to
+    time, a flush command confirms all of them. A queue ignores an acknowledgement received twice.
     """
 
     __slots__ = ("_asked", "_commands", "_count", "_questions")
 
     def __init__(self) -> None:
-        self._commands: deque[tuple[int, bytes]] = deque()  # each with the count up to it
+        self._commands: deque[tuple[int, bytes]] = deque()  # each with the count including it
         self._count = 0
-        self._asked = 0  # the count at the last question
-        self._questions: dict[str, int] = {}  # by command id: the count that it is about
+        self._asked = 0  # the count at the last flush command
+        self._questions: dict[str, int] = {}  # flush command id -> the count it confirms
 
     def add(self, command: bytes, bookmarks: int) -> None:
-        """Keep a command that acknowledges so many messages."""
+        """Add a command that acknowledges `bookmarks` messages."""
         self._count += bookmarks
         self._commands.append((self._count, command))
 
     @property
     def is_to_be_asked(self) -> bool:
-        """Whether enough have been sent since the server was asked last."""
+        """Whether enough have been sent since the last flush command to send another."""
         return self._count - self._asked >= _CONFIRMED_TOGETHER
 
     def asked(self, command_id: str) -> None:
-        """A command asks whether all that has been sent is safe."""
+        """Record that a flush command was sent, which confirms everything sent before."""
         self._asked = self._count
         self._questions[command_id] = self._count
 
     def answered(self, command_id: str, *, is_safe: bool) -> None:
-        """Take the answer to a command that has asked; harmless for other commands."""
+        """Process the answer to a flush command. Answers to other commands have no effect."""
         count = self._questions.pop(command_id, 0)
         while is_safe and self._commands and self._commands[0][0] <= count:
             self._commands.popleft()
 
     def again(self) -> bytes:
-        """The commands, to be sent on another connection."""
+        """Return the commands to send again on a new connection."""
         return b"".join(command for _, command in self._commands)
 
 
 def effective_backlog(options: str | None) -> int | None:
-    """The backlog that the server grants, from its acknowledgement of a subscription to queues."""
+    """Return the backlog granted in the server's acknowledgement of a subscription to queues."""
     found = _EFFECTIVE.search(options or "")
     return int(found[1]) if found else None

@@ -1,10 +1,10 @@
-"""When to try which server again: a plan of attempts in anybody's time.
+"""The schedule of the attempts to connect: when to try which server.
 
     due = plan.due_in(now)        seconds until the next attempt
     ...try plan.server...
-    plan.failed(now, error)  or  plan.succeeded()  and, one day,  plan.lost(now)
+    plan.failed(now, error)  or  plan.succeeded()  and later  plan.lost()
 
-The shells bring the clock, sleep, and do the connecting.
+The callers supply the clock, sleep, and connect.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from amperage.client.servers import Server, ServerChooser
 
 
 class Reconnection:
-    """The plan of one client.
+    """The schedule of one client.
 
     Args:
         chooser: the servers.
         backoff: the delays and limits.
-        chance: gives numbers from 0 to 1 for the jitter.
+        chance: returns random numbers from 0 to 1 for the jitter.
     """
 
     def __init__(
@@ -38,18 +38,18 @@ class Reconnection:
         self._last_error: ClientError | None = None
 
     def restart(self) -> None:
-        """Begin with the first server, as if nothing had happened."""
+        """Reset the state, and begin with the first server."""
         self._chooser.reset()
         self._forget_failures()
 
     def due_in(self, now: float) -> float:
-        """Seconds until the next attempt; 0 if it is due.
+        """Return the seconds until the next attempt; 0 if it is due.
 
         Args:
-            now: the time in seconds, on any clock that runs evenly.
+            now: the time in seconds, on any monotonic clock.
 
         Raises:
-            GaveUpError: there are to be no more attempts.
+            GaveUpError: there will be no more attempts.
         """
         if self._began is None:
             self._began = now
@@ -64,23 +64,23 @@ class Reconnection:
 
     @property
     def trouble(self) -> str:
-        """Why there is no session, and that attempts go on, for an error message."""
+        """The reason for the lack of a session, as part of an error message."""
         reason = f"the last attempt: {self._last_error}" if self._last_error else "not connected"
         return f"{reason}; attempts go on until the client is closed"
 
     @property
     def server(self) -> Server:
-        """The server that the next attempt is for; `due_in` has said that there is one."""
+        """The server of the next attempt. Call `due_in` before, which raises if there is none."""
         server = self._chooser.current
         if server is None:
             raise GaveUpError("every server has refused the logon")
         return server
 
     def failed(self, now: float, error: ClientError) -> None:
-        """An attempt has failed.
+        """Record that an attempt has failed.
 
-        A refused logon would be refused again, so that server is left out from now on; but a client
-        name in use may well be that of our own lost connection.
+        A server that refuses the logon is removed from the schedule, because it would refuse again.
+        The exception is a client name in use: that may be of our own lost connection.
         """
         self._failures += 1
         self._last_error = error
@@ -91,12 +91,12 @@ class Reconnection:
             self._due = now + self._backoff.delay(self._rounds, self._chance())
 
     def succeeded(self) -> None:
-        """An attempt has led to an established session."""
+        """Record that an attempt has established a session."""
         self._chooser.connected()
         self._forget_failures()
 
     def lost(self) -> None:
-        """The established session has ended."""
+        """Record that the established session has ended."""
         self._chooser.lost()
 
     def _forget_failures(self) -> None:

@@ -1,12 +1,12 @@
-"""A file of records that one process appends to, and that survives the death of that process.
+"""A file of records that one process appends to, and that survives a crash of that process.
 
 The format is described in docs/formats/client_stores.md. In short: a magic text, then records,
-each with its length and a checksum. A record is there as a whole or not at all: opening cuts off
-what a crash has left unfinished at the end. Anything else that does not fit is damage; the file is
-left as it is, and its owner decides.
+each with its length and a checksum. Records are atomic: opening truncates an unfinished record that
+a crash has left at the end. Any other deviation from the format is damage, and is reported without
+changing the file.
 
-A file is written anew without what is of no use any more (`rewrite`): beside the old one, which is
-then replaced in one step.
+`rewrite` compacts a file: it writes a new file beside the old one, and then replaces the old one
+atomically.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Final, Literal
 from amperage.client.errors import StoreError
 
 Sync = Literal["never", "always"]
-"""When what is written is forced to the disk: "never" leaves that to the operating system, which
-survives the death of the process; "always" survives that of the machine."""
+"""When writes are forced to the disk: "never" leaves that to the operating system, so that records
+survive a crash of the process; with "always", they also survive a failure of the machine."""
 
 _MARK: Final = b"\xabREC"
 _HEAD: Final = Struct("<4sII")  # mark, length of the content, checksum of length and content
@@ -35,19 +35,19 @@ class RecordLog:
     """One file of records.
 
     Args:
-        path: the file; it is made if there is none.
-        magic: eight bytes that such a file begins with.
+        path: the file; it is created if missing.
+        magic: the first eight bytes of such a file.
         sync: see `Sync`.
-        earlier: eight bytes that files of an earlier form begin with, which are read, too.
+        earlier: the first eight bytes of files in an earlier version of the format, which can be
+            read, too.
 
     Attributes:
         size: bytes in the file.
-        is_earlier: whether it is of the earlier form; it is to be rewritten before anything is
-            appended.
+        is_earlier: whether the file has the earlier version; rewrite it before the first `append`.
 
     Raises:
-        StoreError: the file cannot be used: another process has it, it is of another kind, it is
-            damaged, or the system says no.
+        StoreError: the file cannot be used: it is locked by another store, is of another kind, is
+            damaged, or the operating system reports an error.
     """
 
     _file = -1
@@ -75,15 +75,15 @@ class RecordLog:
             raise self._problem(error) from None
 
     def take_records(self) -> Iterator[bytes]:
-        """The records that were in the file when it was opened, in their order, once."""
+        """Return the records read at opening, oldest first; later calls return none."""
         records, self._records = self._records, []
         return iter(records)
 
     def append(self, records: Iterable[bytes]) -> None:
-        """Write records: all of them, or none.
+        """Append records: all of them, or none.
 
         Raises:
-            StoreError: they cannot be written.
+            StoreError: the records cannot be written.
         """
         data = b"".join(map(_framed, records))
         self._check()
@@ -97,10 +97,10 @@ class RecordLog:
         self.size += len(data)
 
     def rewrite(self, records: Iterable[bytes]) -> None:
-        """Replace all records by others, in one step.
+        """Replace all records by others, atomically.
 
         Raises:
-            StoreError: that cannot be done; the file is as it was.
+            StoreError: the records cannot be replaced; the file is unchanged.
         """
         self._check()
         beside = self._path.with_name(f"{self._path.name}.new")
@@ -126,7 +126,7 @@ class RecordLog:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -178,7 +178,7 @@ class RecordLog:
         os.ftruncate(self._file, size)
 
     def _take_back(self) -> None:
-        """Remove what was written in part; nothing may be written behind it."""
+        """Remove a partial write, or close the file: nothing may be appended to a partial write."""
         try:
             self._cut(self.size)
         except OSError:
@@ -202,7 +202,7 @@ def _framed(content: bytes) -> bytes:
 
 
 def _record_end(data: bytes, position: int) -> int | None:
-    """Where the record at a position ends; None if there is no intact one."""
+    """Return the end of the record at a position; None if there is no intact record."""
     start = position + _HEAD.size
     if start > len(data):
         return None
@@ -215,7 +215,7 @@ def _record_end(data: bytes, position: int) -> int | None:
 
 
 def _has_record_behind(data: bytes, position: int) -> bool:
-    """Whether there is an intact record anywhere behind a position."""
+    """Return whether there is an intact record anywhere after a position."""
     place = data.find(_MARK, position + 1)
     while place >= 0:
         if _record_end(data, place) is not None:
@@ -233,7 +233,7 @@ def _read_all(file: int) -> bytes:
 
 
 def _other_kind(data: bytes, magic: bytes) -> str:
-    """What a file is that does not begin as it should: the last character says the version."""
+    """Describe a file with another magic text, whose last character is the format's version."""
     found, known = data[len(magic) - 1 : len(magic)], magic[-1:]
     if data.startswith(magic[:-1]) and found > known:
         return (

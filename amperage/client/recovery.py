@@ -1,24 +1,24 @@
-"""A client's protocol that outlives its connections.
+"""A client's protocol that survives its connections.
 
     commands ---> [ RecoveringProtocol ] ---> output     while there is a session
                     |  requests, inboxes
                     |  PublishStore, BookmarkStore       kept while there is none
 
-`close(error)` says that a connection has ended, `logged_on` that a session has begun on the next.
-Between the two, commands are taken and nothing is sent. With the next session comes, in this order:
+`close(error)` ends a connection, `logged_on` begins a session on the next. Between the two,
+commands are accepted and nothing is sent. When a session begins, the protocol sends, in this order:
 
-1. the heartbeat, if it was asked for;
+1. the heartbeat command, if heartbeats were requested;
 2. acknowledgements of queue messages that were given meanwhile, or are not known to be stored,
-   before the queue could deliver the messages again; what was given back meanwhile has gone back
-   already, with the lease;
-3. every subscription, with the same id, as it was last changed; those with a bookmark resume;
+   before the queue can deliver the messages again. Cancels are not sent: the messages have already
+   gone back to the queue with the end of the lease;
+3. every subscription, with the same id and its latest changes; those with a bookmark resume;
 4. every message that is not known to be persisted;
-5. every command that has not been answered, so that whoever waits for it goes on waiting.
+5. every command that is not answered, so that its caller can continue to wait.
 
-Two things cannot be repeated without harm and fail instead: a query that has handed out records,
-and a deletion that was sent and not answered. Whatever arrives twice because of 3 or 4 has an
-identity, publisher and sequence, by which the receiving side drops it. Messages of queues that have
-come and were not taken are dropped with the connection: the queue delivers them again.
+Two commands cannot be repeated safely, and fail instead: a query that has returned records, and a
+deletion that was sent and not answered. Duplicates caused by 3 or 4 are dropped by the receiver,
+which identifies them by publisher and sequence number. Messages of queues that were received but
+not taken are dropped with the connection: the queue delivers them again.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ from amperage.wire.framing import frame, frame_head
 from amperage.wire.header import Header
 
 _PLACES: Final = "places"
-"""The option that has acks tell where a subscription can go on; see `bookmarks`."""
+"""The option that adds the resume points of a subscription to acks; see `bookmarks`."""
 
 
 class RecoveringProtocol(ClientProtocol):
-    """One client, however many connections it takes.
+    """The protocol of one client over all its connections.
 
     Args:
-        store: keeps what is published until it is persisted.
-        bookmarks: keeps where bookmark subscriptions stand.
-        on_refused: told about each published message that the server refuses; a duplicate is none.
-            None to have `flush` tell.
+        store: stores published messages until they are persisted.
+        bookmarks: stores the progress of bookmark subscriptions.
+        on_refused: a callback for each published message that the server refuses, except
+            duplicates; None makes `flush` raise an error for them.
 
     Attributes:
         is_online: whether there is a session.
-        messages: what is published.
+        messages: the numbering of the published messages.
     """
 
     def __init__(
@@ -83,16 +83,16 @@ class RecoveringProtocol(ClientProtocol):
 
     @property
     def end_reason(self) -> ClientError:
-        """Why there will be no further session, once that is so."""
+        """The reason why there will be no further session, once the client is closed."""
         return self._closed or NotConnectedError("not connected")
 
-    # The connections' comings and goings
+    # Connections
 
     def close(self, error: ClientError | None = None) -> None:
         """End a connection.
 
         Args:
-            error: why it ended; everything is kept for the next. None if the client itself closes,
+            error: the reason; the state is kept for the next connection. None if the client closes
                 for good.
         """
         if error is None:
@@ -102,7 +102,7 @@ class RecoveringProtocol(ClientProtocol):
             self._disconnected(error)
 
     def give_up(self, error: ClientError) -> None:
-        """There will be no further connection: whatever waits gets the error."""
+        """Close the protocol for good, and pass the error to all requests and inboxes that wait."""
         super().close(error)
 
     def logged_on(self, answer: Header) -> None:
@@ -161,12 +161,12 @@ class RecoveringProtocol(ClientProtocol):
     # Subscriptions
 
     def heartbeat(self, interval: int) -> Request:
-        """Exchange signs of life from now on, in this session and all that follow."""
+        """Start to exchange heartbeats every `interval` seconds, in this and later sessions."""
         self.set_heartbeat(interval)
         return super().heartbeat(interval)
 
     def set_heartbeat(self, interval: int) -> None:
-        """Exchange signs of life in all sessions that follow, every so many seconds."""
+        """Exchange heartbeats in all later sessions, every `interval` seconds."""
         self._heartbeat = interval
 
     def _open(
@@ -185,7 +185,7 @@ class RecoveringProtocol(ClientProtocol):
             noted = (*noted, "persisted")
         request = super()._open(header, handed_out, noted)
         if request.inbox is not None and not is_known:
-            if trail is not None and named is not None:  # nobody comes back to an id made up
+            if trail is not None and named is not None:  # no later run resumes a generated id
                 self._bookmarks.keep(named, trail)
             self._follow(request.inbox, trail)
         elif replaces(header):
@@ -193,7 +193,7 @@ class RecoveringProtocol(ClientProtocol):
         return request
 
     def _follow(self, inbox: Inbox, trail: BookmarkTrail | None) -> None:
-        """Begin to follow a subscription's bookmarks, or stop if it has none."""
+        """Start to track a subscription's bookmarks, or stop if it has none."""
         if trail is None:
             self._trails.pop(inbox.id, None)
             inbox.put = inbox.messages.append
@@ -220,19 +220,19 @@ class RecoveringProtocol(ClientProtocol):
         header.command_id = opening.command_id
         self._emit(header)
 
-    # How commands go out
+    # Sending commands
 
     def _check_numbers(self) -> None:
-        """The store has the numbers, with or without a session."""
+        """Do nothing: the store has the numbers, with or without a session."""
 
     def flush_acks(self) -> Request:
-        """See `Commands.flush_acks`; however many connections it takes."""
+        """Flush acknowledgements as `Commands.flush_acks` does, across reconnections."""
         request = super().flush_acks()
         self._unconfirmed.asked(request.command_id)
         return request
 
     def _emit(self, header: Header, body: bytes = b"") -> None:
-        if header.command_id is None and not gives_back(header):  # no request remembers it
+        if header.command_id is None and not gives_back(header):  # no request stores it
             self._emit_ack(header)
             return
         if not self.is_online and header.command != "logon":
@@ -253,7 +253,7 @@ class RecoveringProtocol(ClientProtocol):
         if self.is_online:
             super()._emit_messages(frames)
 
-    # How answers come in
+    # Receiving answers
 
     def _take_ack(self, header: Header) -> None:
         request = self._requests.get(header.command_id or "")
@@ -269,14 +269,14 @@ class RecoveringProtocol(ClientProtocol):
             self._note_change(request)
 
     def _take_logon(self, answer: Header) -> None:
-        """Nothing yet: the shell says with `logged_on` when the session begins."""
+        """Do nothing: the shell calls `logged_on` when the session begins."""
 
     def _fail(self, request: Request, header: Header) -> None:
         self._replacing.pop(request.command_id, None)
         super()._fail(request, header)
 
     def _note_safe_point(self, request: Request, inbox: Inbox, ack: Header) -> None:
-        """Take note of where a subscription can go on, which two kinds of acks may tell."""
+        """Record a resume point of a subscription from an ack, `persisted` or `processed`."""
         trail = self._replacing.get(request.command_id, self._trails.get(inbox.id))
         if trail is None:
             return
@@ -286,7 +286,7 @@ class RecoveringProtocol(ClientProtocol):
             trail.persisted(bookmark or None, places)
 
     def _note_change(self, request: Request) -> None:
-        """A change to subscriptions has taken effect: it is to be so on the next connection."""
+        """Record a change of subscriptions that has taken effect, for the next connection."""
         if request.inbox is not None and request.command_id in self._replacing:
             trail = self._replacing.pop(request.command_id)
             if trail is not None:
@@ -300,14 +300,14 @@ class RecoveringProtocol(ClientProtocol):
 
 
 def _is_covered(request: Request) -> bool:
-    """Whether an unanswered request is sent again as something else: message or subscription."""
+    """Return whether an unanswered request is sent again as a message or a subscription."""
     if request.sequence is not None:
         return True
     return request.opens_inbox and request.command != "sow"
 
 
 def _followed(inbox: Inbox, trail: BookmarkTrail) -> Callable[[Message], None]:
-    """Takes the messages of a bookmark subscription: each once."""
+    """Return a function that puts messages of a bookmark subscription into its inbox, each once."""
     append = inbox.messages.append
 
     def put(message: Message) -> None:

@@ -1,9 +1,10 @@
-"""Copies of messages that a queue delivered again, because their lease had ended.
+"""Drops outdated copies of messages that a queue redelivers because their lease has ended.
 
-A worker that is busy for longer than a lease has several copies of the same messages waiting when
-it comes back. Only the last of them counts, and none does once the message has been dealt with: a
-copy that was on its way meanwhile brings no new work. Should the queue not have heard of it, which
-happens if the lease had ended before and another consumer had it, then it is told once more.
+A consumer that is busy for longer than a lease has several copies of the same message in its inbox.
+Only the newest copy is valid, and none is once the message has been settled: a copy that was in
+transit meanwhile is no new work. The queue may have ignored the acknowledgement, if the lease had
+ended and another consumer had the message. Therefore the acknowledgement is sent again for such a
+copy.
 
 Source: AMPS User Guide, LeasePeriod.
 """
@@ -16,33 +17,33 @@ from typing import Final
 from amperage.client.message import Message
 
 _REMEMBERED: Final = 10_000
-"""Messages of one subscription that are known to be done: copies of those before are long here."""
+"""Settled messages to remember per subscription. Copies of older ones have arrived long before."""
 
 _FINAL: Final = (None, "expire")
-"""What is said of messages that the queue is not to deliver again."""
+"""The outcomes after which the queue must not deliver a message again; None acknowledges it."""
 
 Identity = tuple[str, str]
-"""A message whatever its copy: queue and bookmark."""
+"""The identity of all copies of a message: queue and bookmark."""
 
 
 class Redelivery:
-    """What one subscription knows of messages with leases that end.
+    """The redelivery state of one subscription, for messages whose leases have an end.
 
-    It is asked by the threads that take messages while another one adds to it.
+    The threads that take messages read it while the reading thread adds to it.
     """
 
     __slots__ = ("_done", "_newest")
 
     def __init__(self) -> None:
-        self._newest: dict[Identity, Message] = {}  # of those that have not been taken
-        self._done: OrderedDict[Identity, str | None] = OrderedDict()  # with what was said of them
+        self._newest: dict[Identity, Message] = {}  # the newest copy of each message not yet taken
+        self._done: OrderedDict[Identity, str | None] = OrderedDict()  # with their outcomes
 
     def arrived(self, message: Message) -> None:
-        """A copy is about to wait: those before it count no more."""
+        """Record that a copy is put into the inbox, which makes earlier copies outdated."""
         self._newest[_identity(message)] = message
 
     def is_worth_taking(self, message: Message) -> bool:
-        """Whether a copy that has waited is still the last, and nothing was said of it since."""
+        """Return whether a copy from the inbox is the newest, and the message is not settled."""
         identity = _identity(message)
         newest = self._newest.pop(identity, None)
         if newest is not None and newest is not message:
@@ -50,11 +51,11 @@ class Redelivery:
         return newest is message
 
     def settled(self, message: Message, options: str | None) -> None:
-        """Something was said of a message: copies that wait are of no use.
+        """Record the outcome of a message, which makes the copies in the inbox outdated.
 
         Args:
-            message: one of its copies.
-            options: what was said; None that it is done with.
+            message: a copy of the message.
+            options: the outcome, such as "expire"; None if the message was acknowledged.
         """
         identity = _identity(message)
         self._newest.pop(identity, None)
@@ -64,15 +65,15 @@ class Redelivery:
                 self._done.popitem(last=False)
 
     def is_done(self, message: Message) -> bool:
-        """Whether the queue was told that the message need not come again."""
+        """Return whether the message was acknowledged or expired."""
         return _identity(message) in self._done
 
     def said_of(self, message: Message) -> str | None:
-        """What was said of a message that is done; see `settled`."""
+        """Return the outcome of a message that is done; see `settled`."""
         return self._done.get(_identity(message))
 
     def forget(self) -> None:
-        """The connection has ended, and all leases with it."""
+        """Clear the state when the connection has ended, and all leases with it."""
         self._newest.clear()
         self._done.clear()
 

@@ -1,7 +1,7 @@
-"""What to send to get a subscription back on a new connection.
+"""The commands that restore subscriptions on a new connection.
 
-A subscription is described by the header that would place it. Commands that change it (`replace`,
-`pause`, `resume`) change the description as they change the subscription.
+A subscription is defined by the header of the command that would create it. Commands that change
+the subscription (`replace`, `pause`, `resume`) change this definition in the same way.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from amperage.wire.header import Header
 
 _OPTION: Final = re.compile(r"\s*([^,=\[\]]+?)\s*(=\s*(?:\[[^\]]*\]|[^,]*))?\s*(?:,|$)")
 _CHANGES: Final = frozenset({"replace", "resume"})
-"""Options that make a command change a subscription, and would make no sense on a new one."""
+"""Options that make a command change a subscription, and are invalid for a new one."""
 
 
 def is_change(command: Header) -> bool:
-    """Whether a command may change subscriptions instead of placing one."""
+    """Return whether a command may change subscriptions instead of creating one."""
     return bool({"replace", "pause", "resume"} & _names(command))
 
 
 def replaces(command: Header) -> bool:
-    """Whether a command replaces the subscription that it names."""
+    """Return whether a command replaces the subscription that it names."""
     return "replace" in _names(command)
 
 
 def places_none(command: Header) -> bool:
-    """Whether a command is about other subscriptions and places none itself."""
+    """Return whether a command only changes other subscriptions, and creates none itself."""
     return "resume" in _names(command) or "," in (command.sub_id or "")
 
 
 def gives_back(command: Header) -> bool:
-    """Whether a command gives messages back to a queue."""
+    """Return whether a command returns messages to a queue."""
     return "cancel" in _names(command)
 
 
 def changed(definition: Header, change: Header) -> Header:
-    """Apply a command to the subscription that it names.
+    """Apply a command to the definition of the subscription that it names.
 
     Args:
-        definition: what places the subscription.
+        definition: the header that creates the subscription.
         change: a subscribe command with the option `replace`, `pause` or `resume`.
 
     Returns:
-        What places the changed subscription.
+        The header that creates the changed subscription.
     """
     if replaces(change):
         return change
@@ -58,13 +58,13 @@ def changed(definition: Header, change: Header) -> Header:
 
 
 def again(definition: Header, *, bookmark: str | None, after_query: bool) -> Header:
-    """Place a subscription again.
+    """Return the command that creates a subscription again.
 
     Args:
-        definition: what placed it.
-        bookmark: where it is to resume; None for a subscription without a bookmark.
-        after_query: whether the records of its query have all come. A query as of a bookmark is not
-            repeated then: its records would be older than the updates that have followed them.
+        definition: the header that created it.
+        bookmark: the bookmark to resume from; None for a subscription without a bookmark.
+        after_query: whether all records of its query have arrived. A query at a bookmark is then
+            not repeated: its records would be older than the updates received after them.
 
     Returns:
         The header of the command.
@@ -86,6 +86,6 @@ def _names(command: Header) -> set[str]:
 
 
 def _options(text: str | None) -> Iterator[tuple[str, str]]:
-    """The options as names and texts; a value in brackets may have commas of its own."""
+    """Yield the options as names and texts; a value in brackets may contain commas."""
     for match in _OPTION.finditer(text or ""):
         yield match[1], match[1] + (match[2] or "")

@@ -1,7 +1,7 @@
-"""Where passwords and tokens are kept: in a file, in the environment, or with a command.
+"""Sources of passwords and tokens: files, environment variables and commands.
 
-Each is read anew whenever it is needed. Line ends behind a secret are not a part of it. No error
-has any of it in its text.
+A secret is read again whenever it is needed. Line ends at the end of a file or an output are
+removed. Errors never contain any part of a secret.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from typing import Final, Protocol
 from amperage.client.errors import CredentialsError
 
 LARGEST_SECRET: Final = 65_536
-"""Bytes of a password or a token."""
+"""The maximum size of a password or a token, in bytes."""
 
 COMMAND_SECONDS: Final = 10.0
-"""How long a command may take."""
+"""Default timeout of a command, in seconds."""
 
 USER_VARIABLE: Final = "AMPS_USER_NAME"
-"""The environment variable that tells a command who logs on."""
+"""The environment variable with the name of the user, for commands."""
 
 
 class SecretSource(Protocol):
-    """Where a secret is."""
+    """The source of a secret."""
 
     def read(self, user: str | None) -> str:
-        """Read it.
+        """Read the secret.
 
         Args:
-            user: whose it is.
+            user: the user who logs on.
 
         Raises:
-            CredentialsError: it is not to be had.
+            CredentialsError: the secret cannot be read.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class SecretFile:
-    """A file that holds a secret and nothing else.
+    """A file that contains only a secret.
 
     Attributes:
         path: the file.
@@ -55,7 +55,7 @@ class SecretFile:
     path: str | Path
 
     def read(self, _user: str | None) -> str:
-        """See `SecretSource`."""
+        """Read the file; see `SecretSource.read`."""
         try:
             with Path(self.path).open("rb") as file:
                 content = file.read(LARGEST_SECRET + 1)
@@ -66,7 +66,7 @@ class SecretFile:
 
 @dataclass(frozen=True, slots=True)
 class SecretVariable:
-    """A variable of the environment.
+    """An environment variable.
 
     Attributes:
         name: the variable.
@@ -75,7 +75,7 @@ class SecretVariable:
     name: str
 
     def read(self, _user: str | None) -> str:
-        """See `SecretSource`."""
+        """Read the variable; see `SecretSource.read`."""
         value = os.environ.get(self.name)
         if not value:
             raise CredentialsError(f"there is no environment variable {self.name}")
@@ -84,23 +84,23 @@ class SecretVariable:
 
 @dataclass(frozen=True, slots=True)
 class SecretCommand:
-    """A command that writes a secret.
+    """A command that writes a secret to its standard output.
 
-    No shell is involved. The variable AMPS_USER_NAME of its environment says who logs on.
+    It is run without a shell. Its environment variable AMPS_USER_NAME has the user's name.
 
     Attributes:
-        command: program and arguments; a text is divided as a shell would, quotes included.
-        timeout: how many seconds it may take.
+        command: the program and its arguments; a text is split as a shell would, with quotes.
+        timeout: the timeout of the command, in seconds.
     """
 
     command: str | Sequence[str]
     timeout: float = COMMAND_SECONDS
 
     def read(self, user: str | None) -> str:
-        """See `SecretSource`."""
+        """Run the command; see `SecretSource.read`."""
         try:
             words = shlex.split(self.command) if isinstance(self.command, str) else self.command
-            process = subprocess.Popen(  # noqa: S603 - it is the caller's
+            process = subprocess.Popen(  # noqa: S603 - the command is from the caller
                 list(words),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -125,7 +125,7 @@ class SecretCommand:
         return _text(output, self._name)
 
     def _output(self, process: subprocess.Popen[bytes]) -> bytes:
-        """What it writes until its end, or a little more than it may."""
+        """Return the output of the command; stop reading it once it is too long."""
         deadline = time.monotonic() + self.timeout
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         output = b""
@@ -143,7 +143,7 @@ class SecretCommand:
 
     @property
     def _name(self) -> str:
-        """What it is called in errors: not in full, since there may be secrets in it."""
+        """The name for errors: without the command, which may contain secrets."""
         return "the command that gives the password"
 
     def __repr__(self) -> str:

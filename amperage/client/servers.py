@@ -1,4 +1,4 @@
-"""Which server to connect to next, out of those that would do."""
+"""Selects the server to connect to next, from a list."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ Order = Literal["round_robin", "in_order"]
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One server, and how to prove there who we are.
+    """A server, optionally with its own authenticator.
 
     Attributes:
-        uri: where it is.
-        authenticator: makes the credentials for it; None for the client's own.
+        uri: the URI of the server.
+        authenticator: provides the credentials for this server; None for the client's own
+            authenticator.
     """
 
     uri: ServerUri
@@ -31,21 +32,21 @@ class Server:
 
 
 class ServerChooser:
-    """Goes through a list of servers.
+    """Selects servers from a list, one after the other.
 
-    Whichever the order, a server that cannot be reached is followed by the next one, until every
-    server has been tried: that is a round. The order says where to begin when an established
-    connection is lost: `round_robin` with the server after it, `in_order` with the first of the
-    list, which is the one preferred.
+    If a server cannot be reached, the next one is selected, in both orders, until all servers have
+    been tried: that is a round. The order determines the next server after an established
+    connection is lost: `round_robin` selects the server after it, `in_order` the first of the list,
+    which is the preferred one.
 
     Args:
-        servers: URIs, or servers with authenticators of their own.
+        servers: URIs, or servers with their own authenticators.
         order: "round_robin" or "in_order".
 
     Raises:
-        InvalidUriError: a text is no URI.
-        TypeError: it is one server instead of a list.
-        ValueError: there is no server in the list, or no such order.
+        InvalidUriError: a URI is invalid.
+        TypeError: the argument is one server instead of a list.
+        ValueError: the list is empty, or the order is unknown.
     """
 
     def __init__(
@@ -63,39 +64,39 @@ class ServerChooser:
 
     @property
     def current(self) -> Server | None:
-        """The server to connect to; None if every one of them has turned us away."""
+        """The server to connect to; None if all servers have refused the logon."""
         return self._usable[self._next] if self._usable else None
 
     def reset(self) -> None:
-        """Begin again with the first server; those that turned us away may be tried again."""
+        """Begin again with the first server, and add the servers again that refused the logon."""
         self._usable = list(self._all)
         self._next = 0
         self._failed_in_round = 0
 
     def connected(self) -> None:
-        """The current server took us."""
+        """Record that the current server has accepted the logon."""
         self._failed_in_round = 0
 
     def lost(self) -> None:
-        """The established connection to the current server has ended."""
+        """Record that the established connection to the current server has ended."""
         self._failed_in_round = 0
         self._next = 0 if self._order == "in_order" else self._following()
 
     def failed(self) -> bool:
-        """The current server could not be reached.
+        """Record that the current server could not be reached.
 
         Returns:
-            Whether that ends a round: every server has been tried since the last success.
+            Whether a round ends: all servers have been tried since the last success.
         """
         self._next = self._following()
         self._failed_in_round += 1
         return self._end_round()
 
     def refused(self) -> bool:
-        """The current server turned us away, and would again; it is not tried any more.
+        """Remove the current server, which has refused the logon and would refuse it again.
 
         Returns:
-            Whether that ends a round.
+            Whether a round ends.
         """
         del self._usable[self._next]
         if self._next >= len(self._usable):

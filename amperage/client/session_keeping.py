@@ -1,12 +1,11 @@
-"""The thread of a blocking client that stays connected.
+"""The background thread of a blocking client that reconnects automatically.
 
-It makes the attempts to connect, logs on, reads while the session lasts, and begins again. Commands
-are given, and waited for, in other threads. `amperage.client.recovery` decides about commands,
-streams and messages when a connection is lost, `amperage.client.reconnection` which server is tried
-when.
+It connects, logs on, reads until the session ends, and then begins again. Other threads send
+commands and wait for them. `amperage.client.recovery` handles the commands, streams and messages
+when a connection is lost; `amperage.client.reconnection` schedules the attempts to connect.
 
-No lock is held while a function of the application is called. An exception of such a function ends
-the client: to go on without its effect would be a mistake.
+No lock is held while a function of the application is called. An exception in such a function ends
+the client, because continuing without the effect of the function would be wrong.
 """
 
 from __future__ import annotations
@@ -32,22 +31,22 @@ from amperage.client.states import ConnectionEvent, ConnectionState, StateListen
 from amperage.client.uri import ServerUri
 
 _LONGEST_FAREWELL: Final = 1.0
-"""Seconds to wait for the thread: it may be connecting, or in a handler that waits for us."""
+"""Seconds to wait for the thread: it may connect, or its handler may wait for `stop`'s caller."""
 
 _log: Final = logging.getLogger("amperage.client")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOptions:
-    """How a client gets its sessions.
+    """The options for connecting and logging on.
 
     Attributes:
         name: the client name.
-        timeout: seconds for connecting, and for each answer of the logon.
-        authenticator: makes the credentials for servers that have none of their own.
+        timeout: seconds to wait for the connection, and for each answer of the logon.
+        authenticator: provides the credentials for servers without an authenticator of their own.
         ssl_context: for tcps and wss.
-        logon_options: options of each logon.
-        on_state: told about changes of state.
+        logon_options: the options of each logon.
+        on_state: a callback for changes of state.
     """
 
     name: str
@@ -59,18 +58,18 @@ class SessionOptions:
 
 
 class SessionKeeper:
-    """Keeps up a session.
+    """Maintains a session, in a background thread.
 
     Args:
         guard: the client's lock.
-        protocol: what outlives connections.
-        plan: when to try which server.
-        options: how.
+        protocol: the protocol that survives connections.
+        plan: the schedule of the attempts to connect.
+        options: the options for connecting and logging on.
 
     Attributes:
-        connection: that of the session; None while there is none.
-        server: the server that the client is, or was last, connected to.
-        silence_allowed: seconds without a sign of life after which a connection has ended.
+        connection: the connection of the session; None while there is no session.
+        server: the server of the current or the last connection.
+        silence_allowed: seconds of silence after which a connection is ended; None for no limit.
     """
 
     def __init__(
@@ -92,12 +91,12 @@ class SessionKeeper:
         self._thread = threading.Thread(target=self._run, name=f"amps {options.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to make attempts."""
+        """Start the thread, which begins to connect."""
         self._guard.on_fork = self._abandon
         self._thread.start()
 
     def stop(self) -> None:
-        """Close the connection, for good."""
+        """Close the connection for good, and end the thread."""
         self._stopped.set()
         with self._guard.turn():
             self._protocol.close()
@@ -111,14 +110,14 @@ class SessionKeeper:
         self.tell(ConnectionState.CLOSED, self.server)
 
     def forget(self) -> None:
-        """End soon, since the client was garbage-collected; waits for no lock."""
+        """End soon, because the client was garbage-collected; takes no lock."""
         self._stopped.set()
         for connection in (self.connection, self._opening):
             if connection is not None:
                 connection.forget()
 
     def notice_silence(self, allowed: float) -> None:
-        """From now on, take a server for gone that has been silent for so many seconds."""
+        """Start to end a connection after `allowed` seconds of silence."""
         self.silence_allowed = allowed
         if self.connection is not None:
             self.connection.notice_silence(allowed)
@@ -126,7 +125,7 @@ class SessionKeeper:
     def tell(
         self, state: ConnectionState, server: ServerUri | None, error: ClientError | None = None
     ) -> None:
-        """Tell the listener of a change."""
+        """Call the listener with a change of state."""
         if self._options.on_state is not None:
             event = ConnectionEvent(state, server, error)
             call_plainly("on_state", self._options.on_state, event)
@@ -224,7 +223,7 @@ class SessionKeeper:
             self._guard.wake()
 
     def _abandon(self) -> None:
-        """Leave the session to the process that this one is a fork of."""
+        """Close the sockets in a forked child process; the session stays with the parent."""
         self._stopped.set()
         for connection in (self.connection, self._opening):
             if connection is not None:

@@ -1,4 +1,4 @@
-"""Sockets as a URI describes them, for both shells."""
+"""Opens and configures the socket for a URI, for the blocking and the asyncio clients."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def open_socket(
 
     Args:
         uri: the server.
-        timeout: seconds for everything; None waits as long as the system does.
+        timeout: seconds for each step; None for the operating system's timeout.
         ssl_context: for tcps and wss; None checks the certificate against the system's authorities.
 
     Returns:
         A connected, non-blocking socket.
 
     Raises:
-        ConnectError: it says why.
+        ConnectError: the connection cannot be established; the text has the reason.
     """
     try:
         connection = _connected(uri, timeout)
@@ -63,11 +63,11 @@ def _connected(uri: ServerUri, timeout: float | None) -> socket.socket:
 
 
 def apply_options(connection: socket.socket, uri: ServerUri) -> None:
-    """Set the connection parameters; small messages go out at once unless the URI says otherwise.
+    """Set the connection parameters. TCP_NODELAY is set unless the URI has another value.
 
     Args:
         connection: a connected socket.
-        uri: where the parameters stand.
+        uri: the URI with the parameters.
     """
     if uri.scheme == "unix":
         return
@@ -78,12 +78,12 @@ def apply_options(connection: socket.socket, uri: ServerUri) -> None:
 
 
 def connect_error(uri: ServerUri, error: OSError) -> ConnectError:
-    """Say in one sentence why there is no connection."""
+    """Return the error for a failed connection, with the reason in one sentence."""
     return _unable(uri, _cause(error))
 
 
 def no_connection(uri: ServerUri, error: ClientError) -> ConnectError:
-    """Make the error for a connection that has ended before it was open."""
+    """Return the error for a connection that has ended before it was open."""
     if isinstance(error, ConnectError):
         return error
     cause = str(error)

@@ -1,4 +1,4 @@
-"""What a client that reconnects tells about its connection."""
+"""The connection states that a reconnecting client reports."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from amperage.client.uri import ServerUri
 
 
 class ConnectionState(Enum):
-    """Where a connection is in its life.
+    """The state of a connection.
 
     CONNECTED --> LOGGED_ON --> RECOVERED --> DISCONNECTED --> CONNECTED ...
                                                    \\-> GAVE_UP
     """
 
     CONNECTED = "connected"
-    """There is a connection to a server."""
+    """A connection to a server is established."""
     LOGGED_ON = "logged on"
     """The server has accepted the logon."""
     RECOVERED = "recovered"
-    """Subscriptions have been placed again and unacknowledged messages have been sent again."""
+    """Subscriptions are restored, and unacknowledged messages have been sent again."""
     DISCONNECTED = "disconnected"
-    """The connection has ended, or an attempt to make one has failed; the error says why."""
+    """The connection has ended, or an attempt to connect has failed; the error has the reason."""
     GAVE_UP = "gave up"
     """There will be no more attempts, and streams end with the error."""
     CLOSED = "closed"
-    """The client was closed by its owner."""
+    """The application has closed the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionEvent:
-    """One change of state.
+    """A change of state.
 
     Attributes:
         state: the new state.
-        server: which server it is about.
-        error: why, where something went wrong.
+        server: the server of the connection.
+        error: the reason, if the connection or an attempt has failed.
     """
 
     state: ConnectionState
@@ -47,7 +47,7 @@ class ConnectionEvent:
 
 
 StateListener = Callable[[ConnectionEvent], None]
-"""Called with each change of state, in the thread of the client; it must not wait."""
+"""A callback for each change of state, called in the client's thread; it must not block."""
 
 AsyncStateListener = Callable[[ConnectionEvent], Awaitable[None] | None]
-"""The same for an asyncio client: a function, or a coroutine function, which is awaited."""
+"""The callback of an asyncio client: a function, or a coroutine function, which is awaited."""

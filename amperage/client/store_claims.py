@@ -1,4 +1,4 @@
-"""Which client uses which store: one at a time, since a store has one sequence of numbers."""
+"""Ensures that only one client at a time uses a store, since a store has one number sequence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import weakref
 from typing import Final
 
 _claims: Final[dict[int, weakref.ref[object]]] = {}
-"""The clients that are connected, by the identity of their stores."""
+"""The connected clients, by the `id()` of their stores."""
 
 
 def claim_stores(client: object, **stores: object) -> None:
@@ -14,10 +14,10 @@ def claim_stores(client: object, **stores: object) -> None:
 
     Args:
         client: the client.
-        stores: its stores, by the argument of the client that they were given as.
+        stores: its stores, by the names of the client's arguments.
 
     Raises:
-        ValueError: another client is using one of them.
+        ValueError: another client uses one of them.
     """
     for key in [key for key, claim in _claims.items() if claim() is None]:
         del _claims[key]
@@ -34,7 +34,7 @@ def claim_stores(client: object, **stores: object) -> None:
 
 
 def release_stores(client: object, *stores: object) -> None:
-    """Give up stores that a client has reserved; others may use them."""
+    """Release the stores that a client has reserved, so that other clients can use them."""
     for store in stores:
         claim = _claims.get(id(store))
         if claim is not None and claim() is client:

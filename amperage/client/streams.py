@@ -1,4 +1,4 @@
-"""What both shells' streams of messages have in common."""
+"""The common base of the blocking and the asyncio message streams."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Stream(ABC):
     """The messages of one subscription or query.
 
     Args:
-        inbox: where they arrive.
+        inbox: the inbox of the messages.
     """
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._handed_out: list[Message] = []  # that are not done
+        self._handed_out: list[Message] = []  # and not yet marked as processed
 
     @property
     def id(self) -> str:
@@ -28,7 +28,7 @@ class Stream(ABC):
 
     @property
     def backlog(self) -> int | None:
-        """How many messages of queues may be held at a time; None for no subscription to queues."""
+        """The maximum number of unacknowledged queue messages; None if not from a queue."""
         return self._inbox.backlog
 
     def __repr__(self) -> str:
@@ -42,7 +42,7 @@ class Stream(ABC):
         return bool(self._inbox.messages) or self._inbox.ended
 
     def _note_done(self) -> None:
-        """Mark all messages handed out so far as processed; see `MessageStream.done`."""
+        """Mark all messages returned so far as processed; see `MessageStream.done`."""
         done, self._handed_out = self._handed_out, []
         note = self._inbox.on_done
         if note is not None:
@@ -50,17 +50,17 @@ class Stream(ABC):
                 if message.bookmark is not None:
                     note(message.bookmark)
         if self._inbox.ack_rules.is_automatic:
-            with suppress(ClientError):  # the stream ends with it
+            with suppress(ClientError):  # the stream ends with the same error
                 for message in done:
                     message.ack()
 
     def _take(self) -> Message | None:
-        """The next message, if there is one."""
+        """Return the next message, or None if there is none."""
         inbox = self._inbox
         while True:
             try:
                 message = inbox.messages.popleft()
-            except IndexError:  # nothing there, or another thread has just taken it
+            except IndexError:  # it is empty, or another thread has just taken the last one
                 return None
             if message.header.lease_period is None or inbox.redelivery.is_worth_taking(message):
                 break
@@ -75,13 +75,13 @@ class Stream(ABC):
 
     @abstractmethod
     def _settle(self, message: Message, options: str | None) -> None:
-        """Tell a queue what became of a message."""
+        """Report the outcome of a queue message; see `Commands.settle`."""
 
     def _is_over(self) -> bool:
-        """Whether the stream has ended, and everything has been taken.
+        """Return whether the stream has ended and all messages have been taken.
 
         Raises:
-            ClientError: it has ended other than as wished.
+            ClientError: the stream has ended with an error.
         """
         inbox = self._inbox
         if not inbox.ended or inbox.messages:

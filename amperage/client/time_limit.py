@@ -1,4 +1,4 @@
-"""How long a call may take, however many waits it consists of."""
+"""The time limit of a call that may consist of several waits."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from amperage.client.errors import TimedOutError
 
 
 class TimeLimit:
-    """The time that a call has, from now on.
+    """The time limit of a call, which begins now.
 
     Args:
-        seconds: as the caller gave them; None for no limit.
+        seconds: the caller's timeout; None for no limit.
     """
 
     __slots__ = ("_end", "_seconds")
@@ -22,14 +22,14 @@ class TimeLimit:
 
     @property
     def left(self) -> float | None:
-        """The seconds that are left; None if there is no limit."""
+        """The remaining seconds; None if there is no limit."""
         return None if self._end is None else max(0.0, self._end - time.monotonic())
 
     def exceeded(self, what: str, why: str | None = None) -> TimedOutError:
-        """Make the error for a call that took too long.
+        """Return the error for a call that took too long.
 
         Args:
-            what: what has not come.
+            what: the name of the event that did not happen.
             why: the reason, if it is known.
         """
         reason = "" if why is None else f": {why}"

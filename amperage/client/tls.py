@@ -1,4 +1,4 @@
-"""What secures connections (tcps, wss), made from files."""
+"""TLS contexts for connections (tcps, wss), from certificate files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def make_ssl_context(
     certificate: str | Path | None = None,
     key: str | Path | None = None,
 ) -> ssl.SSLContext:
-    """Make the `ssl_context` of a client.
+    """Return a TLS context for the `ssl_context` of a client.
 
     Args:
-        authorities: file with the certificates that the server's is checked with; None for those of
-            the system.
-        certificate: file with the certificate that the server is shown; None for none.
-        key: file with its key; None if the certificate's file has it.
+        authorities: the file with the certificates of the authorities that the server's certificate
+            is checked against; None for the system's.
+        certificate: the file with the client's certificate; None for no certificate.
+        key: the file with its key; None if the certificate's file has the key.
 
     Raises:
         TlsFileError: a file cannot be used.

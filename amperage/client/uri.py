@@ -1,11 +1,11 @@
 """The URI of a server: `tcp://user:password@host:port/amps/json?tcp_nodelay=true`.
 
-The path names the protocol and the message type. Both may be left out: the protocol is then
-`amps`, and the message type is the transport's own. Over tcp and tcps the protocol may also be one
-of the legacy ones, `tcp://host:port/fix`. User and password may be percent-encoded.
+The path names the protocol and the message type. Both may be omitted: the protocol is then `amps`,
+and the message type is the transport's own. Over tcp and tcps the protocol may also be one of the
+legacy ones, `tcp://host:port/fix`. User and password may be percent-encoded.
 
     tcp, tcps   frames over TCP, over TLS
-    ws, wss     websocket messages; a proxy may want more path before /amps
+    ws, wss     websocket messages; a proxy may need a longer path before /amps
     unix        unix:///path/of/socket?message_type=json -- the path is the socket's file
 """
 
@@ -24,10 +24,10 @@ from amperage.wire.legacy.dialects import DIALECTS
 SCHEMES: Final = ("tcp", "tcps", "ws", "wss", "unix")
 
 AMPS: Final = "amps"
-"""The protocol of all transports but legacy ones."""
+"""The protocol of all transports except legacy ones."""
 
 PROTOCOLS: Final = (AMPS, *DIALECTS)
-"""What a server's transport may speak."""
+"""The protocols of a server's transports."""
 
 _TRUTH: Final = {"true": 1, "1": 1, "yes": 1, "false": 0, "0": 0, "no": 0}
 _COMPRESSION: Final = {"zlib": 1, "none": 0}
@@ -56,18 +56,18 @@ _MESSAGE_TYPE: Final = "message_type"
 
 @dataclass(frozen=True, slots=True)
 class ServerUri:
-    """Where a server is, how to speak to it and as whom.
+    """The URI of a server: its address, protocol, message type, user and password.
 
     Attributes:
         scheme: one of `SCHEMES`.
         host: a name or an address; IPv6 addresses without brackets. Empty for unix.
         port: 1 to 65535; 0 for unix.
-        user: who logs on; None for nobody in particular.
-        password: kept out of every printed form.
+        user: the user to log on as; None for no user.
+        password: the password; omitted from every printed form.
         message_type: such as "json"; None for the transport's own.
         options: connection parameters (compression, tcp_nodelay, tcp_keepalive, tcp_sndbuf,
             tcp_rcvbuf) as numbers.
-        path: the path to ask for (ws, wss), or that of the socket (unix).
+        path: the path of the request (ws, wss) or of the socket (unix).
         protocol: one of `PROTOCOLS`.
     """
 
@@ -83,7 +83,7 @@ class ServerUri:
 
     @property
     def address(self) -> str:
-        """Host and port as they stand in the URI, or the path of a socket."""
+        """The host and port as in the URI, or the path of a socket."""
         if self.scheme == "unix":
             return self.path
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -106,14 +106,14 @@ class ServerUri:
 
 
 def parse_uri(text: str) -> ServerUri:
-    """Read the URI of a server.
+    """Parse the URI of a server.
 
     Args:
         text: such as "tcp://localhost:9007/amps/json".
 
     Raises:
-        InvalidUriError: the text is not such a URI; it says what was expected.
-        TypeError: it is no text.
+        InvalidUriError: the text is not such a URI; the error describes the expected form.
+        TypeError: the argument is not text.
     """
     required_text("uri", text)
     try:
@@ -155,19 +155,19 @@ def parse_uri(text: str) -> ServerUri:
 
 
 def without_passwords(text: str) -> str:
-    """Servers as they may be shown, with `***` in the place of passwords.
+    """Return the URIs of servers for display, with `***` in place of passwords.
 
     Args:
-        text: URIs, or what `spark -server` takes, perhaps several with commas between.
+        text: URIs or arguments of `spark -server`, also several joined by commas.
     """
     return _PASSWORD.sub(r"\1***@", text)
 
 
 def with_message_type(text: str, message_type: str) -> str:
-    """The URI of a server for messages of another type.
+    """Return the URI of a server with another message type.
 
     Args:
-        text: its URI, with any type or none: `tcp://host:port/amps`.
+        text: the server's URI, with any type or none: `tcp://host:port/amps`.
         message_type: the type.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The version of the client, as it is installed."""
+"""The installed version of the client."""
 
 from __future__ import annotations
 
