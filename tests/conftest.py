@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
+from tests.support.bytecode import import_share
 from tests.support.processes import MARK, Guard, mark_tests
 from tests.support.scheduling import Scheduling, longest_first
 from tests.support.times import Times
@@ -51,6 +54,21 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Guard())
     if config.getoption("--times"):
         config.pluginmanager.register(Times())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Collect tests without garbage collections: modules and tests are all kept to the end.
+
+    Later collections do not traverse them either. See also `tests.support.bytecode`.
+    """
+    gc.disable()
+    try:
+        import_share(session.config)
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -18,6 +18,7 @@ from server.base.shell_quoting import shell_command
 from server.expressions import Kind, parse
 from server.expressions.compile_message import compile_filter
 from tests.actions.support import Bench
+from tests.support.chances import examples
 from tests.support.waiting import WAIT_SECONDS
 
 HOSTILE = [
@@ -148,7 +149,7 @@ FRAGMENTS = [
 
 
 @pytest.mark.process
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=9), st.sampled_from(HOSTILE))
 def test_no_value_is_parsed_however_odd_the_command(fragments: list[str], value: str) -> None:
     """Quotes, substitutions, comments and here-documents, whether they make sense or not."""
@@ -158,7 +159,7 @@ def test_no_value_is_parsed_however_odd_the_command(fragments: list[str], value:
 
 
 @pytest.mark.process
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.sampled_from(COMMANDS[:3]),
     st.text(alphabet="'\"\\$`(){};&|<>*?~#!\n\t -aX0é", max_size=20),

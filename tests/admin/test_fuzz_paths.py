@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from server.admin.tree import PLACES
 from tests.admin.support import Admin, read, running_admin
+from tests.support.chances import examples
 from tests.support.waiting import WAIT_SECONDS
 
 NAMES = sorted(
@@ -34,7 +35,7 @@ def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
         assert "01-0004" not in running.server.log()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(PART, max_size=6), FORM, QUERY)
 def test_any_path_is_answered(
     admin: Admin, parts: list[str], form: str, query: dict[str, str]

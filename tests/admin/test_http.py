@@ -18,6 +18,7 @@ from server.admin.http.limits import MOST_BODY, MOST_HEAD, MOST_TARGET, Limits
 from server.admin.http.messages import TEXT, Document, Refusal, Request, Response
 from server.admin.http.under_way import UnderWay
 from tests.admin.support import Peer, http_server, read, read_all
+from tests.support.chances import examples
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 LARGE = b"0123456789abcdef" * (1 << 19)
@@ -406,7 +407,7 @@ def test_a_thousand_connections_that_send_nothing_keep_nobody_out() -> None:
             connection.close()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(
         st.sampled_from(

@@ -29,6 +29,7 @@ from amperage.client.record_log import RecordLog
 from tests.client.scripted_peer import accept, scripted_peer
 from tests.client.shells import HA_SHELLS, NewHAClient
 from tests.client.test_publish_store import StoreMachine
+from tests.support.chances import examples
 
 MAGIC = b"TESTLOG1"
 HEAD = b'{"c":"p"'
@@ -80,7 +81,7 @@ def read(path: Path) -> list[bytes]:
     return records
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(records=st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=6), data=st.data())
 def test_of_a_file_that_ends_anywhere_whole_records_are_left(
     tmp_path_factory: pytest.TempPathFactory, records: list[bytes], data: st.DataObject
@@ -96,7 +97,7 @@ def test_of_a_file_that_ends_anywhere_whole_records_are_left(
     assert read(path) == [*left, b"behind"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(records=st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=6), data=st.data())
 def test_of_a_file_with_zeros_at_its_end_whole_records_are_left(
     tmp_path_factory: pytest.TempPathFactory, records: list[bytes], data: st.DataObject
@@ -138,7 +139,7 @@ def test_a_file_with_zeros_before_its_records_is_left_alone(tmp_path: Path) -> N
     assert path.read_bytes() == damaged
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_a_flipped_bit_is_never_read_as_a_record(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -335,6 +336,7 @@ def test_a_file_of_the_first_form_is_read(tmp_path: Path) -> None:
 CONSUMER = """
 import sys
 from amperage.client import FileBookmarkStore
+from tests.support.chances import examples
 store = FileBookmarkStore(sys.argv[1])
 trail = store.trail("s", "recent")
 store.keep("s", trail)
@@ -349,7 +351,7 @@ sys.stdin.read()
 
 
 @pytest.mark.process
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6, 3), deadline=None)
 @given(
     numbers=st.lists(st.integers(1, 60), min_size=30, max_size=60, unique=True),
     kills=st.lists(st.integers(1, 12), min_size=1, max_size=3),

@@ -18,6 +18,7 @@ from amperage.client.recovery import RecoveringProtocol
 from amperage.wire.header import Header
 from tests.client.model_server import ModelServer
 from tests.client.wire_in import ack, bodies, inbox_of, make, online, sent
+from tests.support.chances import examples
 from tests.support.raw import frame
 
 LOST = ConnectionLostError("cut")
@@ -525,7 +526,7 @@ class Network:
         self._logon = None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(seed=st.integers(0, 2**32), cuts=st.integers(0, 12), refuse=st.booleans())
 def test_every_message_is_stored_once_and_delivered_once_in_order_wherever_connections_are_cut(
     seed: int, cuts: int, refuse: bool

@@ -14,6 +14,7 @@ from config_schema.problems import Problems
 from config_schema.validate import validate
 from tests.config_schema.program import Program
 from tests.config_schema.test_compile_spec import FULL
+from tests.support.chances import examples
 
 TEXTS = ["", "x", "/a", "[", "(", "1", "0", "-1", "9007", "json", "orders", "{{X}}", "*", "=", "é"]
 RANDOM = st.randoms(use_true_random=False)
@@ -53,7 +54,7 @@ def tags_of(node: Node) -> list[str]:
     return [node.tag, *(tag for child in node.children for tag in tags_of(child))]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(RANDOM)
 def test_a_damaged_configuration_is_judged(tree: Node, chance: random.Random) -> None:
     damaged = damage(tree, chance, tags_of(tree))

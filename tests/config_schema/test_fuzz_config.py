@@ -11,6 +11,7 @@ from config_schema import schema
 from config_schema.document import Node, load
 from config_schema.problems import Problems
 from config_schema.validate import MAX_VIOLATIONS, validate
+from tests.support.chances import examples
 
 SEED = """<?xml version="1.0" encoding="UTF-8"?>
 <!-- a configuration that uses a bit of everything -->
@@ -70,13 +71,13 @@ def shape(node: Node) -> object:
     return node.tag, node.text, dict(node.attributes), [shape(child) for child in node.children]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.binary(max_size=300))
 def test_random_bytes(content: bytes) -> None:
     run({"main.xml": content})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -112,7 +113,7 @@ def escaped(text: str) -> str:
     return "".join(f"&#{ord(c)};" if c in "<&>\r" else c for c in text if c.isprintable())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(elements(), max_size=6))
 def test_random_trees(trees: list[str]) -> None:
     text = f"<AMPSConfig xmlns:p='urn:p'>\n<Name>n</Name>{''.join(trees)}</AMPSConfig>"
@@ -122,7 +123,7 @@ def test_random_trees(trees: list[str]) -> None:
 FILES = ["main.xml", "b.xml", "c.xml", "d.xml"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.fixed_dictionaries(
         {

@@ -17,6 +17,7 @@ from config_schema.document import load
 from config_schema.problems import Problems, Severity
 from config_schema.schema import ROOT, ElementDoc, children, elements, load_schema
 from config_schema.validate import validate
+from tests.support.chances import examples
 
 PROJECT = Path(__file__).parents[2]
 
@@ -131,7 +132,7 @@ def choices_of_children(draw: st.DrawFn, path: str) -> Sequence[ElementDoc]:
     return draw(st.permutations(chosen))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(trees())
 def test_every_configuration_that_follows_the_documentation_is_accepted(tree: Element) -> None:
     assert [(error.path, error.reason) for error in load_schema().iter_errors(tree)] == []

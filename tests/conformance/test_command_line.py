@@ -8,19 +8,17 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.support.forked import ForkedProcess
 from tests.support.raw import RawPeer
 from tests.support.server import (
-    COMMAND,
     CONFIGURATION,
     ROOT,
     amp_server,
-    environment,
     free_port,
     running_configuration,
     running_server,
@@ -255,17 +253,11 @@ def test_a_warning_is_said_once_on_a_terminal(tmp_path: Path) -> None:
         log = "" if target == "none" else f"<Logging>{log}</Logging>"
         text = re.sub(r"(?s)<Logging>.*?</Logging>", "", path.read_text())
         path.write_text(text.replace("</AMPSConfig>", f"{log}</AMPSConfig>"))
-        with (tmp_path / "terminal").open("w") as terminal:
-            process = subprocess.Popen(
-                [*COMMAND, path],
-                stdout=terminal,
-                stderr=terminal,
-                env=environment(),
-            )
+        process = ForkedProcess(tmp_path, path, tmp_path / "terminal", None)
         try:
             _connect(path)
         finally:
-            process.terminate()
+            process.send_signal(signal.SIGTERM)
             process.wait(WAIT_SECONDS)
         assert (tmp_path / "terminal").read_text().count("becomes part of file names") == 1
 
@@ -353,12 +345,7 @@ def test_a_start_by_mistake_leaves_the_log_of_the_server_that_runs(tmp_path: Pat
         "<Level>info</Level><RotationThreshold>1M</RotationThreshold></Target></Logging>",
     )
     path.write_text(re.sub(r"(?s)<Logging>.*?</Logging>", "", path.read_text(), count=1))
-    process = subprocess.Popen(
-        [*COMMAND, "config.xml"],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        env=environment(),
-    )
+    process = ForkedProcess(tmp_path, Path("config.xml"), tmp_path / "stdout.log", None)
     try:
         _connect(path)
         assert amp_server("config.xml", cwd=tmp_path).returncode == 1

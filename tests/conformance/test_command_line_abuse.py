@@ -1,14 +1,21 @@
-"""ampServer in places where it has nobody to talk to, and as people mistype it."""
+"""ampServer in places where it has nobody to talk to, and as people mistype it.
+
+A shell starts the command where its streams are closed. In most other cases a fork runs it, which
+starts faster: see `tests.support.forked`.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.server import COMMAND, environment, free_port
+from server import cli
+from tests.support.forked import context
+from tests.support.server import COMMAND, amp_server, environment, free_port
 from tests.support.waiting import WAIT_SECONDS
 
 GOOD = "<AMPSConfig><Name>abused</Name></AMPSConfig>"
@@ -35,17 +42,55 @@ def shell(directory: Path, line: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+PIPE_WITHOUT_READER = "a pipe without reader"
+
+
+def run_with_output(
+    directory: Path, words: list[str], stdout: str, stderr: Path | None = None
+) -> tuple[int | None, str]:
+    """Run the command in a fork; return its exit code and what it wrote to standard error.
+
+    Args:
+        directory: where it runs.
+        words: its arguments.
+        stdout: the path of its standard output, or `PIPE_WITHOUT_READER`.
+        stderr: the path of its standard error; None for a file in the directory.
+    """
+    errors = stderr or directory / "stderr.txt"
+    process = context().Process(target=_run, args=(directory, words, stdout, errors))
+    process.start()
+    process.join(WAIT_SECONDS)
+    if process.exitcode is None:
+        process.kill()
+    return process.exitcode, errors.read_text() if stderr is None else ""
+
+
+def _run(directory: Path, words: list[str], stdout: str, errors: Path) -> None:
+    if stdout == PIPE_WITHOUT_READER:
+        reader, writer = os.pipe()
+        os.close(reader)
+    else:
+        writer = os.open(stdout, os.O_WRONLY)
+    os.dup2(writer, 1)
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
+    os.chdir(directory)
+    sys.argv = [cli.__file__, *words]
+    sys.exit(cli.main())
+
+
 @pytest.mark.parametrize(
-    ("line", "complaint"),
+    ("words", "complaint"),
     [
-        ("ampServer -D", "argument -D: expected one argument; see ampServer --help"),
-        ("ampServer good.xml -DPORT", "-DPORT is no definition: expected -DNAME=VALUE"),
-        ("ampServer -D '=5' good.xml", "expected -DNAME=VALUE"),
-        ("ampServer ''", "expected the path of a configuration file"),
+        (["-D"], "argument -D: expected one argument; see ampServer --help"),
+        (["good.xml", "-DPORT"], "-DPORT is no definition: expected -DNAME=VALUE"),
+        (["-D", "=5", "good.xml"], "expected -DNAME=VALUE"),
+        ([""], "expected the path of a configuration file"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(directory: Path, line: str, complaint: str) -> None:
-    run = shell(directory, line)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    directory: Path, words: list[str], complaint: str
+) -> None:
+    run = amp_server(*words, cwd=directory)
     assert run.returncode == 2
     assert complaint in run.stderr
     assert run.stderr.count("\n") == 1
@@ -55,7 +100,6 @@ def test_a_mistake_is_one_line_and_exit_code_2(directory: Path, line: str, compl
     ("line", "complaint"),
     [
         ("ampServer --dump-config good.xml >/dev/full", "No space left on device"),
-        ("ampServer --print-completion bash >/dev/full", "No space left on device"),
         ("ampServer --version >&-", "standard output is closed"),
     ],
 )
@@ -67,7 +111,23 @@ def test_what_cannot_be_printed_is_one_line(directory: Path, line: str, complain
     assert "Traceback" not in run.stderr
 
 
-@pytest.mark.parametrize("streams", ["2>/dev/full", "2>&-", "<&- >&- 2>&-"])
+def test_a_completion_that_cannot_be_printed_is_one_line(directory: Path) -> None:
+    code, said = run_with_output(directory, ["--print-completion", "bash"], "/dev/full")
+    assert code == 1
+    assert "No space left on device" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("name", ["good.xml", "bad.xml"])
+def test_a_verdict_needs_no_space(directory: Path, name: str) -> None:
+    """The exit code tells it when standard error is full."""
+    (directory / "bad.xml").write_text("<AMPSConfig/>")
+    words = ["--verify-config", name]
+    code, _ = run_with_output(directory, words, os.devnull, Path("/dev/full"))
+    assert code == (name == "bad.xml")
+
+
+@pytest.mark.parametrize("streams", ["2>&-", "<&- >&- 2>&-"])
 def test_a_verdict_needs_no_reader(directory: Path, streams: str) -> None:
     """The exit code tells it when nothing can be printed."""
     assert shell(directory, f"ampServer --verify-config good.xml {streams}").returncode == 0
@@ -93,11 +153,21 @@ def test_a_reader_that_leaves_early_changes_nothing(
     """As of any other command in a pipe: nothing is said of that, and the verdict is the same."""
     (directory / "bad.xml").write_text("<AMPSConfig/>")
     (directory / "other.xml").write_text(GOOD.replace("abused", "other"))
+    found, stderr = run_with_output(directory, line.split(), PIPE_WITHOUT_READER)
+    assert found == code
+    assert "pipe" not in stderr
+    assert said in stderr
+    assert bool(stderr) == bool(said)
+
+
+def test_a_process_whose_reader_leaves_early_ends_like_any_other(directory: Path) -> None:
+    """Also while the interpreter ends: a real process, and one verdict."""
+    (directory / "bad.xml").write_text("<AMPSConfig/>")
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as output:
         run = subprocess.run(
-            [*COMMAND, *line.split()],
+            [*COMMAND, "--verify-config", "--json", "bad.xml"],
             cwd=directory,
             stdout=output,
             stderr=subprocess.PIPE,
@@ -106,10 +176,9 @@ def test_a_reader_that_leaves_early_changes_nothing(
             check=False,
             env=environment(),
         )
-    assert run.returncode == code
+    assert run.returncode == 1
     assert "pipe" not in run.stderr
-    assert said in run.stderr
-    assert bool(run.stderr) == bool(said)
+    assert "bad.xml cannot be used" in run.stderr
 
 
 def test_bytes_that_are_no_text_are_shown_and_passed_on(directory: Path) -> None:
@@ -122,13 +191,15 @@ def test_bytes_that_are_no_text_are_shown_and_passed_on(directory: Path) -> None
         r"odd\udcff.xml is valid: 0 errors, 0 warnings",
     ]
     (directory / "variable.xml").write_text(GOOD.replace("abused", "${ODD}"))
-    run = shell(directory, r"ODD=$'\xff' ampServer --verify-config variable.xml")
+    odd = os.fsdecode(b"\xff")
+    run = amp_server("--verify-config", "variable.xml", cwd=directory, ODD=odd)
     assert "the value of variable 'ODD' holds a character that XML does not allow" in run.stderr
 
 
 def test_a_graph_is_all_that_is_asked_for(directory: Path) -> None:
     """It is printed without --verify-config too, and nothing is started."""
-    assert shell(directory, "ampServer --graph good.xml").stdout.startswith("instance abused: ")
+    graph = amp_server("--graph", "good.xml", cwd=directory).stdout
+    assert graph.startswith("instance abused: ")
 
 
 def test_a_configuration_out_of_a_pipe(directory: Path) -> None:
@@ -136,7 +207,7 @@ def test_a_configuration_out_of_a_pipe(directory: Path) -> None:
     run = shell(directory, "ampServer --verify-config <(cat good.xml)")
     assert run.returncode == 0
     os.mkfifo(directory / "silent.xml")
-    run = shell(directory, "ampServer --verify-config silent.xml")
+    run = amp_server("--verify-config", "silent.xml", cwd=directory)
     assert (run.returncode, run.stderr.splitlines()[0]) == (
         1,
         "silent.xml: error: is empty; expected an XML file",

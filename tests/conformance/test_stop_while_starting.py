@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.support.forked import ForkedProcess
 from tests.support.raw import frame
-from tests.support.server import (
-    COMMAND,
-    RunningServer,
-    environment,
-    running_server,
-    wait_until_started,
-)
+from tests.support.server import RunningServer, running_server, wait_until_started
 from tests.support.sow import query
 from tests.support.waiting import wait_until
 
@@ -69,14 +63,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recovering(directory: Path) -> Iterator[RunningServer]:
     """A server that has read its log, and is at work on its records."""
     log_file = directory / "again.log"
-    with log_file.open("wb") as log:
-        process = subprocess.Popen(
-            [*COMMAND, "config.xml"],
-            cwd=directory,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=environment(),
-        )
+    process = ForkedProcess(directory, Path("config.xml"), log_file, None)
     server = RunningServer(0, process, log_file)
     try:
         wait_until(lambda: "1D-0009" in server.log(), server.log)

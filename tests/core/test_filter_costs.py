@@ -79,11 +79,11 @@ def test_a_filter_answers_for_messages_since_it_came() -> None:
 
 
 def test_of_very_many_filters_some_are_looked_at_and_stand_for_the_others() -> None:
-    filters, added = filters_of(*(f"/id > {number}" for number in range(2_000)))
+    filters, added = filters_of(*(f"/id > {number}" for number in range(600)))
     look_until_seen(filters, added[0], looks=30)
     costs = [filters.cost(one, "t") for one in added]
     looked_at = [one for one in costs if one.seconds_each > 0]
-    assert 256 < len(looked_at) < 2_000 + 1
+    assert 256 < len(looked_at) <= 600
     assert sum(one.seconds_each for one in costs) > 256 * min(one.seconds_each for one in looked_at)
 
 

@@ -7,10 +7,11 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.core.support import Core
+from tests.support.chances import examples
 
 HEADER = b'{"c":"p","t":"a"}'
 FILTERS = [
@@ -75,6 +76,7 @@ def received(steps: Sequence[Step], *, together: bool) -> list[tuple[list[Any], 
     return [(peer.take_frames(), peer.messages_out) for peer in peers]
 
 
+@settings(max_examples=examples(100))
 @given(st.lists(subscribing(BY_VALUE) | subscribing([*BY_VALUE, None]) | publishing, max_size=12))
 @example(
     [
@@ -91,6 +93,7 @@ def test_what_is_found_by_value_is_the_same_together(steps: list[Step]) -> None:
     assert received(steps, together=True) == received(steps, together=False)
 
 
+@settings(max_examples=examples(100))
 @given(st.lists(subscribing(FILTERS) | publishing, max_size=9))
 @example(
     [

@@ -6,11 +6,12 @@ import json
 import struct
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.commands.dispatch import AFTER_LOGON, BEFORE_LOGON
 from tests.core.support import Core
+from tests.support.chances import examples
 
 KEYS = ["c", "cid", "t", "f", "o", "a", "s", "k", "x", "e", "bm", "bs", "sub_id", "query_id", "mt"]
 VALUES = (
@@ -38,6 +39,7 @@ def serves_others(core: Core) -> bool:
     return [body for _, body in subscriber.take_frames()] == [b"{}"]
 
 
+@settings(max_examples=examples(100, 50))
 @given(st.lists(st.binary(max_size=60), max_size=4), st.booleans())
 def test_random_bytes(chunks: list[bytes], logged_on: bool) -> None:
     """Bytes that mean nothing."""
@@ -49,6 +51,7 @@ def test_random_bytes(chunks: list[bytes], logged_on: bool) -> None:
     assert serves_others(core)
 
 
+@settings(max_examples=examples(100, 50))
 @given(
     st.lists(st.tuples(HEADERS, st.binary(max_size=10)), max_size=8),
     st.booleans(),

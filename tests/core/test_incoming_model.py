@@ -22,6 +22,7 @@ from server.sow.applying import apply_entry
 from tests.core.replicas import Replica, Road
 from tests.core.support import Core, CorePeer
 from tests.sow.support import make_topic, topic_spec
+from tests.support.chances import examples
 
 NAMES = ("one", "two", "three")
 PLACES = st.integers(0, 2)
@@ -127,7 +128,7 @@ def records(replica: Replica) -> dict[str, tuple[bytes, str]]:
 
 
 @given(STEPS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60, 20), deadline=None)
 def test_all_instances_have_everything_once(steps: list[tuple[Any, ...]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         world = World(Path(directory))

@@ -23,6 +23,7 @@ from tests.core.support import Core, CorePeer
 from tests.core.test_record_runs import SUBSCRIPTIONS, some_of
 from tests.sow.model import state_of
 from tests.sow.support import Disk, make_topic, topic_spec
+from tests.support.chances import examples
 from tests.views.support import view
 
 TOPICS: Final = ("orders", "trades", "log")
@@ -222,7 +223,7 @@ SETTINGS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60, 20), deadline=None)
 @given(
     setting=SETTINGS,
     viewed=st.booleans(),

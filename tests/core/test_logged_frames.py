@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.journal import Cursor, Entry, Span
@@ -17,6 +17,7 @@ from server.subscriptions.logged import LoggedEnvelope, LoggedRun
 from server.subscriptions.logged_frames import frames
 from server.subscriptions.presentation import Presentation
 from tests.journal.support import START, Bench, opened
+from tests.support.chances import examples
 
 NUMBERS = st.one_of(
     st.sampled_from([0, 9, 10, 9_999, 10_000, 2**63, 2**64 - 1]), st.integers(0, 50)
@@ -120,6 +121,7 @@ def one_by_one(entries: list[Entry], presentation: Presentation, chosen: list[bo
     return written
 
 
+@settings(max_examples=examples(100))
 @given(
     st.lists(MESSAGES, max_size=40),
     PRESENTATIONS,

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from server.expressions import BUILTINS, Kind, parse
@@ -15,6 +15,7 @@ from server.expressions.functions.registry import Function, Parameter
 from server.expressions.tree import Expr, paths
 from server.message_types.registry import MessageTypes
 from server.subscriptions.matching import Filter, FilterSet
+from tests.support.chances import examples
 
 JSON = MessageTypes().get("json")
 
@@ -65,6 +66,7 @@ def encode(body: dict[str, Any]) -> bytes:
     return json.dumps(body).encode()
 
 
+@settings(max_examples=examples(100, 50))
 @given(st.lists(FILTERS, min_size=1, max_size=12), st.lists(BODIES, min_size=1, max_size=4))
 def test_filters_match_together_as_they_do_alone(
     texts: list[str], bodies: list[dict[str, Any]]
@@ -81,6 +83,7 @@ def test_filters_match_together_as_they_do_alone(
         assert len(matched) == len(expected)
 
 
+@settings(max_examples=examples(100, 50))
 @given(
     st.lists(st.tuples(st.booleans(), FILTERS, st.integers(0, 100)), max_size=40),
     st.lists(BODIES, min_size=2, max_size=2),

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.core.support import Core, CorePeer
 from tests.sow.support import topic_spec
+from tests.support.chances import examples
 from tests.support.sow import split_records
 
 TOPICS = ("t/a", "t/b", "t/pattern/1", "t/pattern/2")
@@ -188,7 +189,7 @@ class QueryAndSubscribe(RuleBasedStateMachine):
 
 
 TestQueryAndSubscribe = QueryAndSubscribe.TestCase
-TestQueryAndSubscribe.settings = settings(max_examples=60, stateful_step_count=40)
+TestQueryAndSubscribe.settings = settings(max_examples=examples(60, 20), stateful_step_count=40)
 
 
 class ConflatedQueryAndSubscribe(QueryAndSubscribe):
@@ -209,7 +210,9 @@ class ConflatedQueryAndSubscribe(QueryAndSubscribe):
 
 
 TestConflatedQueryAndSubscribe = ConflatedQueryAndSubscribe.TestCase
-TestConflatedQueryAndSubscribe.settings = settings(max_examples=60, stateful_step_count=40)
+TestConflatedQueryAndSubscribe.settings = settings(
+    max_examples=examples(60, 20), stateful_step_count=40
+)
 
 
 def test_what_is_called_back_by_a_query_is_not_called_back_again() -> None:

@@ -21,6 +21,7 @@ from server.sow.store import RecordStore
 from tests.core.support import Core
 from tests.sow.model import state_of
 from tests.sow.support import Disk, topic_spec
+from tests.support.chances import examples
 from tests.support.raw import frame
 
 KEYS = FieldKeys("orders", create("json", "json", {}), [("id",)])
@@ -199,7 +200,7 @@ SETTINGS = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40, 20), deadline=None)
 @given(
     setting=SETTINGS,
     connections=st.lists(some_of(INDIFFERENT, 3), max_size=3),

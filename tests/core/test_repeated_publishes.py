@@ -5,10 +5,11 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.core.support import Core
+from tests.support.chances import examples
 
 HEADERS = st.sampled_from(
     [
@@ -65,6 +66,7 @@ def run(publishes: list[str], pieces: int = 1) -> tuple[Frames, Frames, bool]:
     return subscriber.take_frames(), publisher.take_frames(), publisher.hung_up
 
 
+@settings(max_examples=examples(100))
 @given(PUBLISHES, st.integers(1, 9))
 @example([f'{{"c":"publish","t":"a","s":{n},"a":"processed"}}' for n in (8, 9, 10, 99, 100, 7)], 1)
 @example([f'{{"c":"publish","t":"a","s":{n},"a":"processed"}}' for n in range(8, 102)], 3)

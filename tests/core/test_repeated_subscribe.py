@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.expressions import parse
@@ -17,6 +17,7 @@ from server.security.entitlement import FixedEntitlement
 from server.security.permissions import UNLIMITED, Permission, Permit
 from tests.core.support import Core, CorePeer
 from tests.sow.support import topic_spec
+from tests.support.chances import examples
 
 Step: TypeAlias = "dict[str, str] | tuple[Any, Any]"
 
@@ -153,6 +154,7 @@ def test_of_each_habit_the_same_comes() -> None:
         )
 
 
+@settings(max_examples=examples(100))
 @given(STEPS)
 def test_the_same_comes_of_them_as_of_any(steps: list[Step]) -> None:
     """Frames, entries in the log, and the memory that counts are the same."""

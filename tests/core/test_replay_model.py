@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.core.replaying import publish, subscribe
 from tests.core.support import Core
+from tests.support.chances import examples
 
 SAID = st.fixed_dictionaries(
     {"t": st.sampled_from(["log-a", "log-b", "log-%s"])},
@@ -23,6 +24,7 @@ SAID = st.fixed_dictionaries(
 )
 
 
+@settings(max_examples=examples(100))
 @given(
     st.lists(st.tuples(st.integers(0, 2), SAID, st.integers(1, 4), st.booleans()), max_size=12),
     st.sampled_from(["^log-", "log-a", "log-%s"]),
@@ -205,4 +207,6 @@ class Replays(RuleBasedStateMachine):
 
 TestReplays = Replays.TestCase
 
-TestReplays.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestReplays.settings = settings(
+    max_examples=examples(40, 20), stateful_step_count=30, deadline=None
+)

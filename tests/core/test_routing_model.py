@@ -7,12 +7,13 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.expressions import BUILTINS
 from server.topics import table
 from tests.core.support import Core
+from tests.support.chances import examples
 
 TOPICS = ["a", "b", "ab", "a.b", "abc"]
 SELECTORS = [*TOPICS, "^a", "b$", "a.*c", "^(a|b)$"]
@@ -77,6 +78,7 @@ class Model:
 
 
 @pytest.mark.parametrize("most_kept", [2, 1_000_000])
+@settings(max_examples=examples(100))
 @given(STEPS)
 def test_messages_go_where_the_model_says(most_kept: int, steps: list[tuple[Any, ...]]) -> None:
     """Subscriptions come, are replaced and go, peers leave, topics are forgotten in between."""

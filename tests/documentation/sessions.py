@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from tests.documentation.fences import ROOT, Fence
+from tests.support.quick import write_commands
 from tests.support.server import free_port
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
@@ -136,10 +137,13 @@ class Session:
 
     def __init__(self, directory: Path, ports: Ports) -> None:
         self.directory = directory
+        commands = directory / ".commands"
+        commands.mkdir()
+        write_commands(commands)
         self._ports = ports
         self._running: list[RunsOn] = []
         self._environment = _outside_make() | {
-            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "PATH": f"{commands}:{BIN}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
             "USER": "user",
@@ -175,7 +179,11 @@ class Session:
         for package in ("amperage", "server"):
             (self.directory / package).mkdir()
         (self.directory / ".venv").mkdir()
-        (self.directory / ".venv" / "bin").symlink_to(BIN)
+        binaries = self.directory / ".venv" / "bin"
+        binaries.mkdir()
+        for path in BIN.iterdir():
+            (binaries / path.name).symlink_to(path)
+        write_commands(binaries)
         (self.directory / ".venv" / ".server").touch()
 
     def write(self, files: Mapping[str, str]) -> None:

@@ -19,6 +19,7 @@ from server.journal.extent import Extent, find_extent
 from server.journal.files import JournalFile, open_source
 from server.journal.layout import PAGE, RECORD_SIZE, Row
 from tests.journal.support import Bench
+from tests.support.chances import examples
 
 ONE_BY_ONE = 1 << 20
 """Slots with blank ones among them, whatever the file: each is looked at by itself."""
@@ -83,7 +84,7 @@ def spoil(path: Path, source: random.Random) -> None:
     path.write_bytes(content)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60, 15))
 @given(seed=st.integers(0, 10**9), count=st.sampled_from([1, 2, 3, 7, 20]))
 def test_the_end_of_a_file_does_not_depend_on_how_many_slots_are_looked_at_together(
     seed: int, count: int

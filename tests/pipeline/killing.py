@@ -25,15 +25,12 @@ def task_processes() -> list[int]:
         if not entry.name.isdigit():
             continue
         try:
-            parents[int(entry.name)] = int(
-                (entry / "stat").read_text().rpartition(")")[2].split()[1]
-            )
-            if {b"pyspark.daemon", b"pyspark.worker"} <= {
-                *(entry / "cmdline").read_bytes().split(b"\0")
-            }:
-                daemons.add(int(entry.name))
+            start, _, rest = (entry / "stat").read_text().rpartition(")")
         except OSError:
             continue  # it has just ended
+        parents[int(entry.name)] = int(rest.split()[1])
+        if start.endswith("(pyspark.worker"):  # as `quick_python` names them
+            daemons.add(int(entry.name))
     workers = [pid for pid in daemons if parents.get(pid) in daemons]
     return [pid for pid in workers if _descends_from_us(pid, parents)]
 

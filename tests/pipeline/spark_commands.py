@@ -10,6 +10,7 @@ from pathlib import Path
 import pyspark
 
 from pipeline.java import java_home
+from tests.pipeline.at_start.sitecustomize import QUICK_PYTHON
 from tests.pipeline.quick_java import quick_java
 
 HOME = Path(pyspark.__file__).parent
@@ -21,6 +22,7 @@ def run_spark(
     *words: str,
     directory: Path,
     conf: Mapping[str, str] | None = None,
+    quick_python: bool = False,
     **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command of Spark's to its end.
@@ -30,6 +32,8 @@ def run_spark(
         words: what comes behind the settings.
         directory: where it runs.
         conf: settings.
+        quick_python: fork the driver's Python processes, if the fixture of that name is used;
+            otherwise they are as Spark starts them.
         environment: variables on top of this process's. The path of Python has nothing of ours
             unless it is among them.
     """
@@ -40,7 +44,10 @@ def run_spark(
         "spark.log.level": "ERROR",
     }
     settings = given | dict(conf or {})
-    variables = os.environ | {
+    inherited = {
+        key: text for key, text in os.environ.items() if quick_python or key != QUICK_PYTHON
+    }
+    variables = inherited | {
         "SPARK_HOME": str(HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYTHONPATH": str(AT_START),

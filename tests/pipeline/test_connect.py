@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pipeline.java import java_home
 from tests.pipeline.quick_java import quick_java
 from tests.pipeline.spark_commands import AT_START
@@ -42,6 +44,7 @@ spark.stop()
 """
 
 
+@pytest.mark.usefixtures("quick_python")
 def test_a_session_of_spark_connect_reads_and_writes(server: RunningServer, tmp_path: Path) -> None:
     """Filters that the server applies, expressions, a write, a stream; as in any other session."""
     publish(server, "both-connected", [{"id": number, "qty": number} for number in (1, 2, 3)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pipeline import catalogue
 from pipeline.amps.options import read_options
 from pipeline.cli import main
 from pipeline.errors import PipelineError
+from tests.pipeline.spark_commands import AT_START
 from tests.support.server import ROOT, RunningServer, environment, free_port, running_server
 from tests.transports.support import Authority, transport
 
@@ -71,6 +73,7 @@ FORMS: Final[dict[str, dict[str, str]]] = {
 }
 
 
+@pytest.mark.usefixtures("quick_python")
 def test_no_password_is_in_what_spark_says(guarded: RunningServer, tmp_path: Path) -> None:
     """Plans, errors, answers of SQL, the log with all its details, and what the UI shows."""
     secret = tmp_path / "password"
@@ -87,7 +90,7 @@ def test_no_password_is_in_what_spark_says(guarded: RunningServer, tmp_path: Pat
     done = subprocess.run(
         [sys.executable, "-m", "tests.pipeline.telling_all", str(events), json.dumps(forms)],
         cwd=ROOT,
-        env=environment(AMPS_TEST_PASSWORD=SECRET),
+        env=environment(AMPS_TEST_PASSWORD=SECRET, PYTHONPATH=f"{AT_START}{os.pathsep}{ROOT}"),
         capture_output=True,
         check=False,
         text=True,

@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.pipeline.journals import journal
 from tests.pipeline.spark_commands import run_spark
 from tests.pipeline.topics import logged, publish, uri
@@ -70,6 +72,7 @@ SELECT 'sum', sum(qty) FROM typed;
 """
 
 
+@pytest.mark.usefixtures("quick_python")
 def test_sql_is_typed_into_spark_sql(server: RunningServer, tmp_path: Path) -> None:
     publish(server, "sow-typed", [{"id": number, "qty": number} for number in (1, 2, 3)])
     (tmp_path / "typed.sql").write_text(SQL.format(server=uri(server)))
@@ -78,6 +81,7 @@ def test_sql_is_typed_into_spark_sql(server: RunningServer, tmp_path: Path) -> N
         "-f",
         "typed.sql",
         directory=tmp_path,
+        quick_python=True,
         conf={"spark.master": "local[1]"},
         PYSPARK_PYTHON=sys.executable,
     )

@@ -20,6 +20,7 @@ from amperage.client import Client
 from pipeline.cli import main
 from server.journal.entry import Kind
 from tests.pipeline.journals import journal, message
+from tests.pipeline.quick_java import quick_java
 from tests.pipeline.streams import until
 from tests.pipeline.topics import logged, publish, uri
 from tests.pipeline.topics import records as state_records
@@ -427,12 +428,13 @@ def test_what_cannot_be_done_is_said_in_a_line(
 
 def test_a_spark_that_cannot_start_is_said_in_a_line(tmp_path: Path) -> None:
     """In a process of its own, which has no Spark yet."""
+    quick = ["--conf", f"spark.driver.extraJavaOptions={quick_java()}"]
     for setting, text in (
         (["--master", "nonsense"], "Spark cannot start: Master must either be yarn or start with"),
         (["--conf", "spark.driver.memory=x"], "Spark cannot start: Invalid maximum heap size"),
     ):
         job = subprocess.run(
-            [sys.executable, "-m", "pipeline.cli", *setting, "stats", str(tmp_path)],
+            [sys.executable, "-m", "pipeline.cli", *setting, *quick, "stats", str(tmp_path)],
             cwd=Path(__file__).parents[2],
             capture_output=True,
             text=True,

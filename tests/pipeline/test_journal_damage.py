@@ -22,6 +22,7 @@ from server.journal.layout import RECORD_SIZE, VERSION, crc32c
 from server.journal.records import records_check
 from server.journal.storage import FileSource
 from tests.pipeline.journals import journal, message, read
+from tests.support.chances import examples
 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=40), st.data())
@@ -69,7 +70,7 @@ def unfinished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(directory.iterdir())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(0, 40))
 def test_the_end_of_a_file_is_where_recovery_would_find_it(
     unfinished: Path, seed: int, harmed: int
@@ -95,7 +96,7 @@ def test_the_end_of_a_file_is_where_recovery_would_find_it(
         assert entries_written(source, first) == find_extent(source, first).count
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.booleans())
 def test_no_wrong_row_comes_out_of_a_damaged_file(
     unfinished: Path, seed: int, flips: int, skips: bool

@@ -16,6 +16,7 @@ from pyspark.sql.types import ArrayType, DecimalType, IntegerType, MapType, Stri
 from pipeline.errors import PipelineError, UnfitError
 from pipeline.fields import read_fields
 from pipeline.packed import Bodies
+from tests.support.chances import examples
 
 SCHEMA: Final = (
     StructType()
@@ -168,7 +169,7 @@ ROWS: Final = st.lists(st.sampled_from(sorted(VALUES)), max_size=8, unique=True)
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(ROWS, max_size=6), st.booleans(), st.sampled_from([None, 2]))
 def test_what_python_writes_is_read(
     rows: list[dict[str, Any]], ascii_only: bool, indent: int | None
@@ -192,7 +193,7 @@ def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(reversed(pairs))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(
     ROWS,
     st.lists(st.tuples(st.integers(0, 300), st.sampled_from(b'{}[]":,\\0x- \xff')), max_size=2),

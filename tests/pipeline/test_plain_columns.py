@@ -23,6 +23,7 @@ from pipeline.times import time_rule
 from server.message_types.fix import FixType
 from server.message_types.options import Options
 from server.message_types.registry import MessageTypes
+from tests.support.chances import examples
 
 PLAIN: Final = (
     StructType()
@@ -123,7 +124,7 @@ PAIRS: Final = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.lists(PAIRS, max_size=4),
     st.sampled_from([b"\x01", b"|"]),
@@ -171,7 +172,7 @@ EXTENSIONS: Final = (
 DOCUMENTS: Final = st.dictionaries(st.sampled_from((*NAMES, "o", "x", "a")), TREES, max_size=7)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(DOCUMENTS, max_size=3), st.dictionaries(st.sampled_from("imys"), EXTENSIONS), RULES)
 def test_msgpack(
     rows: list[dict[str, Any]], extensions: dict[str, Any], timestamps: str | None
@@ -212,7 +213,7 @@ def document(fields: Mapping[str, Any]) -> bytes:
     return struct.pack("<i", len(inner) + 5) + inner + b"\0"
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.lists(DOCUMENTS, max_size=3),
     st.dictionaries(st.sampled_from("imys"), MOMENTS | st.binary(max_size=12)),
@@ -229,7 +230,7 @@ def twice(encode: Callable[[dict[str, Any]], bytes]) -> bytes:
     return encode({"i": 1, "j": 2, "k": 3}).replace(b"k", b"i").replace(b"j", b"i", 1)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     DOCUMENTS,
     st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=2),

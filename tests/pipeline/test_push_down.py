@@ -38,6 +38,7 @@ from server.expressions import parse, paths
 from server.expressions.compile_message import compile_filter
 from server.message_types.registry import MessageTypes
 from tests.pipeline.topics import publish, reading, rows_read, uri
+from tests.support.chances import examples
 from tests.support.server import RunningServer
 
 SCHEMA = (
@@ -195,7 +196,7 @@ def server_filter(text: str) -> Callable[[bytes], bool]:
     return lambda body: predicate(extract(body)) is True
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(PATHS).flatmap(filters), st.lists(rows(), min_size=1, max_size=5))
 def test_no_row_is_lost_and_none_too_many_where_spark_does_not_look(
     one: Filter, bodies: list[dict[str, Any]]

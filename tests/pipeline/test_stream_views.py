@@ -179,7 +179,18 @@ def change_at_random(place: Place, chance: random.Random) -> None:
         peer.flush()
 
 
-@pytest.mark.usefixtures("spark")
+@pytest.fixture
+def two_partitions(spark: SparkSession) -> Iterator[None]:
+    """What goes through a shuffle comes in two partitions, as by default on two cores."""
+    name = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(name)
+    assert before is not None
+    spark.conf.set(name, "2")
+    yield
+    spark.conf.set(name, before)
+
+
+@pytest.mark.usefixtures("two_partitions")
 def test_a_view_goes_on_from_its_checkpoint(
     place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -214,10 +225,11 @@ def test_a_driver_that_is_killed(
     job = place.view("sides", "--journals", place.journal, "--follow")
     job += ["--checkpoint", str(tmp_path / "state"), "--publish", f"{place.uri}/json"]
     job += ["--topic", "copy-sides"]
-    quick = f"spark.driver.extraJavaOptions={quick_java()}"
+    options = ["--master=local[2]", "--conf=spark.sql.shuffle.partitions=1"]
+    options.append(f"--conf=spark.driver.extraJavaOptions={quick_java()}")
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline.cli", *job, "--master=local[2]", f"--conf={quick}"],
+            [sys.executable, "-m", "pipeline.cli", *job, *options],
             stdout=log,
             stderr=log,
             start_new_session=True,

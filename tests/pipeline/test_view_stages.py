@@ -24,6 +24,7 @@ from pipeline.views.streaming.joining import Join
 from pipeline.views.streaming.latest import Latest, Reading
 from server.sow.records import Change, Record
 from server.views.aggregation import Aggregation
+from tests.support.chances import examples
 from tests.support.server import CONFIGURATION
 
 TOPICS = """
@@ -197,7 +198,7 @@ EVENTS = st.tuples(st.integers(0, 2), st.integers(1, 3), st.one_of(st.none(), BO
 BATCHES = st.lists(st.lists(EVENTS, max_size=6), min_size=1, max_size=6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(name=st.sampled_from(NAMES), batches=BATCHES)
 def test_micro_batches_make_what_the_server_makes(
     views: dict[str, ViewDefinition], name: str, batches: list[list[tuple[int, int, Any]]]

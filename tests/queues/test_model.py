@@ -17,6 +17,7 @@ from server.queues import Details, Event, Queue, QueueSettings, Way, decode, enc
 from server.queues.inspection import available, everything, message
 from tests.queues.model import NEVER, Message, Model
 from tests.queues.support import PUBLISHER, SECOND, Bench, CountingMatching, Drawer, marks
+from tests.support.chances import examples
 
 NAMES = ("ann", "bob", "cy", "dee")
 FILTERS = st.sampled_from([None, None, "even", "odd", "thirds", "nothing"])
@@ -213,5 +214,7 @@ class RandomWork(RuleBasedStateMachine):
         assert set(available(queue).tolist()) <= set(self.model.messages)
 
 
-RandomWork.TestCase.settings = run_with(max_examples=150, stateful_step_count=40, deadline=None)
+RandomWork.TestCase.settings = run_with(
+    max_examples=examples(150, 40), stateful_step_count=40, deadline=None
+)
 TestRandomWork = RandomWork.TestCase

@@ -22,10 +22,6 @@ from tests.support.clocks import WallClock
 from tests.support.server import RunningServer, ServerEnded, running_server
 from tests.support.waiting import WAIT_SECONDS
 
-LOGS: Final = 4
-KILLS_OF_ONE_LOG: Final = 10
-"""After so many kills a fresh log is begun: every check reads all of it."""
-
 _AHEAD: Final = (0.0, 0.0, -60.0, 3600.0, -86_400.0, 86_400.0)
 """By how many seconds the wall clock may be ahead."""
 
@@ -72,6 +68,7 @@ def until_killed(
 def live_and_die(
     directory: Path,
     log: int,
+    kills: int,
     chance: random.Random,
     elements: str,
     check: Callable[[RunningServer], None],
@@ -82,6 +79,7 @@ def live_and_die(
     Args:
         directory: where it runs.
         log: the number of the log; the power fails in those with an odd one.
+        kills: how often it is killed.
         chance: decides what happens when.
         elements: of the configuration, with a place for `flush`.
         check: says what has to be true whenever it has been started.
@@ -91,7 +89,7 @@ def live_and_die(
     shadows.mkdir()
     power_fails = log % 2 == 1
     clock = WallClock(directory / "clock")
-    for _ in range(KILLS_OF_ONE_LOG):
+    for _ in range(kills):
         clock.set(chance.choice(_AHEAD))
         calls = chance.randrange(300) if chance.random() < 0.5 else None
         watch = Watch(shadows if power_fails else None, calls)

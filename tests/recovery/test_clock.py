@@ -12,7 +12,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -126,32 +127,41 @@ class Trial:
                 given.append(json.loads(peer.receive()[1])["n"])
         return [one for one in given if one >= 0]
 
-    def check_lifetimes(self) -> None:
-        """Check that what lives for a second goes."""
+    @contextmanager
+    def checked_lifetimes(self) -> Iterator[None]:
+        """Check that what lives for a second goes, while the caller does something else."""
         n = len(self.published)
         with self.server.log_on("lives") as peer:
             for topic in ("recorded", "stored", "transient", "in-short"):
                 peer.publish(topic, b'{"n":%d}' % n)
             peer.flush()
+            yield
             for topic in ("recorded", "stored", "transient", "short"):
                 wait_until(partial(is_empty, peer, topic), f"{topic} keeps records")
 
-    def check_delay(self) -> None:
-        """Check that a message comes back that was cancelled with a delay, after the next step."""
+    @contextmanager
+    def checked_delay(self) -> Iterator[None]:
+        """Check that a message comes back that was cancelled with a delay, after the next step.
+
+        The caller does something else meanwhile.
+        """
         put(self.server, "in-delayed", [len(self.published)])
         with self.server.log_on("delaying") as peer:
             consume(peer, "delayed")
             message = take(peer, 1)
             assert done(peer, "delayed", bm=bookmarks(message), o="cancel,delay=1s") == 1
             self.set(self.ahead)
+            yield
             again = take(peer, 1)
             assert again[0][1] == message[0][1]
             assert done(peer, "delayed", bm=bookmarks(again)) == 1
 
-    def check_schedule(self) -> None:
-        """Check that an action that runs every second does so."""
+    @contextmanager
+    def checked_schedule(self) -> Iterator[None]:
+        """Check that an action that runs every second does so, beside what the caller does."""
         with self.server.log_on("ticks") as peer:
             peer.subscribe("tick", "s")
+            yield
             take(peer, 2)
 
 
@@ -180,15 +190,14 @@ def test_a_clock_that_is_set_changes_times_and_nothing_that_takes_time(
         for ahead in sequence[1:]:
             trial.set(ahead)
             trial.check_timestamps()
-            trial.check_schedule()
-            trial.check_lifetimes()
-            trial.check_delay()
+            with trial.checked_schedule(), trial.checked_lifetimes(), trial.checked_delay():
+                pass  # each of them waits for a second
         trial.check_replays()
         trial.server.stop()
     with running_server(tmp_path, elements=ELEMENTS + actions, prepare=trial.clock) as trial.server:
         trial.check_timestamps()
-        trial.check_replays()
-        trial.check_lifetimes()
+        with trial.checked_lifetimes():
+            trial.check_replays()
 
 
 @pytest.mark.parametrize("ahead", [HOUR, DAY])

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,9 @@ from tests.support.sow import query
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 MESSAGES: Final = 3_000
+STORES_OF_OPTIONS: Final = {"fully_durable": "file", "": "memory"}
+"""The client's stores of usual runs, by the options of the consumer; long runs have all pairs."""
+
 AHEAD: Final = (-86_400.0, -60.0, 3600.0, 86_400.0)
 """By how many seconds the clock of an instance that comes back may be ahead."""
 
@@ -168,11 +172,18 @@ def replay(server: RunningServer, topic: str = "orders") -> list[bytes]:
         return bodies
 
 
-@pytest.mark.parametrize("options", ["fully_durable", None])
-@pytest.mark.parametrize("store", STORES)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each kind of store with each option with `--long`, and with one of them otherwise."""
+    if {"store", "options"} <= set(metafunc.fixturenames):
+        pairs = list(product(STORES, STORES_OF_OPTIONS))
+        usual = [(store, options) for options, store in STORES_OF_OPTIONS.items()]
+        is_long = metafunc.config.getoption("--long")
+        metafunc.parametrize(("store", "options"), pairs if is_long else usual)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_either_instance_of_a_pair_may_die(tmp_path: Path, store: str, options: str | None) -> None:
+def test_either_instance_of_a_pair_may_die(tmp_path: Path, store: str, options: str) -> None:
     """Each message is consumed once and in order, and both instances end with all of them."""
     chance = chance_of(f"{store} {options}")
     expected = list(range(1, MESSAGES + 1))
@@ -180,7 +191,7 @@ def test_either_instance_of_a_pair_may_die(tmp_path: Path, store: str, options: 
         for one, other in (("A", "B"), ("B", "A")):  # so that one always has what the other lacks
             pair.network.slow(one, other, 0.05)
         pair.start()
-        with programs(pair, STORES[store](tmp_path), options) as (publisher, consumer):
+        with programs(pair, STORES[store](tmp_path), options or None) as (publisher, consumer):
             for dying, to, first, last in (("A", "B", 0, 1_300), ("B", "A", 1_600, 2_800)):
                 after, ahead = chance.randrange(first, last), chance.choice(AHEAD)
                 fail_over(publisher, consumer, pair[dying], pair[to], after, ahead)

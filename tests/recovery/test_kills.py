@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from tests.recovery.audit import Audit
-from tests.recovery.killing import LOGS, live_and_die
+from tests.recovery.killing import live_and_die
 from tests.recovery.publishers import COMPACT, Follower, Publisher, work
 from tests.support.chances import chance_of
 from tests.support.server import RunningServer, running_server
@@ -60,10 +60,9 @@ ELEMENTS: Final = f"""
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("log", range(LOGS))
-def test_nothing_acknowledged_is_lost(tmp_path: Path, log: int) -> None:
+def test_nothing_acknowledged_is_lost(tmp_path: Path, log_number: int, kills: int) -> None:
     """See above."""
-    chance = chance_of(log)
+    chance = chance_of(log_number)
     publishers = [Publisher(f"p{n}", random.Random(chance.random())) for n in range(3)]
     publishers.append(Publisher("anonymous", random.Random(chance.random()), numbered=False))
     audit = Audit(publishers, Follower(), chance)
@@ -71,7 +70,7 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, log: int) -> None:
     def work_until_killed(server: RunningServer) -> None:
         work(server, publishers, audit.follower, chance.uniform(0.02, 0.2), kill=True)
 
-    live_and_die(tmp_path, log, chance, ELEMENTS, audit.check, work_until_killed)
+    live_and_die(tmp_path, log_number, kills, chance, ELEMENTS, audit.check, work_until_killed)
     with running_server(tmp_path, elements=ELEMENTS.format(flush="2ms")) as server:
         audit.check(server)
         work(server, publishers, audit.follower, 0.1, kill=False)

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.recovery.killing import LOGS, live_and_die, until_killed
+from tests.recovery.killing import live_and_die, until_killed
 from tests.support.chances import chance_of
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_server
@@ -252,12 +252,12 @@ class World:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("log", range(LOGS))
-def test_queues_keep_their_promises(tmp_path: Path, log: int) -> None:
+def test_queues_keep_their_promises(tmp_path: Path, log_number: int, kills: int) -> None:
     """See above."""
-    chance = chance_of(log)
+    chance = chance_of(log_number)
     world = World(chance)
-    live_and_die(tmp_path, log, chance, ELEMENTS, world.check, until_killed(chance, world.work))
+    work = until_killed(chance, world.work)
+    live_and_die(tmp_path, log_number, kills, chance, ELEMENTS, world.check, work)
     for how in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
         with running_server(tmp_path, elements=ELEMENTS.format(flush="2ms")) as server:
             world.check(server)

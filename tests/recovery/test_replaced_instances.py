@@ -25,11 +25,11 @@ def publish(instance: Instance, name: str, numbers: range) -> None:
         take_ack(peer, numbers[-1])
 
 
-def send(peer: RawPeer, name: str, numbers: range) -> None:
-    """Publish orders."""
+def send(peer: RawPeer, name: str, numbers: range, pad: int = 500) -> None:
+    """Publish orders, whose bodies have `pad` bytes and a few more."""
     with peer.at_once():
         for number in numbers:
-            body = json.dumps({"id": f"{name}-{number}", "n": number, "pad": "x" * 500})
+            body = json.dumps({"id": f"{name}-{number}", "n": number, "pad": "x" * pad})
             peer.publish("orders", body.encode(), s=number, a="persisted")
 
 
@@ -138,6 +138,7 @@ def test_an_instance_whose_log_is_put_back_gets_back_what_it_lost(tmp_path: Path
 @pytest.mark.timeout(300)
 def test_a_destination_whose_disk_is_full_gets_the_rest_later(tmp_path: Path) -> None:
     """Its source goes on, acknowledges nothing meanwhile, and loses nothing."""
+    count = 6_000
     with cluster(tmp_path, PAIR, elements=ORDERS) as pair:
         one, other = pair
         (other.directory / "journal").mkdir()
@@ -148,17 +149,17 @@ def test_a_destination_whose_disk_is_full_gets_the_rest_later(tmp_path: Path) ->
                 send(peer, "p", range(1, 101))
                 take_ack(peer, 100)
                 disk.fill()
-                send(peer, "p", range(101, 60_001))
+                send(peer, "p", range(101, count + 1), pad=6_000)
                 wait_until(
                     lambda: "no space" in other.server.log().lower(),
                     lambda: other.server.log()[-2000:],
                 )
-                send(peer, "p", range(60_001, 60_002))
-                come(one, 60_001)
-                assert len(bodies(other)) < 60_001
+                send(peer, "p", range(count + 1, count + 2))
+                come(one, count + 1)
+                assert len(bodies(other)) < count + 1
                 disk.make_space()
-                take_ack(peer, 60_001)
-            become_alike(pair, 60_001)
+                take_ack(peer, count + 1)
+            become_alike(pair, count + 1)
             other.kill()
 
 
@@ -189,21 +190,24 @@ def test_a_bookmark_of_one_instance_leads_to_the_same_place_at_the_other(tmp_pat
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_catching_up_is_interrupted_again_and_again(tmp_path: Path) -> None:
+def test_catching_up_is_interrupted_again_and_again(
+    tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
     """Either is killed while one without any messages gets them; they go on from there."""
     chance = chance_of()
+    count, kills = (40_000, 6) if pytestconfig.getoption("--long") else (20_000, 3)
     with cluster(tmp_path, PAIR) as pair:
         one, other = pair
         one.start()
         with one.server.log_on("p") as peer:
-            for start in range(1, 40_000, 1_000):
+            for start in range(1, count, 1_000):
                 send(peer, "p", range(start, start + 1_000))
-            come(one, 40_000)
-        for dying in chance.choices((one, other), k=6):
+            come(one, count)
+        for dying in chance.choices((one, other), k=kills):
             for instance in pair:
                 if not instance.is_up:
                     instance.start()
             time.sleep(chance.uniform(0, 0.5))
             dying.kill()
         pair.start()
-        become_alike(pair, 40_000)
+        become_alike(pair, count)

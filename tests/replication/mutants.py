@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from server.journal import Note
 from server.replication import Ack, Begin, Cursor, Kept, Known, Receiver, Resume, Sender
@@ -270,3 +270,17 @@ MUTANTS: dict[str, tuple[str, type[Instance]]] = {
     "does not believe others that they refused": ("pair", DropsNotes),
     "ignores the path": ("pair", with_sender(IgnoresPath)),
 }
+
+KNOWN_SEEDS: Final = {
+    "acks duplicates at once": 16,
+    "acks in the order of the log": 1,
+    "joins lanes": 45,
+    "stores its cursor too early": 4,
+    "asks for too little": 7,
+    "forgets what is under way": 7,
+    "forgets what it is owed": 13,
+    "forgets what it refuses": 22,
+    "does not tell publishers what failed": 22,
+    "does not believe others that they refused": 30,
+}
+"""Seeds of schedules that have shown defects: the tests try them before all others."""

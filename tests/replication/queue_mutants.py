@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from server.queues import Ask, Event, Mark, Queue, Said, Sharing, Transferred
 from server.queues.elsewhere import Elsewhere
@@ -156,3 +157,16 @@ MUTANTS: dict[str, tuple[str, type[Host]]] = {
     "delivers what it has handed on": ("pair", with_part(_Generous)),
     "forgets what others have recorded": ("pair", with_part(_Forgetful)),
 }
+
+KNOWN_SEEDS: Final = {
+    "hands on what is leased": 1,
+    "hands nothing on": 7,
+    "asks once": 15,
+    "delivers too early": 6,
+    "does not wait for what has not come": 3,
+    "believes whoever spoke last": 47,
+    "lets nobody else end what is leased": 318,
+    "delivers what it has handed on": 5,
+    "forgets what others have recorded": 1,
+}
+"""Seeds of schedules that have shown defects: the tests try them before all others."""

@@ -14,6 +14,7 @@ import pytest
 
 from server.security.users.password_hashes import read_hash
 from tests.security.users import MODULES, USERS, may_log_on, write_users
+from tests.support.quick import quick_command
 from tests.support.server import ROOT, environment, running_server
 from tests.support.waiting import WAIT_SECONDS, comes_true
 
@@ -43,7 +44,7 @@ def users(
     directory: Path, *words: str, stdin: str = "", **variables: str
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "server.tools.amps_users", *words],
+        [*quick_command("server.tools.amps_users"), *words],
         cwd=directory,
         input=stdin,
         capture_output=True,

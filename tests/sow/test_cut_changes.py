@@ -21,6 +21,7 @@ from server.sow.history import PastPoint
 from server.sow.query import QuerySpec
 from server.sow.topic import SowTopic
 from tests.sow.support import SECOND, Clerk, Disk, topic_spec
+from tests.support.chances import GIVEN_SEED
 from tests.support.sow_entries import sow_entries
 
 FOREVER = 10**6 * SECOND
@@ -68,7 +69,8 @@ def seen(clerk: Clerk, moment: int | None) -> State:
 
 
 @pytest.mark.parametrize("granularity", [0, 5 * SECOND])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(3 if GIVEN_SEED else 1))
 def test_history_is_that_of_whole_changes(tmp_path: Path, granularity: int, seed: int) -> None:
     """As if the change that was cut had not been made, or had been completed."""
     whole, cut = tmp_path / "whole", tmp_path / "cut"

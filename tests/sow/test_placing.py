@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from server.sow.slab_format import ENTRY, Kind, crc32c
 from server.sow.slab_placing import Placing
 from tests.sow.support import spoiled
+from tests.support.chances import examples
 
 EPOCH = 9
 ODD = ("", "0", "00", "007", "+1", "-1", " 1", "1 ", "1.0", "x", "\u0663", "caf\u00e9", "\udcff")
@@ -50,7 +51,7 @@ class Model:
             self.others.append((place, data))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     seed=st.integers(0, 10**6),
     keys=st.sampled_from([5, 60, 3000]),
@@ -101,7 +102,7 @@ def test_records_are_where_their_last_entries_are(
     assert (others, found) == (model.others, model.sequence)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(data=st.data())
 def test_reading_believes_nothing_that_it_reads(data: st.DataObject) -> None:
     """Whatever is in a slab, it reads within it, and takes for an entry only what is one."""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,8 +16,10 @@ from server.base.data_files import FileInUseError
 from server.sow import slab_format as form
 from server.sow.file_store import FileStore, Recovery
 from server.sow.records import Record
+from tests.sow.forks import forked_writer
 from tests.sow.model import apply_to_store, model_after, state_of, steps
 from tests.sow.support import Disk
+from tests.support.chances import GIVEN_SEED
 
 SLAB = 4096 * 4
 
@@ -43,7 +42,7 @@ def fill(store: FileStore, disk: Disk, seed: int, count: int, commit_every: int 
 # ---- kill
 
 
-def child(directory: str, seed: int) -> None:
+def child(directory: str, seed: int, output: int) -> None:
     """Make changes until killed; say after each how many have been made."""
     disk = Disk(Path(directory))
     store, _ = disk.open(slab_size=SLAB)
@@ -52,7 +51,7 @@ def child(directory: str, seed: int) -> None:
         if step.sequence <= done:
             continue
         apply_to_store(store, step)
-        os.write(1, b"%d\n" % step.sequence)
+        os.write(output, b"%d\n" % step.sequence)
         if step.sequence % 20 == 0:
             store.commit()
             while disk._calls:
@@ -63,16 +62,12 @@ def child(directory: str, seed: int) -> None:
 def test_whatever_a_killed_process_had_applied_is_there(tmp_path: Path, seed: int) -> None:
     source = random.Random(seed)
     for _ in range(3):  # killed, continued, and killed again
-        command = f"from tests.sow.test_recovery import child; child({str(tmp_path)!r}, {seed})"
-        process = subprocess.Popen([sys.executable, "-c", command], stdout=subprocess.PIPE)
-        assert process.stdout is not None
-        first = process.stdout.readline()
-        assert first
-        time.sleep(source.random() * 0.2)
-        process.send_signal(signal.SIGKILL)
-        reported = int(process.stdout.read().split()[-1])
-        process.wait()
-        process.stdout.close()
+        with forked_writer(child, str(tmp_path), seed) as (process, output):
+            first = output.readline()
+            assert first
+            time.sleep(source.random() * 0.2)
+            process.kill()
+            reported = int((first + output.read()).split()[-1])
         disk = Disk(tmp_path)
         store, recovery = disk.open()
         assert recovery.damage is None
@@ -120,8 +115,9 @@ class Sectors:
         return content, state
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("uniform", [False, True])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(12 if GIVEN_SEED else 6))
 def test_after_a_power_failure_the_state_is_one_that_was_since_the_last_commit(
     tmp_path: Path, seed: int, uniform: bool
 ) -> None:
@@ -266,7 +262,7 @@ def test_any_damage_to_what_was_committed_is_noticed(tmp_path: Path) -> None:
     disk.close()
 
 
-def crash(directory: str) -> None:
+def crash(directory: str, _output: int) -> None:
     """Write entries that are never committed, and end without closing anything."""
     disk = Disk(Path(directory))
     store, _ = disk.open()
@@ -279,8 +275,9 @@ def crash(directory: str) -> None:
 @pytest.mark.parametrize("where", ["body", "checksum", "length"])
 def test_damage_behind_the_last_commit_is_said(tmp_path: Path, damaged: int, where: str) -> None:
     """What could be read no more is counted, to the end of what had been written."""
-    command = f"from tests.sow.test_recovery import crash; crash({str(tmp_path)!r})"
-    subprocess.run([sys.executable, "-c", command], check=True)
+    with forked_writer(crash, str(tmp_path)) as (process, _):
+        process.join()
+        assert process.exitcode == 0
     path = tmp_path / "t.sow"
     content = bytearray(path.read_bytes())
     entry = content.index(b"%d" % damaged + bytes([damaged]) * 100) - form.ENTRY.size

@@ -27,6 +27,7 @@ from server.sow.slab_format import ENTRY, crc32c
 from server.sow.store import RecordStore, RecordTooLarge, Superseded
 from tests.sow.model import state_of
 from tests.sow.support import Disk, spoiled
+from tests.support.chances import examples
 
 # ---- keys
 
@@ -316,7 +317,7 @@ def entry(key: bytes, body: bytes = b"", kind: int = 1, topic: bytes = b"") -> b
     return (checksum.to_bytes(4, "little") + data).ljust((length + 7) & -8, b"\0")
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300, 50))
 @given(data=st.data())
 def test_cleaning_believes_nothing_that_it_reads(data: st.DataObject) -> None:
     """Whatever is in a slab, it stays within the slab, and writes only where it may."""

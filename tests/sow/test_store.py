@@ -16,6 +16,7 @@ from server.sow.records import Record
 from server.sow.store import RecordStore, StoreError, Superseded, identity_of
 from tests.sow.model import apply_to_model, apply_to_store, state_of, steps
 from tests.sow.support import Disk
+from tests.support.chances import examples
 
 KINDS = ["memory", "file"]
 
@@ -108,7 +109,9 @@ def test_bodies_of_any_size_come_back(store: RecordStore, size: int) -> None:
 
 
 @settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(40, 20),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(seed=st.integers(0, 10**6), reopen=st.lists(st.integers(0, 400), max_size=3))
 def test_a_file_holds_what_a_dictionary_would_and_still_does_after_opening_it_again(

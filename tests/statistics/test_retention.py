@@ -15,6 +15,7 @@ from server.statistics.layout import LIVES, RECORDED, SAMPLES
 from server.statistics.resources import CLIENTS
 from server.statistics.retention import Retention, Thinning, remove
 from server.statistics.timestamps import from_unix
+from tests.support.chances import examples
 
 from .support import NOON, Clients, Writing, recorded
 
@@ -41,7 +42,7 @@ def model(stamps: list[int], now: int) -> list[int]:
     return [stamp for stamp in left if stamp >= now - SMALL.tiers[2][1]]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.lists(st.integers(0, 7 * 3600), min_size=1, max_size=60, unique=True),
     st.lists(st.integers(0, 8 * 3600), min_size=1, max_size=4),

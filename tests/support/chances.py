@@ -9,6 +9,16 @@ GIVEN_SEED: int = int(os.environ.get("AMPERAGE_SEED", "0"))
 """What makes a run the same as another one; 0: it is a run of its own."""
 
 
+def examples(count: int, usual: int = 30) -> int:
+    """Return how many examples hypothesis tries: `count` in `make test-long`.
+
+    Args:
+        count: the number for `make test-long`, which sets AMPERAGE_SEED.
+        usual: the largest number for other runs.
+    """
+    return count if GIVEN_SEED else min(count, usual)
+
+
 def chance_of(part: object = 0) -> random.Random:
     """What is left to chance in a part of a test.
 

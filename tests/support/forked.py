@@ -17,27 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
-from typing import Final
 
-from config_schema import schema
-from server import cli
-from server.message_types.registry import DECLARED, MessageTypes
-from server.program import launch
-from server.program.configuration import read_configuration
 from tests.support.processes import STARTED
 from tests.support.times import note_server, spending
-
-SAMPLE: Final = Path(__file__).parents[2] / "sample_configs" / "first_message.xml"
-
-STANDS_BY: Final = (
-    launch,
-    read_configuration(str(SAMPLE), {}),
-    [(schema.children(path), schema.synonyms(path)) for path in schema.elements()],
-    tuple(map(MessageTypes().get, DECLARED)),
-    "localhost".encode("idna"),
-)
-"""What takes long and is the same for all: modules of a server, how configurations are validated,
-message types, and what Python reads when a host is looked up."""
 
 Prepare = Callable[[], None]
 """What the process does before it becomes a server; has to be importable by its name."""
@@ -128,7 +110,7 @@ def context() -> ForkServerContext:
     beginning.
     """
     forkserver = multiprocessing.get_context("forkserver")
-    forkserver.set_forkserver_preload([__name__])
+    forkserver.set_forkserver_preload([__name__, "tests.support.preloaded"])
     return forkserver
 
 
@@ -139,6 +121,8 @@ def _serve(
     prepare: Prepare | None,
     options: tuple[str, ...],
 ) -> None:
+    from server import cli
+
     os.setsid()
     log = os.open(log_file, os.O_WRONLY | os.O_APPEND)
     os.dup2(log, 1)
@@ -155,6 +139,8 @@ def _run(
     environment: Mapping[str, str],
     streams: tuple[Path, Path],
 ) -> None:
+    from server import cli
+
     for descriptor, path in enumerate(streams, start=1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
     os.environ.clear()

@@ -36,10 +36,14 @@ _EVENTS: Final = frozenset(
 def mark_tests(items: list[pytest.Item]) -> None:
     """Mark the tests that start processes."""
     known: dict[FunctionType, bool] = {}
+    marked: dict[object, bool] = {}  # all cases of a test function have the same fixtures
     for item in items:
-        if isinstance(item, pytest.Function) and any(
-            _leads_to_start(function, known) for function in _functions(item)
-        ):
+        if not isinstance(item, pytest.Function):
+            continue
+        test = (item.parent, item.function)
+        if test not in marked:
+            marked[test] = any(_leads_to_start(function, known) for function in _functions(item))
+        if marked[test]:
             item.add_marker(MARK)
 
 

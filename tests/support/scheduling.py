@@ -7,8 +7,23 @@ from typing import Final
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-_TOGETHER: Final = "tests/pipeline/"
-"""A second Spark would need another Java and another 1.5 GB."""
+_WITH_SPARK: Final = "tests/pipeline/"
+"""Most of these share a Spark, which needs a Java and 1.5 GB. Two processes have one each."""
+
+_SECOND_SPARK: Final = (
+    "tests/pipeline/test_bad_input.py",
+    "tests/pipeline/test_batch_read.py",
+    "tests/pipeline/test_configured_types.py",
+    "tests/pipeline/test_credentials.py",
+    "tests/pipeline/test_data_loss.py",
+    "tests/pipeline/test_exactly_once.py",
+    "tests/pipeline/test_expressions.py",
+    "tests/pipeline/test_jobs.py",
+    "tests/pipeline/test_stream_read.py",
+    "tests/pipeline/test_views.py",
+    "tests/pipeline/test_walkthrough.py",
+)
+"""About half of them, by the time that they take."""
 
 _WITHOUT_SPARK: Final = (
     "tests/pipeline/test_delta.py",
@@ -28,18 +43,21 @@ _WITHOUT_SPARK: Final = (
 )
 
 _OWN_SPARK: Final = (
-    "tests/pipeline/test_cluster.py::test_executors",
-    "tests/pipeline/test_connect.py",
-    "tests/pipeline/test_credentials.py::test_no_password",
-    "tests/pipeline/test_exactly_once.py::test_a_driver_that_is_killed",
-    "tests/pipeline/test_export_follow.py::test_a_table_is_right",
-    "tests/pipeline/test_found_by_spark.py",
-    "tests/pipeline/test_queue_stream.py::test_drivers_that_are_killed",
-    "tests/pipeline/test_session.py",
-    "tests/pipeline/test_speculation.py",
+    (
+        "tests/pipeline/test_connect.py",
+        "tests/pipeline/test_credentials.py::test_no_password",
+        "tests/pipeline/test_exactly_once.py::test_a_driver_that_is_killed",
+        "tests/pipeline/test_export_follow.py::test_a_table_is_right",
+        "tests/pipeline/test_queue_stream.py::test_drivers_that_are_killed",
+    ),
+    (
+        "tests/pipeline/test_cluster.py",
+        "tests/pipeline/test_found_by_spark.py",
+        "tests/pipeline/test_session.py",
+    ),
 )
-"""These start Sparks of their own, one after the other: Spark gives up a Python process that has
-not begun after 10 seconds, which is soon where many Sparks start at once."""
+"""These start Sparks of their own, two at a time: Spark gives up a Python process that has not
+begun after 10 seconds, which is soon where many Sparks start at once."""
 
 _EACH_ALONE: Final = (
     "tests/recovery/test_failover.py",
@@ -51,7 +69,7 @@ _EACH_ALONE: Final = (
 )
 """These take long, all of a file together, and share nothing."""
 
-_FIRST: Final = (_TOGETHER, "tests/test_packaging.py", "tests/recovery/", "tests/soak/")
+_FIRST: Final = (_WITH_SPARK, "tests/test_packaging.py", "tests/recovery/", "tests/soak/")
 """What takes longest begins first, so that no process is left with it in the end."""
 
 
@@ -61,11 +79,7 @@ class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(_EACH_ALONE):
             return nodeid
-        if nodeid.startswith(_OWN_SPARK):
-            return "Sparks of their own"
-        if nodeid.startswith(_TOGETHER) and not nodeid.startswith(_WITHOUT_SPARK):
-            return _TOGETHER
-        return nodeid.partition("::")[0]
+        return _spark(nodeid) or nodeid.partition("::")[0]
 
 
 def longest_first(items: list[pytest.Item]) -> None:
@@ -73,6 +87,18 @@ def longest_first(items: list[pytest.Item]) -> None:
     items.sort(key=_turn)
 
 
-def _turn(item: pytest.Item) -> int:
+def _spark(nodeid: str) -> str | None:
+    """Return the scope of a test with Spark; None for any other test."""
+    for number, own in enumerate(_OWN_SPARK):
+        if nodeid.startswith(own):
+            return f"Sparks of their own {number}"
+    if not nodeid.startswith(_WITH_SPARK) or nodeid.startswith(_WITHOUT_SPARK):
+        return None
+    return f"shared Spark {int(nodeid.startswith(_SECOND_SPARK))}"
+
+
+def _turn(item: pytest.Item) -> tuple[int, str]:
+    """Return the sort key of a test: the scopes with Spark take longest of all."""
     begins = [item.nodeid.startswith(first) for first in _FIRST]
-    return begins.index(True) if True in begins else len(_FIRST)
+    turn = begins.index(True) if True in begins else len(_FIRST)
+    return turn, _spark(item.nodeid) or "without"

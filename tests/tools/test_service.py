@@ -138,12 +138,25 @@ def test_a_unit_gives_away_little(image: Path, unit: Path) -> None:
     assert float(exposure[exposure.index("level") + 3]) * 10 < MOST_EXPOSED
 
 
-def test_what_is_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Here where there is no systemd; nothing is there the second time."""
-    root = tmp_path / "image"
+def test_what_is_said_as_json_and_what_is_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here where there is no systemd, and of an interpreter that others cannot run.
+
+    Nothing is there to be removed the second time.
+    """
+    closed, root = tmp_path / "closed", tmp_path / "image"
+    closed.mkdir(mode=0o700)
+    (closed / "python").write_text("")
     copy = root / PROGRAM
     copy.mkdir(parents=True)
-    assert service("install", root) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", str(closed / "python"))
+        assert service("install", root, "--json") == 0
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [list(one) for one in said] == [["done"], ["warning"], ["done"], ["to_do"]]
+    assert said[1]["warning"].startswith("the interpreter ")
+    assert said[3]["to_do"].startswith("/opt/etc/amps/config.xml is missing: put ")
     assert os.access(root / INIT_SCRIPT, os.X_OK)
     run("sh", "-n", root / INIT_SCRIPT)
     config = root / "opt/etc/amps/config.xml"
@@ -164,22 +177,6 @@ def test_an_image_that_is_not_there_is_not_made(
     assert service(what, root) == 1
     assert f"amps-service: {root} does not exist: expected the image" in capfd.readouterr().err
     assert not root.exists()
-
-
-def test_what_is_said_as_json(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Here of an interpreter that others cannot run."""
-    closed, root = tmp_path / "closed", tmp_path / "image"
-    closed.mkdir(mode=0o700)
-    root.mkdir()
-    (closed / "python").write_text("")
-    monkeypatch.setattr(sys, "executable", str(closed / "python"))
-    assert service("install", root, "--json") == 0
-    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [list(one) for one in said] == [["done"], ["warning"], ["done"], ["to_do"]]
-    assert said[1]["warning"].startswith("the interpreter ")
-    assert said[3]["to_do"].startswith("/opt/etc/amps/config.xml is missing: put ")
 
 
 def test_what_an_interrupted_copy_has_left_is_removed(tmp_path: Path) -> None:
@@ -266,7 +263,7 @@ for place in /etc /opt /var/lib; do
         -o "lowerdir=$place,upperdir=$WORK/upper$place,workdir=$WORK/work$place" "$place" || exit 99
 done
 mount -t tmpfs none /run
-service="$PYTHON -m server.tools.amps_service"
+service="env -u PYTHONPYCACHEPREFIX $PYTHON -m server.tools.amps_service"
 $service install --init sysv --user root
 cp "$WORK/config.xml" /opt/etc/amps
 /etc/init.d/amps start
@@ -293,6 +290,8 @@ def test_the_life_of_a_service(tmp_path: Path) -> None:
         env={
             **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
             "PYTHON": sys.executable,
+            # The second copy has the same sources, and need not be compiled again.
+            "PYTHONPYCACHEPREFIX": str(tmp_path / "bytecode"),
             "WORK": str(tmp_path),
             "AT": f"-server 127.0.0.1:{port} -type json -topic orders",
         },

@@ -9,24 +9,26 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.client.scripted_peer import HANG_UP, Header, accept, refuse, scripted_peer
+from tests.support.quick import quick_command
 from tests.support.raw import frame
 from tests.support.server import RunningServer, free_port, module_server, running_server
 from tests.support.waiting import WAIT_SECONDS, wait_until
 from tests.transports.support import Authority, transport
 
 ROOT = Path(__file__).parents[2]
-SPARK = [sys.executable, "-m", "server.tools.spark"]
+SPARK = "server.tools.spark"
 
 
 def spark(*words: str, data: bytes = b"", **environment: str) -> tuple[int, str, str]:
     """Run spark to its end: exit code, standard output, standard error."""
     done = subprocess.run(
-        [*SPARK, *words],
+        [*quick_command(SPARK), *words],
         cwd=ROOT,
         env=os.environ | environment,
         input=data,
@@ -37,10 +39,16 @@ def spark(*words: str, data: bytes = b"", **environment: str) -> tuple[int, str,
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
-def start(*words: str) -> subprocess.Popen[bytes]:
-    """Start spark and let it run."""
+def start(*words: str, command: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    """Start spark and let it run.
+
+    Args:
+        words: its arguments.
+        command: runs it; a quick one if left out.
+    """
     pipe = subprocess.PIPE
-    return subprocess.Popen([*SPARK, *words], cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe)
+    line = [*(command or quick_command(SPARK)), *words]
+    return subprocess.Popen(line, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 server = module_server()
@@ -494,8 +502,8 @@ def test_a_password_that_is_not_there_is_said(server: RunningServer, at: list[st
 
 
 def test_a_password_is_hidden_from_who_lists_processes(server: RunningServer) -> None:
-    where = f"ann:s3cret@localhost:{server.port}"
-    running = start("subscribe", "-server", where, "-type", "json", "-topic", "hidden")
+    words = ["-server", f"ann:s3cret@localhost:{server.port}", "-type", "json", "-topic", "hidden"]
+    running = start("subscribe", *words, command=[sys.executable, "-m", SPARK])
     try:
         line = Path(f"/proc/{running.pid}/cmdline")
         wait_until(lambda: b"ann:***@localhost" in line.read_bytes())

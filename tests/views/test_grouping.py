@@ -14,6 +14,7 @@ from server.expressions.context import MessageContext
 from server.message_types.base import Value
 from server.views.grouping import Group, Grouping
 from server.views.projection import Projection, Row
+from tests.support.chances import examples
 
 
 def projection(fields: str, grouping: str = "/sym") -> Projection:
@@ -111,7 +112,7 @@ def test_where_the_grouping_stands_in_the_result() -> None:
     assert shape.shown_grouping(lambda one, other: one == other) == [("x", "a"), None]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150, 50), deadline=None)
 @given(
     st.lists(
         st.tuples(

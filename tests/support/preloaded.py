@@ -1,0 +1,29 @@
+"""What the process that stands by has read before it forks: see `tests.support.forked`.
+
+It takes about a second of a processor. Nothing else imports this module, so that the processes of
+tests do not spend it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from config_schema import schema
+from server import cli
+from server.message_types.registry import DECLARED, MessageTypes
+from server.program import launch
+from server.program.configuration import read_configuration
+
+SAMPLE: Final = Path(__file__).parents[2] / "sample_configs" / "first_message.xml"
+
+PRELOADED: Final = (
+    cli,
+    launch,
+    read_configuration(str(SAMPLE), {}),
+    [(schema.children(path), schema.synonyms(path)) for path in schema.elements()],
+    tuple(map(MessageTypes().get, DECLARED)),
+    "localhost".encode("idna"),
+)
+"""What takes long and is the same for all: modules of a server, how configurations are validated,
+message types, and what Python reads when a host is looked up."""
